@@ -17,10 +17,8 @@ from beads_workers.core.model import value
 from beads_workers.core.receipts import Receipt
 from beads_workers.executors.files import branch_part
 from beads_workers.worktrees.git import GitError, git, identity
+from beads_workers.worktrees.landed import ATTEMPTS
 from beads_workers.worktrees.removal import OPERATIONS, status
-
-ATTEMPTS = "refs/bw/attempts"
-"""``refs/bw/attempts/<issue>/<n>``: the tree of each attempt that ended, committed or not."""
 
 
 class CannotCommit(Exception):

@@ -13,12 +13,12 @@ from hashlib import sha256
 from pathlib import Path
 
 from beads_workers.core.landing import Add, Into, LanderSettings
-from beads_workers.core.model import value
 from beads_workers.core.settings import Worktrees
 from beads_workers.core.text import printable
 from beads_workers.executors.files import branch_part
 from beads_workers.landing.train import Builder, Follow, Objects, PlannedCommit, TrackerFiles
 from beads_workers.worktrees.git import GitError, git
+from beads_workers.worktrees.landed import LandedCommit, landed_commits, still_landed
 from beads_workers.worktrees.removal import OPERATIONS, status
 
 RUNS = "refs/bw/runs"
@@ -40,19 +40,6 @@ class Moved(Exception):
 
 class Held(Exception):
     """The branch is checked out in a worktree, which would show the landing as deletions."""
-
-
-@value
-class LandedCommit:
-    """One commit that the lander wrote. ``verified``: the tree that passed with it inside, "" where
-    there was no gate. ``undoes``: the commits that it takes back."""
-
-    commit: str
-    issue_id: str = ""
-    attempt: int = 0
-    run_id: str = ""
-    verified: str = ""
-    undoes: tuple[str, ...] = ()
 
 
 def landing_folder(worktrees: Worktrees) -> Path:
@@ -130,28 +117,15 @@ class LandingRepository:
         """What the lander wrote between two commits ("": from the beginning), the newest first;
         only what changed one of these files, where some are named. Raises ``GitError``."""
         named = [f":(top,literal){file}" for file in files]
-        keys = ("Issue", "Attempt", "Run", "Verified", "Undoes")
-        wanted = "%x00".join(f"%(trailers:key={key},valueonly,separator=%x20)" for key in keys)
-        told = self.objects.git(
-            *("log", "--topo-order", *(("--first-parent",) if named else ())),
-            *(f"--format=%H%x00{wanted}", f"{since}..{tip}" if since else tip, "--", *named),
-        )
-        for row in told.splitlines():
-            commit, issue_id, attempt, run_id, verified, undoes = row.split("\0")
-            if verified and (issue_id or undoes):
-                number = int(attempt) if attempt.isdecimal() else 0
-                tree = verified.split()[0] if verified != "none" else ""
-                yield LandedCommit(commit, issue_id, number, run_id, tree, tuple(undoes.split()))
+        yield from landed_commits(self.common, since, [tip], files=named)
 
     def landed_as(self, add: Add, tip: str) -> LandedCommit | None:
         """The commit by which this attempt landed, unless that was undone; raises ``GitError``."""
         if self._history[:2] != (add.base, tip):
-            self._history = (add.base, tip, list(self.landed(add.base, tip)))
-        undone: set[str] = set()
+            self._history = (add.base, tip, still_landed(list(self.landed(add.base, tip))))
         for each in self._history[2]:
-            undone.update(each.undoes)
             if (each.issue_id, each.attempt) == (add.issue_id, add.attempt):
-                return None if each.commit in undone else each
+                return each
         return None
 
     def trouble_with(self, add: Add) -> str:

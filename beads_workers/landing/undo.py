@@ -21,13 +21,13 @@ from beads_workers.landing.repository import (
     RUNS,
     CannotLand,
     Held,
-    LandedCommit,
     LandingRepository,
     Moved,
     landing_folder,
 )
 from beads_workers.landing.train import CannotMerge, Conflict, PlannedCommit, reverting
 from beads_workers.worktrees.git import GitError
+from beads_workers.worktrees.landed import LandedCommit
 
 NAMED_MAX = 5
 

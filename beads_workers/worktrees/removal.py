@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Set
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
 from beads_workers.core.model import value
 from beads_workers.core.text import counted
-from beads_workers.worktrees.git import BRANCHES, GitError, git, lines
+from beads_workers.executors.files import branch_part
+from beads_workers.worktrees.git import BRANCHES, GitError, call, git, lines
+from beads_workers.worktrees.landed import (
+    ATTEMPTS,
+    LANDING,
+    LandedCommit,
+    landed_commits,
+    still_landed,
+)
 from beads_workers.worktrees.records import Records, WorktreeRecord, git_directories, token_in
 
 # --- worktrees -----------------------------------------------------------------------------------
@@ -127,6 +136,7 @@ class Repository:
         self.common = common
         self.by_token: dict[str, tuple[Path, Path]] = {}
         self.by_path: dict[str, Path] = {}
+        self._landed_since: dict[str, list[LandedCommit]] = {}
         for directory, folder in git_directories(common):
             token = token_in(directory)
             if token is None:
@@ -173,6 +183,33 @@ class Repository:
         tips = [commit for commit, _ in self.branches.values()]
         return set(self.only_in(tips)) if tips else set()
 
+    def has_landed(self, record: WorktreeRecord, tip: str) -> bool:
+        """Whether the work behind this tip is on an integration branch, in a commit of its own.
+
+        Only where the ref of the attempt that landed keeps the tip: a number is given again, and
+        what came after the landing has not landed. Raises ``GitError``.
+        """
+        for each in self._landed(record.base):
+            if (each.issue_id, each.run_id) != (record.issue_id, record.run_id):
+                continue
+            kept = f"{ATTEMPTS}/{branch_part(each.issue_id)}/{each.attempt}"
+            if call(self.common, "merge-base", "--is-ancestor", tip, kept).status == 0:
+                return True
+        return False
+
+    def _landed(self, base: str) -> list[LandedCommit]:
+        """What has landed since an attempt began, and was not undone."""
+        if base not in self._landed_since:
+            tips, found = self._landing_tips, list[LandedCommit]()
+            with suppress(GitError):  # A base that is gone: nothing is known to have landed.
+                found = landed_commits(self.common, base, tips) if tips else []
+            self._landed_since[base] = still_landed(found)
+        return self._landed_since[base]
+
+    @cached_property
+    def _landing_tips(self) -> list[str]:
+        return lines(self.common, "for-each-ref", "--format=%(objectname)", f"{LANDING}/")
+
     @cached_property
     def stashes(self) -> list[str]:
         """The branches on which something was stashed away, once for each time."""
@@ -217,6 +254,15 @@ class Survey:
         tip, _ = repository.branches.get(record.branch, (None, ""))
         return self._commits(repository, record, tip) > 0
 
+    def has_landed(self, record: WorktreeRecord) -> bool:
+        """Whether its branch is still there, and its work on an integration branch."""
+        try:
+            repository = self._repository(record.common)
+            tip, _ = repository.branches.get(record.branch, (None, ""))
+            return tip is not None and repository.has_landed(record, tip)
+        except GitError:
+            return False  # Only to tidy up: ``clean`` says what is wrong.
+
     def _look(self, record: WorktreeRecord) -> Worktree:
         repository = self._repository(record.common)
         tip, used_at = repository.branches.get(record.branch, (None, ""))
@@ -244,6 +290,8 @@ class Survey:
     def _commits(self, repository: Repository, record: WorktreeRecord, tip: str | None) -> int:
         # A base that was rewritten since is not this attempt's work.
         if tip is None or tip == record.base or tip not in repository.unmerged:
+            return 0
+        if repository.has_landed(record, tip):
             return 0
         return len(repository.only_in([tip])) if self.thorough else 1
 
@@ -422,10 +470,11 @@ def _tidy(records: Records, survey: Survey, some: Iterable[WorktreeRecord]) -> N
 
 
 def tidy_run(state_directory: Path, run_id: str) -> None:
-    """The same for a run whose workers have all left."""
+    """The same for a run whose workers have all left, and for what it landed of earlier runs."""
     records = Records(state_directory)
     survey = Survey(records, thorough=False, ended=run_id)
-    _tidy(records, survey, [record for record in records.all() if record.run_id == run_id])
+    over = [r for r in records.all() if r.run_id == run_id or survey.has_landed(r)]
+    _tidy(records, survey, over)
 
 
 def unmerged_branches(state_directory: Path) -> int:
