@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,6 +20,7 @@ from beads_workers.cli.receipts import find_receipts
 from beads_workers.core import limits
 from beads_workers.core.facts import NO_FLEET, Facts, IssueFacts, facts_from_json
 from beads_workers.core.journal import Checkpointed
+from beads_workers.core.landing import Add, add_from_text, ahead_of
 from beads_workers.core.model import Filters, IssueId
 from beads_workers.core.policy import Policy
 from beads_workers.core.recovery import RecoveryState
@@ -91,7 +92,8 @@ def remembered(directory: RunDirectory, settings: FleetSettings, now: float) -> 
         late = hear(left, directory.run(left.run_id))
         last.unclosed.update(dict.fromkeys(late, left.actor))
     ids = dict.fromkeys([*last.unclosed, *last.retry_entries])
-    issues = (_issue_facts(each, last, now) for each in ids)
+    shelved = [add for each in last.retry_entries.values() if (add := add_from_text(each.landing))]
+    issues = (_issue_facts(each, last, now, shelved) for each in ids)
     return Facts(
         state=NO_FLEET,
         run_id=last.run_id,
@@ -104,14 +106,19 @@ def remembered(directory: RunDirectory, settings: FleetSettings, now: float) -> 
     )
 
 
-def _issue_facts(issue_id: str, last: RecoveryState, now: float) -> IssueFacts:
+def _issue_facts(
+    issue_id: str, last: RecoveryState, now: float, shelved: Sequence[Add]
+) -> IssueFacts:
     retry_entry = last.retry_entries.get(issue_id, Checkpointed(issue_id))
+    to_land = add_from_text(retry_entry.landing) if issue_id not in last.unclosed else None
     left = min(retry_entry.not_before - now, limits.RETRY_AFTER_MAX_SECONDS)
     standing = "cooling" if left > 0 else ""
     standing = "quarantined" if retry_entry.quarantined else standing
     standing = "unclosed" if issue_id in last.unclosed else standing
     return IssueFacts(
         issue_id,
+        in_flight="shelved" if to_land else "",
+        behind=ahead_of(to_land, shelved) if to_land else (),
         standing=standing,
         attempt=retry_entry.charged + 1,
         charged=retry_entry.charged,

@@ -322,7 +322,7 @@ def _issue(parts: Parts, issue_id: IssueId, position: int) -> IssueFacts:
         pending_tries=pending.tries if pending else 0,
         parked=issue_id in parts.agents.waiting(),
         behind=parts.landings.behind(issue),
-        gate_seconds=parts.landings.gate_seconds(issue_id),
+        gate_seconds=parts.landings.gate_seconds(issue),
     )
 
 

@@ -325,6 +325,7 @@ class GateRan(Record):
     seconds: float = 0.0
     why: str = ""
     flaky: bool = False
+    kept: bool = False
 
 
 @value

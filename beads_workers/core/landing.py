@@ -10,7 +10,7 @@ what has landed already is answered with ``Landed`` at once. Source: docs/LANDIN
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -194,6 +194,20 @@ News = (
     | After
     | Into
 )
+
+
+# --- order ---------------------------------------------------------------------------------------
+
+
+def turn(add: Add) -> tuple[int, float, str]:
+    """What lands first is smallest: by priority, then by the time of its end."""
+    return add.priority, add.ended_at, add.issue_id
+
+
+def ahead_of(mine: Add, others: Iterable[Add]) -> tuple[str, ...]:
+    """The issues among these that are to land before it, in order."""
+    ahead = [add for add in others if turn(add) < turn(mine)]
+    return tuple(add.issue_id for add in sorted(ahead, key=turn))
 
 
 # --- texts ---------------------------------------------------------------------------------------

@@ -14,15 +14,18 @@ from beads_workers.core.landing import refusal_text
 
 BEGAN = "began"
 """``GateRan.state`` of a gate that runs."""
-VERDICTS = ("green", "red", "kept", "none")
-"""The other states; ``kept``: the verdict was known, and nothing ran."""
+VERDICTS = ("green", "red", "none", "stopped")
+"""The other states."""
+KEPT = "kept"
+"""Counted beside them: the verdict was known, and nothing ran."""
 
 
 @dataclass(slots=True)
 class LandingBoard:
     """A fold, part of ``snapshot.Board``. ``running``: by lane, and since when (elapsed seconds).
 
-    ``gates``: how many ended, by ``VERDICTS``; ``last``: the last landings and refusals.
+    ``gates``: how many ran and ended, by ``VERDICTS``, and how many were ``KEPT``; ``last``: the
+    last landings and refusals; ``recent``: when the last ones landed.
     """
 
     branch: str = ""
@@ -36,7 +39,7 @@ class LandingBoard:
     culprits: int = 0
     quarantined: int = 0
     flaky: int = 0
-    gates: dict[str, int] = field(default_factory=lambda: dict.fromkeys(VERDICTS, 0))
+    gates: dict[str, int] = field(default_factory=lambda: dict.fromkeys((*VERDICTS, KEPT), 0))
     gate_seconds: float = 0.0
     running: dict[int, tuple[rec.GateRan, float]] = field(default_factory=dict)
     last: deque[tuple[Entry, str]] = field(default_factory=lambda: deque(maxlen=limits.RECENT_MAX))
@@ -74,9 +77,15 @@ class LandingBoard:
             self.running[gate.lane] = gate, elapsed
             return
         self.running.pop(gate.lane, None)
-        self.gates[gate.state] = self.gates.get(gate.state, 0) + 1
+        state = KEPT if gate.kept else gate.state
+        self.gates[state] = self.gates.get(state, 0) + 1
         self.gate_seconds += gate.seconds
         self.flaky += gate.flaky
+
+    @property
+    def gate_runs(self) -> int:
+        """Gates that ran and ended, whatever came of it."""
+        return sum(self.gates[state] for state in VERDICTS)
 
     def shown(self, elapsed: float) -> dict[str, Any]:
         """For ``status``; seconds are rounded to what people see."""

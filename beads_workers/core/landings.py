@@ -127,11 +127,11 @@ class Landings:
                 self._landed(said)
             case ld.Refused():
                 self._refused(said)
-            case ld.Gate(lane, state, tree, issues, seconds, why, flaky):
+            case ld.Gate(lane, state, tree, issues, seconds, why, flaky, kept):
                 self._gates.pop(lane, None)
                 if state == "began":
                     self._gates[lane] = issues, self._effects.now
-                self._effects.write(GateRan(lane, state, tree, issues, seconds, why, flaky))
+                self._effects.write(GateRan(lane, state, tree, issues, seconds, why, flaky, kept))
             case ld.Tip(commit, branch):
                 self._effects.write(LandingTip(commit, branch))
             case ld.Into(branch, commit, why, command):
@@ -159,13 +159,15 @@ class Landings:
         if mine is None or issue.state not in _WAITS:
             return ()
         others = [add for each in self._waiting() if (add := each.landing) is not None]
-        ahead = [add for add in others if _turn(add) < _turn(mine)]
-        return tuple(add.issue_id for add in sorted(ahead, key=_turn))
+        return ld.ahead_of(mine, others)
 
-    def gate_seconds(self, issue_id: str) -> float | None:
-        """For how long a gate has run that it is in; None where none does."""
-        began = [since for issues, since in self._gates.values() if issue_id in issues]
-        return round(self._effects.now - min(began), 1) if began else None
+    def gate_seconds(self, issue: Issue) -> float | None:
+        """For how long the gate has run that it is in, or waits for; None where none runs."""
+        if issue.state not in _WAITS or not self._gates:
+            return None
+        of_it = [since for issues, since in self._gates.values() if issue.issue_id in issues]
+        began = of_it or [since for _, since in self._gates.values()]
+        return round(self._effects.now - min(began), 1)
 
     def settled(self, issue_id: str) -> None:
         """The tracker has answered to what it was told of this issue."""
@@ -291,11 +293,5 @@ def _looked_at(settlement: Settlement, issue: Issue) -> Settlement:
 
 
 _WAITS = (IssueState.LANDING, IssueState.SHELVED)
-
-
 _CONVICTED = (IssueState.QUARANTINING, IssueState.QUARANTINED)
 """The lander may try these once more, where gates lie."""
-
-
-def _turn(add: ld.Add) -> tuple[int, float, str]:
-    return add.priority, add.ended_at, add.issue_id

@@ -112,6 +112,9 @@ def _is_last(policy: Policy, history: AttemptHistory, outcome: Outcome) -> bool:
 
 def quarantine_note(attempts: int, reason: str) -> str:
     """What a person reads about it in the tracker."""
+    if not attempts:
+        # Its work was done, and did not land.
+        return f"beads-workers quarantined this: {reason}"
     return f"beads-workers quarantined this after {attempts} attempts. Last error: {reason}"
 
 

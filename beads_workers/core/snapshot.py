@@ -15,6 +15,7 @@ from beads_workers.core import limits
 from beads_workers.core.agent_board import AgentBoard
 from beads_workers.core.issues import Issue, Issues, Standing, Transition
 from beads_workers.core.journal import Entry, Resumed
+from beads_workers.core.landing import Add, turn
 from beads_workers.core.landing_board import LandingBoard
 from beads_workers.core.model import value
 from beads_workers.core.states import IssueState
@@ -344,7 +345,13 @@ class Board:
         if not self.issues.count(*_TO_LAND):
             return []
         found = [i for i in self.issues.known.values() if i.state in _TO_LAND]
-        return sorted(found, key=lambda i: (a.priority, a.ended_at) if (a := i.landing) else (9, 0))
+        return sorted(found, key=lambda issue: turn(issue.landing or Add("", 0, "", "", "")))
+
+    @property
+    def refused(self) -> list[Issue]:
+        """Quarantined, because their branches do not land as they are."""
+        found = self.issues.standing(Standing.QUARANTINED)
+        return [issue for issue in found if issue.retry_entry and issue.retry_entry.mend]
 
     @property
     def unclosed(self) -> list[Issue]:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from beads_workers.core import journal as rec
 from beads_workers.core import limits
-from beads_workers.core.issues import Standing
+from beads_workers.core.issues import Issue, Standing
 from beads_workers.core.journal import CallEnded, CallStarted, Entry
+from beads_workers.core.receipts import receipt_from_text
 from beads_workers.core.snapshot import (
     Asking,
     Board,
@@ -34,6 +35,9 @@ NOTES_MAX = 10
 
 QUARANTINED_MAX = 500
 """Issues that are quarantined, in full; the queue counts all of them."""
+
+REFUSED_MAX = 50
+"""Branches that did not land, in full; their issues are among those that are quarantined."""
 
 TITLE_CHARS_MAX = 200
 ERROR_CHARS_MAX = 300
@@ -133,7 +137,18 @@ def _landing(board: Board, elapsed: float) -> dict[str, Any] | None:
             {"issue_id": i.issue_id, "title": i.title[:TITLE_CHARS_MAX]}
             for i in waiting[:QUARANTINED_MAX]
         ],
+        "refused": [_refused(issue) for issue in islice(board.refused, REFUSED_MAX)],
         **board.landings.shown(elapsed),
+    }
+
+
+def _refused(issue: Issue) -> dict[str, Any]:
+    receipt = receipt_from_text(issue.retry_entry.receipt) if issue.retry_entry else None
+    return {
+        "issue_id": issue.issue_id,
+        "title": issue.title[:TITLE_CHARS_MAX],
+        "branch": receipt.branch if receipt else "",
+        "error": issue.error[:ERROR_CHARS_MAX],
     }
 
 
@@ -272,6 +287,8 @@ def ending(board: Board, run_id: str) -> dict[str, Any]:
         "failed": shown["totals"]["failed"],
         "quarantined": shown["quarantined"],
         "unclosed": shown["queue"]["unclosed"],
+        "project": shown["project"],
+        "landing": shown["landing"],
     }
 
 

@@ -117,9 +117,12 @@ def epoch(text: str) -> float | None:
         return None
 
 
+_TO_LAND = ("landing", "shelving", "shelved")
+
+
 def in_our_hands(facts: IssueFacts, picture: Picture) -> list[Reason]:
     """What this run does with it right now, or has done."""
-    if facts.in_flight in ("landing", "shelving", "shelved"):
+    if facts.in_flight in _TO_LAND:
         return [_unlanded(facts, picture)]
     if facts.in_flight in ("closing",) or facts.standing == "unclosed":
         tries = f"; refused {facts.pending_tries} times so far" if facts.pending_tries else ""
@@ -159,8 +162,12 @@ def in_our_hands(facts: IssueFacts, picture: Picture) -> list[Reason]:
             return []
 
 
+BEHIND_NAMED = 3
+
+
 def _unlanded(facts: IssueFacts, picture: Picture) -> Reason:
-    behind = f" behind {', '.join(facts.behind[:3])}" if facts.behind else ""
+    behind = f" behind {', '.join(facts.behind[:BEHIND_NAMED])}" if facts.behind else ""
+    behind += f" and {more} more" if (more := len(facts.behind) - BEHIND_NAMED) > 0 else ""
     gate = facts.gate_seconds
     runs = f"; verify has run for {span(gate)}" if gate is not None else ""
     text = f"its work is done, and waits to land{behind}{runs}"
@@ -189,6 +196,9 @@ def remembered(issue_id: IssueId, facts: IssueFacts, picture: Picture) -> list[R
             return [Reason(Cause.ON_HOLD, text, change)]
         case "quarantined":
             text = f"quarantined after {counted(facts.charged, 'attempt')}{last}"
+            if not facts.charged and facts.error:
+                # Its work was done, and did not land.
+                text = f"quarantined: {facts.error}"
             change = f"'beads-workers retry {issue_id}' gives it new attempts"
             return [Reason(Cause.QUARANTINED, text, change)]
         case "cooling" if facts.again_seconds is not None:
@@ -365,6 +375,8 @@ def _state(issue_id: IssueId, picture: Picture) -> str:
     if facts is not None:
         if facts.in_flight == "running":
             return f"in progress with {facts.worker_id}"
+        if facts.in_flight in _TO_LAND:
+            return "done, and not landed yet"
         if facts.standing == "quarantined" and seen.status != "open":
             return f"quarantined after {counted(facts.charged, 'attempt')}"
         if facts.standing == "on_hold":

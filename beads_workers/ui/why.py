@@ -309,7 +309,7 @@ GROUPS = {
     Cause.DELEGATING: "being handed over",
     Cause.QUEUED: "claimed, next for a worker",
     Cause.UNCLOSED: "done, unclosed yet",
-    Cause.UNLANDED: "done, waits to land",
+    Cause.UNLANDED: "done, and not landed yet",
     Cause.SETTLING: "being requeued",
     Cause.ON_HOLD: "released by a person",
     Cause.QUARANTINED: "quarantined",

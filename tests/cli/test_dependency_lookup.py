@@ -11,6 +11,7 @@ from beads_workers.cli.why import LEVELS_MAX, look_down, remembered
 from beads_workers.core import journal as rec
 from beads_workers.core import limits
 from beads_workers.core.facts import NO_FLEET, Facts
+from beads_workers.core.landing import Add, add_to_text
 from beads_workers.core.model import Filters, IssueId
 from beads_workers.core.settings import FleetSettings
 from beads_workers.runtime.journal import Journal
@@ -105,3 +106,20 @@ def test_the_last_journal_says_how_unfinished_issues_stood(tmp_path: Path) -> No
     cooling = found["cooling"]
     assert (cooling.again_seconds, cooling.attempt, cooling.error) == (60.0, 2, "boom")
     assert found["for-ever"].again_seconds == limits.RETRY_AFTER_MAX_SECONDS
+
+
+def test_what_is_done_and_has_not_landed_is_said_with_what_lands_before_it(tmp_path: Path) -> None:
+    def to_land(issue_id: str, priority: int, ended_at: float) -> str:
+        return add_to_text(
+            Add(issue_id, 1, "r", "a" * 40, "b" * 40, priority=priority, ended_at=ended_at)
+        )
+
+    facts = left_by(
+        tmp_path,
+        rec.Checkpointed("late", landing=to_land("late", 2, 9.0)),
+        rec.Checkpointed("early", landing=to_land("early", 2, 1.0)),
+        rec.Checkpointed("urgent", landing=to_land("urgent", 0, 5.0)),
+    )
+    found = {each.issue_id: each for each in facts.issues}
+    assert {each.in_flight for each in found.values()} == {"shelved"}
+    assert found["late"].behind == ("urgent", "early") and found["urgent"].behind == ()

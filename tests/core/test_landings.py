@@ -8,14 +8,16 @@ from typing import Any
 from beads_workers.core import events as ev
 from beads_workers.core import journal as rec
 from beads_workers.core import landing as ld
-from beads_workers.core.commands import Command, Send, StartLander, TellLander
+from beads_workers.core.commands import Answer, Command, Send, StartLander, TellLander
 from beads_workers.core.events import StopAsked
+from beads_workers.core.facts import IssueFacts
 from beads_workers.core.journal import Checkpointed
 from beads_workers.core.model import IssueId
 from beads_workers.core.recovery import recovery_state
 from beads_workers.core.settings import Agent, Landing, Work
 from beads_workers.core.source import Action, Result, Settled, Settlement
 from beads_workers.core.states import IssueState, RunState
+from beads_workers.core.status import status
 from beads_workers.core.wire import Task
 from tests.core.playbook import Play, done, of, ready, records, said, task_of
 
@@ -338,3 +340,47 @@ def test_what_is_to_be_mended_is_called_back_first() -> None:
     there = play()
     delivered(there, "a")
     assert told(there.do(refused("a"))) == [ld.CancelLanding(IssueId("a"))]
+
+
+def asked_why(there: Play, *issue_ids: str) -> list[IssueFacts]:
+    """What the fleet knows of these."""
+    commands = there.do(ev.WhyAsked(ev.Ticket(9), tuple(map(IssueId, issue_ids))))
+    (answer,) = of(commands, Answer)
+    assert answer.facts is not None
+    return list(answer.facts.issues)
+
+
+def test_how_long_the_gate_has_run_is_said_of_what_is_in_it_and_of_what_waits_for_it() -> None:
+    there = play()
+    delivered(there, "a", "b", "c")
+    assert [facts.gate_seconds for facts in asked_why(there, "a", "b", "c")] == [None] * 3
+    there.do(ev.LanderSaid(ld.Gate(0, "began", "tree", ("a",))))
+    there.wait(4.0)
+    there.do(ev.LanderSaid(ld.Gate(1, "began", "tree", ("a", "b"))))
+    there.wait(1.0)
+    facts = asked_why(there, "a", "b", "c")
+    assert [each.gate_seconds for each in facts] == [5.0, 1.0, 5.0]
+    assert [each.behind for each in facts] == [(), ("a",), ("a", "b")]
+    there.do(landed("a"))
+    closing, _, last = asked_why(there, "a", "b", "c")
+    assert closing.gate_seconds is None and closing.behind == () and last.behind == ("b",)
+
+
+def test_a_verdict_that_was_known_is_no_run_of_a_gate() -> None:
+    there = play()
+    delivered(there, "a")
+    said_so = [ld.Gate(0, "green", "tree", ("a",), kept=True), ld.Gate(0, "red", "tree", ("a",))]
+    there.do(*(ev.LanderSaid(each) for each in said_so))
+    assert there.board.landings.gates["kept"] == there.board.landings.gate_runs == 1
+
+
+def test_a_branch_that_nobody_mends_is_shown_as_refused_until_there_is_work_again() -> None:
+    there = play(agents=False)
+    there.do(ev.LanderSaid(ld.Tip(TIP, LANDING.branch)))
+    delivered(there, "a")
+    there.do(refused("a"))
+    settled(there)
+    (shown,) = there.board.refused
+    assert shown.issue_id == "a" and shown.error.endswith(": shop.py")
+    row = status(there.board, 20.0)["landing"]["refused"][0]
+    assert (row["issue_id"], row["branch"]) == ("a", "bw/a/1")

@@ -146,6 +146,16 @@ def test_a_filter_that_lets_it_through_is_no_reason() -> None:
         ({"in_flight": "claimed", "position": 4}, Cause.QUEUED, "number 4 in the queue"),
         ({"in_flight": "closing"}, Cause.UNCLOSED, "close is still pending"),
         ({"standing": "unclosed", "pending_tries": 2}, Cause.UNCLOSED, "refused 2 times"),
+        (
+            {"in_flight": "landing", "behind": ("app-3",), "gate_seconds": 40.0},
+            Cause.UNLANDED,
+            "waits to land behind app-3; verify has run for 40 s",
+        ),
+        (
+            {"in_flight": "shelved", "behind": ("b", "c", "d", "e", "f")},
+            Cause.UNLANDED,
+            "waits to land behind b, c, d and 2 more",
+        ),
         ({"in_flight": "releasing"}, Cause.SETTLING, "being requeued"),
         (
             {"in_flight": "quarantining", "standing": "quarantined"},
@@ -157,6 +167,11 @@ def test_a_filter_that_lets_it_through_is_no_reason() -> None:
             {"standing": "quarantined", "charged": 3, "error": "boom"},
             Cause.QUARANTINED,
             "quarantined after 3 attempts; last error: boom",
+        ),
+        (
+            {"standing": "quarantined", "error": "its branch conflicts"},
+            Cause.QUARANTINED,
+            "quarantined: its branch conflicts",
         ),
         (
             {"standing": "cooling", "again_seconds": 90.0, "attempt": 2, "error": "boom"},
