@@ -319,10 +319,34 @@ def _show_last_run(directory: Path, error: CommandError, *, as_json: bool, envel
         return
     print(f"last run {last['run_id']}, {last['how']}")
     print(f"closed {last['closed']}, failed attempts {last['failed']}")
-    for row in last["quarantined"]:
-        from beads_workers.core.text import printable
+    _show_what_is_left(last)
 
-        print(f"quarantined {printable(row['issue_id'])}: {printable(row['error'], 120)}")
+
+def _show_what_is_left(last: dict[str, Any]) -> None:
+    """What landed, what did not, and what was quarantined."""
+    from beads_workers.core.text import printable
+    from beads_workers.ui.landing import at_the_end
+
+    landed = last.get("landing")
+    for line in at_the_end(landed) if landed else ():
+        print(line)
+    refused = {row["issue_id"] for row in landed["refused"]} if landed else set()
+    for row in last["quarantined"]:
+        if row["issue_id"] not in refused:
+            print(f"quarantined {printable(row['issue_id'])}: {printable(row['error'], 120)}")
+    if landed and (command := _merge_command(last, landed)):
+        print(f"next: {printable(command)}")
+
+
+def _merge_command(last: dict[str, Any], landed: dict[str, Any]) -> str:
+    """Asked now: what landed may be on the user's branch by this time."""
+    from beads_workers.worktrees.git import GitError
+    from beads_workers.worktrees.landed import merge_command
+
+    try:
+        return merge_command(str(last["project"]), landed["branch"]) if landed["branch"] else ""
+    except (GitError, KeyError):
+        return ""
 
 
 def refuse_without_json(*, envelopes: bool, as_json: bool) -> None:

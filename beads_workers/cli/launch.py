@@ -20,6 +20,7 @@ from beads_workers.core.journal import from_json, heads
 from beads_workers.core.settings import FleetSettings, Worktrees
 from beads_workers.core.text import counted, printable
 from beads_workers.runtime.processes import heard, wake_on
+from beads_workers.ui import landing
 from beads_workers.ui.agents import account, spent
 from beads_workers.ui.lines import SILENT, line
 
@@ -31,7 +32,7 @@ SHOWN_MAX = 5
 
 
 def summary(ended: dict[str, Any]) -> list[str]:
-    """Three lines, and one for each of the first issues that were quarantined."""
+    """Three lines, what landed, and one for each of the first issues that were quarantined."""
     totals, queue = ended["totals"], ended["queue"]
     calls, requeued = ended["source_calls"], ended.get("requeued", [])
     lines = [
@@ -50,7 +51,11 @@ def summary(ended: dict[str, Any]) -> list[str]:
         who = f"{each['worker_id']} (pid {each['pid']})"
         lines.append(f"  {printable(each['issue_id'])}: {who} has not left, and keeps it")
     quarantined = ended["quarantined"]
-    for row in quarantined[:SHOWN_MAX]:
+    landed = ended.get("landing")
+    if landed is not None:
+        lines += landing.at_the_end(landed)
+    refused = {row["issue_id"] for row in landed["refused"]} if landed is not None else set()
+    for row in [row for row in quarantined if row["issue_id"] not in refused][:SHOWN_MAX]:
         error = printable(row["error"], 120)
         lines.append(
             f"  {printable(row['issue_id'])}: {counted(row['attempts'], 'attempt')}: {error}"
@@ -64,8 +69,14 @@ def summary(ended: dict[str, Any]) -> list[str]:
     lines += _for_a_person(ended)
     if unmerged := ended.get("unmerged_branches"):
         hold = "branch holds" if unmerged == 1 else "branches hold"
-        lines.append(f"{unmerged} {hold} work to merge: git branch --list 'bw/*'")
-    return [*lines, f"next: {_next(ended, queue, quarantined)}"]
+        what = "work to merge" if landed is None else "work that has not landed"
+        lines.append(f"{unmerged} {hold} {what}: git branch --list 'bw/*'")
+    following = _next(ended, queue, quarantined)
+    command = landing.to_type(landed) if landed is not None else ""
+    if command and command not in following:
+        target = landed["branch"].partition("/")[2] if landed is not None else ""
+        lines.append(f"to have what landed on {printable(target)}: {printable(command)}")
+    return [*lines, f"next: {following}"]
 
 
 def _for_a_person(ended: dict[str, Any]) -> Iterator[str]:
@@ -97,7 +108,12 @@ def _next(ended: dict[str, Any], queue: dict[str, Any], quarantined: list[dict[s
         return "'beads-workers start' goes on with what is ready"
     if queue["blocked"]:
         return f"{queue['blocked']} issues wait for others that are not closed"
-    if ended.get("unmerged_branches"):
+    landed = ended.get("landing")
+    if landed is not None and landed["waiting"]:
+        return "'beads-workers land' lands what is done; the next start does it first"
+    if landed is not None and (command := landing.to_type(landed)):
+        return f"{printable(command)}, to have what landed on your branch"
+    if landed is None and ended.get("unmerged_branches"):
         return "merge what is good; 'beads-workers clean' removes the worktrees of what is merged"
     return "nothing is left to do"
 
@@ -230,6 +246,8 @@ def watch_run(
         )
     if worktrees is not None:
         ended["unmerged_branches"] = _tidy_worktrees(worktrees, started["run_id"])
+        if ended.get("landing"):
+            ended["landing"]["merge"] = _merge_command(worktrees.checkout, ended["landing"])
     if as_json:
         print(json.dumps({"ended": ended}), flush=True)
     else:
@@ -266,6 +284,16 @@ def _tidy_worktrees(worktrees: Worktrees, run_id: str) -> int:
     state_directory = Path(worktrees.state_directory)
     tidy_run(state_directory, run_id)
     return unmerged_branches(state_directory)
+
+
+def _merge_command(folder: str, landed: dict[str, Any]) -> str:
+    from beads_workers.worktrees.git import GitError
+    from beads_workers.worktrees.landed import merge_command
+
+    try:
+        return merge_command(folder, landed["branch"]) if landed["branch"] else ""
+    except GitError:
+        return ""  # Only for a line of the summary.
 
 
 def _show(message: dict[str, Any], *, as_json: bool) -> None:

@@ -195,8 +195,9 @@ def _agent_cells(row: Row, worker: Fields, leave: int, width: int) -> None:
     row.add(cost, cost_columns, "dim", right=True)
 
 
-def outcome_row(outcome: Fields, width: int, *, unicode: bool) -> Text:
-    """One attempt that ended: when, which, by whom, how long, and why it was no success."""
+def outcome_row(outcome: Fields, width: int, *, unicode: bool, waits: bool = False) -> Text:
+    """One attempt that ended: when, which, by whom, how long, and why it was no success; or that
+    its work ``waits`` to land."""
     kind = "cancelled" if outcome["outcome"] == "cancelled" else outcome["verdict"]
     mark, ascii_mark, style = MARKS[kind]
     row = Row(width)
@@ -206,6 +207,7 @@ def outcome_row(outcome: Fields, width: int, *, unicode: bool) -> Text:
     row.add(outcome["worker_id"], 5, "dim")
     row.add(duration(outcome["seconds"]), 8, "cyan", right=True).add("  ")
     if kind in ("finish", "land"):
+        row.add("waits to land: " if waits else "", style="cyan")
         return row.fill(outcome["title"]).text()
     return row.fill(f"{_became(outcome)}: {outcome['error'] or outcome['outcome']}", style).text()
 
@@ -304,6 +306,7 @@ def _fleet(snapshot: Fields, look: Look, age: float, columns: int) -> Text:
 def _progress(snapshot: Fields, look: Look, age: float, columns: int) -> Text:
     queue, done = snapshot["queue"], snapshot["totals"]["done"]
     left = sum(queue[key] for key in ("ready", "running", "retrying", "blocked", "unclosed"))
+    left += queue["unlanded"]
     whole = done + left + queue["quarantined"]
     row = Row(columns).add(" ")
     row.add(bar(done / whole if whole else 0.0, columns // 5, unicode=look.unicode), style="green")
@@ -347,6 +350,8 @@ def _queue(snapshot: Fields, age: float, columns: int) -> Text:
     )
     if columns >= QUEUE_COLUMNS:
         row.add("unclosed ").add(str(queue["unclosed"]), 4, "bold")
+        if snapshot["landing"]:
+            row.add("to land ").add(str(queue["unlanded"]), 4, "bold")
     return row.text()
 
 
@@ -368,8 +373,13 @@ def _tracker(snapshot: Fields, age: float, columns: int) -> Text:
 
 
 # --- panes ---------------------------------------------------------------------------------------
-# What fills the middle: workers, outcomes, a log, what is quarantined, the keys.
+# What fills the middle: workers, outcomes, what lands, a log, what is quarantined, the keys.
 
+
+LANDING_ROWS = 7
+LANDING_ROWS_MIN = 3
+GATES_ROWS = 2
+"""What lands has its place from the first look at the branch on, whatever happens there."""
 
 STARTING_SECONDS = 5.0
 """A fleet that has no worker by then has none on purpose."""
@@ -428,11 +438,71 @@ def outcomes(snapshot: Fields, look: Look, width: int, rows: int) -> Iterator[Te
         (outcome["at"], 0, index, outcome) for index, outcome in enumerate(snapshot["outcomes"])
     ]
     drawn += [(note["at"], 1, index, note) for index, note in enumerate(snapshot["recent"])]
+    waiting = _waiting_to_land(snapshot)
     for _, is_note, _, what in nlargest(max(0, rows - 1), drawn, key=lambda row: row[:3]):
         if is_note:
             yield _note(what, width)
         else:
-            yield outcome_row(what, width, unicode=look.unicode)
+            waits = what["verdict"] == "land" and what["issue_id"] in waiting
+            yield outcome_row(what, width, unicode=look.unicode, waits=waits)
+
+
+def _waiting_to_land(snapshot: Fields) -> set[str]:
+    landing = snapshot["landing"]
+    return {row["issue_id"] for row in landing["waiting"]} if landing else set()
+
+
+LANDED_MARKS = {"landed": ("✓", "+", "green"), "mend": ("↻", "~", "yellow")}
+"""As ``MARKS``, for what the lander says; all else is a refusal."""
+
+
+def landing(snapshot: Fields, look: Look, age: float, width: int, rows: int) -> Iterator[Text]:
+    """A rule, the gates that run with the issues in them, and the last landings and refusals."""
+    shown = snapshot["landing"]
+    age = age if snapshot["running"] else 0.0
+    waits = len(shown["waiting"])
+    said = f"{shown['landed']} landed on {shown['branch'] or 'its branch'}"
+    yield rule(f"{said}, {waits} to land" if waits else said, width, look)
+    gates = GATES_ROWS if rows >= LANDING_ROWS else 1
+    running = shown["running"][:gates]
+    for gate in running:
+        yield _gate_row(gate, age, width)
+    if not running:
+        why = _landing_trouble(snapshot)
+        text = why or ("they wait for a gate" if waits else "nothing is to land")
+        yield Row(width).add(" ").fill(text, "yellow" if why else "dim").text()
+    yield from [Row(width).text()] * (gates - max(1, len(running)))
+    for said in list(reversed(shown["last"]))[: max(0, rows - 1 - gates)]:
+        yield _landed_row(said, width, unicode=look.unicode)
+
+
+def _landing_trouble(snapshot: Fields) -> str:
+    return next((str(c["text"]) for c in snapshot["degraded"] if c["what"] == "landing"), "")
+
+
+def _gate_row(gate: Fields, age: float, width: int) -> Text:
+    row = Row(width).add(f" gate {gate['lane'] + 1}", 9, "dim")
+    row.add(whole_seconds(gate["seconds"] + age), 8, "cyan", right=True).add("  ")
+    issues = gate["issues"]
+    if not issues:
+        return row.fill("the branch as it is", "dim").text()
+    train = f"  (a train of {len(issues)})" if len(issues) > 1 else ""
+    text = " ".join(issues)
+    fits = min(columns(text), max(0, row.room - len(train)))
+    return row.add(text, fits, "bold").fill(train, "dim").text()
+
+
+def _landed_row(said: Fields, width: int, *, unicode: bool) -> Text:
+    mark, ascii_mark, style = LANDED_MARKS.get(said["verdict"], ("✗", "x", "red"))
+    row = Row(width)
+    row.add(" ").add(time.strftime("%H:%M:%S", time.localtime(said["at"])), 9, "dim")
+    row.add(mark if unicode else ascii_mark, 2, style)
+    row.add(said["issue_id"], _id_width(width), "bold").add(" ")
+    if said["verdict"] == "landed":
+        return row.add(said["commit"][:12], 14, "dim").fill(said["title"]).text()
+    then = {"mend": "back to its agent", "quarantined": "quarantined"}
+    became = then.get(said["verdict"], "requeued")
+    return row.fill(f"{became}: {said['error']}", style).text()
 
 
 def log(look: Look, width: int, rows: int) -> Iterator[Text]:
@@ -507,6 +577,8 @@ COLUMNS_MIN = 60
 ROWS_MIN = 14
 SIDE_BY_SIDE_COLUMNS = 150
 """From here on workers and outcomes stand beside each other."""
+OUTCOMES_ROWS_MIN = 3
+"""With their rule; what lands gets the rest of the room below the workers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -527,6 +599,13 @@ class Room:
             return max(1, self.rows - 1)
         left = self.rows - 2
         return max(1, min(max(workers, 1), left - max(3, left // 3)))
+
+    def landing_rows(self, workers: int) -> int:
+        """How many what lands may have, of those that the outcomes would have without it."""
+        if self.wide:
+            return min(LANDING_ROWS, self.rows // 2)
+        left = self.rows - 1 - self.worker_rows(workers) - OUTCOMES_ROWS_MIN
+        return 0 if left < LANDING_ROWS_MIN else min(left, LANDING_ROWS)
 
 
 def draw(snapshot: Fields, look: Look, age: float, columns: int, rows: int) -> Group:
@@ -562,19 +641,31 @@ def _middle(snapshot: Fields, look: Look, age: float, room: Room) -> Iterator[Te
 
 def _whole_fleet(snapshot: Fields, look: Look, age: float, room: Room) -> Iterator[Text]:
     count = room.worker_rows(_workers(snapshot))
+    lands = room.landing_rows(_workers(snapshot)) if snapshot["landing"] else 0
     if not room.wide:
         here = list(workers(snapshot, look, age, room.columns, count))
         yield from here
         yield from [Row(room.columns).text()] * (count + 1 - len(here))
-        yield from outcomes(snapshot, look, room.columns, room.rows - 1 - count)
+        yield from _with_landing(snapshot, look, age, room.columns, room.rows - 1 - count, lands)
         return
     left = room.columns * 11 // 20
-    beside = outcomes(snapshot, look, room.columns - left - 1, room.rows)
+    beside = _with_landing(snapshot, look, age, room.columns - left - 1, room.rows, lands)
     here = list(workers(snapshot, look, age, left, count))
     below = room.rows - len(here) - 1
     if snapshot["quarantined"] and below > 2:
         here += [Row(left).text(), *quarantined(snapshot, look, left, below)]
     yield from _side_by_side(here, list(beside), left, room)
+
+
+def _with_landing(
+    snapshot: Fields, look: Look, age: float, width: int, rows: int, lands: int
+) -> Iterator[Text]:
+    """What lands, in its ``lands`` rows, and the outcomes below it."""
+    if lands:
+        here = list(landing(snapshot, look, age, width, lands))
+        yield from here
+        yield from [Row(width).text()] * (lands - len(here))
+    yield from outcomes(snapshot, look, width, rows - lands)
 
 
 def _workers(snapshot: Fields) -> int:

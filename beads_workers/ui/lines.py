@@ -12,6 +12,7 @@ from beads_workers.core.journal import Entry, Resumed
 from beads_workers.core.landing import refusal_text
 from beads_workers.core.receipts import receipt_from_text
 from beads_workers.core.text import counted, printable
+from beads_workers.ui import landing
 from beads_workers.ui.agents import account, closed_account, spent, used
 
 # --- lines ---------------------------------------------------------------------------------------
@@ -92,22 +93,40 @@ def _about_run(record: rec.Record) -> str | None:
             return f"{worker_id:>4} joined   pid {pid}{name}, protocol {version}"
         case rec.WorkerExited(worker_id, _, status) if status != 0:
             return f"{worker_id:>4} exited   with status {status}"
-        case rec.BranchLanded() as landed:
-            how = "was there already as" if landed.contained else "landed as"
-            return f"     landed   {_id(landed.issue_id)} {how} {landed.commit[:12]}"
-        case rec.LandingEnded(issue_id, verdict, why, _, files, _, against) if why:
-            text = printable(refusal_text(why, files, against), ERROR_WIDTH)
-            then = {"mend": "its agent mends it", "quarantined": "quarantined with its branch"}
-            return f"     unlanded {_id(issue_id)}: {text} ({then.get(verdict, 'requeued')})"
-        case rec.LandingEnded(issue_id, "shelve"):
-            return f"     unlanded {_id(issue_id)}: the next start lands it"
-        case rec.GateRan(_, "red", _, issues, seconds):
-            what = " ".join(map(_id, issues)) or "the tip alone"
-            return f"     gate     red after {seconds:.1f} s with {what}"
+        case rec.BranchLanded() | rec.LandingEnded() | rec.GateRan() | rec.LandingTip():
+            return _landing(record)
         case rec.PutOnHold(issue_id):
             return f"     on hold {_id(issue_id)}"
         case rec.Checkpointed(issue_id, _, charged) if charged:
             return f"     remembered {_id(issue_id)}: {counted(charged, 'attempt')} so far"
+        case _:
+            return None
+
+
+def _landing(record: rec.Record) -> str | None:
+    match record:
+        case rec.BranchLanded(issue_id, _, commit, branch) as landed:
+            where = f"{commit[:12]} on {printable(branch, 60)}" if branch else commit[:12]
+            if landed.contained:
+                return f"     landed   {_id(issue_id)}: nothing new, it is in {where}"
+            gate = "" if landed.verified else ", without a gate"
+            return f"     landed   {_id(issue_id)} as {where}{gate}"
+        case rec.LandingEnded(issue_id, verdict, why, _, files, _, against) if why:
+            text = printable(refusal_text(why, files, against), ERROR_WIDTH)
+            then = {"mend": "its agent mends it", "quarantined": "quarantined with its branch"}
+            return f"     refused  {_id(issue_id)}: {text} ({then.get(verdict, 'requeued')})"
+        case rec.LandingEnded(issue_id, "shelve"):
+            return f"     unlanded {_id(issue_id)}: 'land' or the next start lands it"
+        case rec.GateRan(_, "red" | "none" as state, _, issues, seconds, why, kept=kept):
+            took = "known already" if kept else f"after {seconds:.1f} s"
+            said = "red" if state == "red" else "without a verdict"
+            because = f": {printable(why, ERROR_WIDTH)}" if why else ""
+            return f"     gate     {said}, {took}, with {landing.train_text(issues)}{because}"
+        case rec.GateRan(_, "green", _, issues, seconds, flaky=True):
+            took = f"after {seconds:.1f} s, and was red before"
+            return f"     gate     flaky: green {took}, with {landing.train_text(issues)}"
+        case rec.LandingTip(commit, _, into, "") if into:
+            return f"     landed   {printable(into, 60)} is at {commit[:12]} as well"
         case _:
             return None
 
@@ -188,12 +207,15 @@ def status_lines(shown: dict[str, Any]) -> Iterator[str]:
         f"queue: {queue['ready']}{more} ready, {queue['running']} running,"
         f" {queue['retrying']} waiting for a retry, {queue['blocked']} blocked,"
         f" {queue['quarantined']} quarantined, {queue['unclosed']} unclosed"
+        + (f", {queue['unlanded']} to land" if shown["landing"] else "")
     )
     yield (
         f"totals: {totals['done']} done, {counted(totals['failed'], 'failed attempt')},"
         f" {totals['retried']} retried, {totals['lost']} lost, {totals['quarantined']} quarantined;"
         f" {shown['rate_per_minute']:.0f} a minute"
     )
+    if shown["landing"]:
+        yield from landing.now(shown["landing"])
     for row in shown["accounts"]:
         yield f"agent {account(row)}"
     if shown["money"]:
@@ -211,7 +233,11 @@ def status_lines(shown: dict[str, Any]) -> Iterator[str]:
         )
         if source.get("hint"):
             yield f"  hint: {printable(source['hint'])}"
+    refused = shown["landing"]["refused"] if shown["landing"] else []
+    said = {row["issue_id"] for row in refused}
     for row in shown["quarantined"]:
+        if row["issue_id"] in said:
+            continue
         yield (
             f"quarantined {printable(row['issue_id'])} after {counted(row['attempts'], 'attempt')}:"
             f" {printable(row['error'], 120)}"

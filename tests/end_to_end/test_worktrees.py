@@ -16,7 +16,7 @@ from tests.support.fleet import call, until
 from tests.support.repository import IDENTITY, commits, git
 
 COMMIT = 'echo x >"$BW_ISSUE_ID" && git add . && git commit --quiet -m "$BW_ISSUE_ID"'
-START = ("--worktree", "--until-empty", "--retry-delay", "0.1s")
+START = ("--worktree", "--no-land", "--until-empty", "--retry-delay", "0.1s")
 
 
 def repository(project: Any) -> Path:
@@ -191,3 +191,27 @@ def test_several_agents_in_one_checkout_need_a_word(embedded: EmbeddedProject) -
     apart = call(embedded, *agent, "-n", "2", "--worktree")
     assert apart.returncode == 0 and "bw/<issue>/<attempt> from bw-landing/main" in apart.stdout
     assert "git worktree of your own" in apart.stdout
+
+
+def test_what_has_landed_leaves_no_worktree_and_one_command_to_type(
+    embedded: EmbeddedProject, start: StartFleet
+) -> None:
+    top = repository(embedded)
+    embedded.create_many([{"id": t, "title": t} for t in ("one", "two", "bad")])
+    work = ("--worktree", "--until-empty", "--verify", "! test -e bad")
+    fleet = start(embedded, "-n", "1", *work, "--", "sh", "-c", COMMIT)
+    assert fleet.wait() == 7, fleet.said()
+    command = "git merge --ff-only bw-landing/main"
+    assert "landed 2 on bw-landing/main" in fleet.output
+    assert "  bad (bw/bad/1) did not land: verify fails on its branch" in fleet.output
+    assert "1 branch holds work that has not landed" in fleet.output
+    assert f"to have what landed on main: {command}" in fleet.output
+    assert git(top, "branch", "--list", "bw/*").split() == ["+", "bw/bad/1"]
+    assert [record.branch for record in Records(embedded.folder / ".beads-workers").all()] == [
+        "bw/bad/1"
+    ]
+    assert f"next: {command}" in call(embedded, "status").stdout
+    git(top, *command.split()[1:])
+    assert "next:" not in call(embedded, "status").stdout
+    assert {"one", "two"} <= set(git(top, "ls-files").split())
+    fleet.leaves_nothing()

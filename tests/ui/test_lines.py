@@ -10,8 +10,12 @@ from beads_workers.core.journal import (
     KINDS,
     AccountClosed,
     AccountOpened,
+    BranchLanded,
     Entry,
     Finished,
+    GateRan,
+    LandingEnded,
+    LandingTip,
     Noted,
     Record,
     Started,
@@ -81,3 +85,45 @@ def test_status_shows_agents_money_and_what_they_do() -> None:
     assert "agent codex" in shown
     assert "spent: $0.41 of $20, 12.3k tok" in shown
     assert any("[claude, editing shop/cart.py, 12.3k tok $0.41]" in each for each in shown)
+
+
+def said(record: Record) -> str | None:
+    """Without its clock."""
+    told = line(Entry(record, 1.0, 2.0))
+    return None if told is None else told[9:].strip()
+
+
+@pytest.mark.parametrize(
+    ("record", "text"),
+    [
+        (BranchLanded("a", 1, "1" * 40, "bw-landing/main", "f" * 40),
+         "landed   a as 111111111111 on bw-landing/main"),
+        (BranchLanded("a", 1, "1" * 40, "bw-landing/main"),
+         "landed   a as 111111111111 on bw-landing/main, without a gate"),
+        (BranchLanded("a", 1, "1" * 40, "bw-landing/main", contained=True),
+         "landed   a: nothing new, it is in 111111111111 on bw-landing/main"),
+        (LandingEnded("a", "mend", "verify", against=("b",)),
+         "refused  a: verify fails on its branch together with what has landed (landed by b)"
+         " (its agent mends it)"),
+        (LandingEnded("a", "quarantined", "conflict", files=("x", "y")),
+         "refused  a: its branch conflicts with what has landed: x, y"
+         " (quarantined with its branch)"),
+        (LandingEnded("a", "shelve"), "unlanded a: 'land' or the next start lands it"),
+        (LandingEnded("a", "requeue"), None),
+        (GateRan(0, "began", "f" * 40, ("a",)), None),
+        (GateRan(0, "green", "f" * 40, ("a",), 2.0), None),
+        (GateRan(0, "green", "f" * 40, ("a",), 2.0, flaky=True),
+         "gate     flaky: green after 2.0 s, and was red before, with a"),
+        (GateRan(0, "red", "f" * 40, ("a", "b"), 2.0, "exit status 1"),
+         "gate     red, after 2.0 s, with a b: exit status 1"),
+        (GateRan(0, "red", "f" * 40, kept=True),
+         "gate     red, known already, with the branch as it is"),
+        (GateRan(0, "none", "f" * 40, ("a",), 9.0, "timed out"),
+         "gate     without a verdict, after 9.0 s, with a: timed out"),
+        (LandingTip("1" * 40, "bw-landing/main"), None),
+        (LandingTip("1" * 40, "", "main"), "landed   main is at 111111111111 as well"),
+        (LandingTip("1" * 40, "", "main", "it is dirty"), None),
+    ],
+)  # fmt: skip
+def test_what_lands_and_what_does_not_is_one_line_each(record: Record, text: str | None) -> None:
+    assert said(record) == text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import replace
 from io import StringIO
@@ -18,8 +19,10 @@ from beads_workers.core.model import IssueId
 from beads_workers.core.wire import Progress
 from beads_workers.ui.dashboard import draw, page_rows
 from beads_workers.ui.viewer import Look, Pane, Question, Role, ShownLog
+from tests.support.landings import BRANCH, TIP, gate, night
 from tests.ui.snapshots import EPOCH, after, agents_at_work, closed, ended, fleet
 
+LANDING_TIP = rec.LandingTip(TIP, BRANCH)
 NASTY = ["日本語の題名 with wide ones", "\x1b[2J\x07 bell", "a\nb\tc", "\u202eright to left",
          "👩‍👩‍👧 family", "é" * 300, "[bold]markup[/bold] :smile:", "", " "]  # fmt: skip
 
@@ -185,6 +188,10 @@ def test_every_row_is_as_wide_as_the_screen_and_there_are_as_many_as_it_has(
           for n in range(workers // 3)),
         rec.Noted("error", text),
         rec.SourceTrouble(text, 3.0, text, failures=4),
+        rec.LandingTip(TIP, text),
+        gate("began", text, f"{text}-2"),
+        rec.BranchLanded(text[:9], 1, TIP, text),
+        rec.LandingEnded(text[:8], "mend", "conflict", text, (text,), TIP, (text,)),
     ]  # fmt: skip
     look = Look(role, pane, "W3", 2, None, text, text, ShownLog(text, (text,) * 60), unicode)
     console = Console(width=columns, height=rows, file=StringIO(), force_terminal=True)
@@ -268,3 +275,66 @@ def test_agents_take_their_rows_from_the_start_so_that_nothing_jumps() -> None:
         at = [[n for n, line in enumerate(each) if "workers" in line and "busy" in line]
               for each in (before, later)]  # fmt: skip
         assert at[0] == at[1]
+
+
+# --- landing --------------------------------------------------------------------------------------
+
+
+def gate_rows(shown: list[str]) -> list[str]:
+    """Those that say how long a gate has run."""
+    return [line for line in shown if " gate " in line]
+
+
+def test_what_lands_has_a_pane_with_trains_waits_and_the_last_of_them() -> None:
+    shown = lines(after(*fleet(2), *night(), elapsed=50.0), age=2.0)
+    assert "── 3 landed on bw-landing/main, 1 to land ─" in "\n".join(shown)
+    (row,) = gate_rows(shown)
+    assert row.endswith(" e") and " gate 2 " in row and re.search(r"(49|48) s", row)
+    at = shown.index(row)
+    assert "✓ d" in shown[at + 2] and "3" * 12 in shown[at + 2] and "Do d" in shown[at + 2]
+    assert "↻ d" in shown[at + 3] and "back to its agent: its branch conflicts" in shown[at + 3]
+    assert "✗ c" in shown[at + 4] and "quarantined: its branch" in shown[at + 4]
+
+
+def test_an_outcome_that_has_not_landed_says_that_it_waits() -> None:
+    shown = "\n".join(lines(after(*fleet(2), *night())))
+    assert "waits to land: Do e" in shown and "waits to land: Do a" not in shown
+
+
+def test_a_train_is_named_by_its_issues_and_its_length() -> None:
+    train = gate("began", "app-1", "app-2", "app-3")
+    tip = gate("began", lane=1)
+    shown = gate_rows(lines(after(LANDING_TIP, train, tip)))
+    assert shown[0].endswith("app-1 app-2 app-3  (a train of 3)")
+    assert shown[1].endswith("the branch as it is")
+    many = gate("began", *(f"application-{n}" for n in range(40)))
+    (row,) = gate_rows(lines(after(LANDING_TIP, many)))
+    assert row.endswith("(a train of 40)")
+
+
+def test_while_nothing_lands_the_pane_says_why() -> None:
+    paused = rec.DegradedBegan("landing", "nothing lands, main does not merge: a.py", "resume")
+    shown = "\n".join(lines(after(LANDING_TIP, paused)))
+    assert " nothing lands, main does not merge: a.py\n" in shown
+    assert "nothing is to land" in "\n".join(lines(after(LANDING_TIP)))
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(80, 24), (120, 35), (200, 50)])
+@pytest.mark.parametrize("workers", [2, 8, 30])
+def test_what_lands_takes_no_row_from_the_workers_and_moves_nothing(
+    columns: int, rows: int, workers: int
+) -> None:
+    def rules(*records: rec.Record) -> list[int]:
+        shown = lines(after(*fleet(workers), *records), columns=columns, rows=rows)
+        return [n for n, line in enumerate(shown) if "── last outcomes" in line]
+
+    def of_workers(*records: rec.Record) -> int:
+        shown = lines(after(*fleet(workers), *records), columns=columns, rows=rows)
+        return sum(bool(re.match(r" W\d+ ", line)) for line in shown)
+
+    assert of_workers() == of_workers(LANDING_TIP) == of_workers(*night())
+    assert rules(LANDING_TIP) == rules(LANDING_TIP, gate("began", "a")) == rules(*night())
+
+
+def test_without_landing_there_is_no_pane() -> None:
+    assert "to land" not in "\n".join(lines(after(*fleet(2)), columns=200, rows=50))

@@ -1,0 +1,120 @@
+"""What people are told of landing, in lines: at the end of a run, and in ``status``. Pure.
+
+``landing`` is the key of that name in ``status --json``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from beads_workers.core.text import counted, printable
+
+Fields = Mapping[str, Any]
+
+SHOWN_MAX = 5
+SHA_CHARS = 12
+ERROR_WIDTH = 160
+
+
+def landed_text(landing: Fields) -> str:
+    """How many landed, where, and how sure that is; one sentence without its end."""
+    count, place = landing["landed"], f"on {printable(landing['branch'] or 'its branch')}"
+    if not count:
+        return f"nothing landed {place}"
+    tip = f" ({landing['tip'][:SHA_CHARS]})" if landing["tip"] else ""
+    parts = [f"landed {count} {place}{tip}"]
+    if contained := landing["contained"]:
+        parts.append(f"{contained} had nothing new")
+    if unverified := landing["unverified"]:
+        many = "all" if unverified == count else str(unverified)
+        parts.append(f"{many} without a gate, for want of --verify")
+    return ", ".join(parts)
+
+
+def gates_text(landing: Fields) -> str:
+    """What the gates have cost; "" where none has run."""
+    gates = landing["gates"]
+    runs = sum(gates[name] for name in ("green", "red", "none", "stopped"))
+    if not runs:
+        return ""
+    parts = [f"{counted(runs, 'gate run')} in {gates['seconds']:.1f} s"]
+    for count, word in (
+        (gates["red"], "red"),
+        (gates["none"], "without a verdict"),
+        (gates["kept"], "more known already"),
+        (gates["flaky"], "flaky"),
+        (landing["conflicts"], "conflicts" if landing["conflicts"] > 1 else "conflict"),
+    ):
+        parts += [f"{count} {word}"] if count else []
+    return ", ".join(parts)
+
+
+def refused_rows(landing: Fields) -> Iterator[str]:
+    """Each branch that is quarantined because it does not land, and why."""
+    refused = landing["refused"]
+    for row in refused[:SHOWN_MAX]:
+        branch = f" ({printable(row['branch'])})" if row["branch"] else ""
+        yield (
+            f"  {printable(row['issue_id'])}{branch} did not land:"
+            f" {printable(row['error'], ERROR_WIDTH)}"
+        )
+    if (more := len(refused) - SHOWN_MAX) > 0:
+        yield f"  and {more} more did not land"
+
+
+def waiting_text(landing: Fields) -> str:
+    """What is done and has not landed when a run has ended; "" for nothing."""
+    waiting = landing["waiting"]
+    if not waiting:
+        return ""
+    ids = " ".join(printable(row["issue_id"]) for row in waiting[:SHOWN_MAX])
+    more = " ..." if len(waiting) > SHOWN_MAX else ""
+    return f"{len(waiting)} done and not landed yet: {ids}{more}"
+
+
+def into_text(landing: Fields) -> str:
+    """What ``--land-into`` has come to; "" where it was not asked for."""
+    into = landing["into"]
+    if into is None:
+        return ""
+    branch = printable(into["branch"])
+    if into["why"]:
+        return f"{branch} was not moved there: {printable(into['why'], ERROR_WIDTH)}"
+    return f"{branch} is there as well"
+
+
+def at_the_end(landing: Fields) -> Iterator[str]:
+    """The lines of a run's summary, but for the one command that is left to type."""
+    into = into_text(landing)
+    yield landed_text(landing) + (f"; {into}" if into else "")
+    if gates := gates_text(landing):
+        yield gates
+    yield from refused_rows(landing)
+    if waiting := waiting_text(landing):
+        yield waiting
+
+
+def to_type(landing: Fields) -> str:
+    """The command by which people get what has landed; "" where they have it."""
+    into = landing["into"]
+    if into is not None:
+        return str(into["command"]) if into["why"] else ""
+    return str(landing.get("merge") or "")
+
+
+def now(landing: Fields) -> Iterator[str]:
+    """The lines of ``status`` while a fleet runs."""
+    into = into_text(landing)
+    yield f"landing: {landed_text(landing)}" + (f"; {into}" if into else "")
+    for row in landing["running"]:
+        yield f"  verify has run for {row['seconds']:.0f} s on {train_text(row['issues'])}"
+    if waiting := landing["waiting"]:
+        ids = " ".join(printable(row["issue_id"]) for row in waiting[:SHOWN_MAX])
+        yield f"  {len(waiting)} to land: {ids}{' ...' if len(waiting) > SHOWN_MAX else ''}"
+    yield from refused_rows(landing)
+
+
+def train_text(issues: Sequence[str]) -> str:
+    """The issues that a gate is about."""
+    return " ".join(map(printable, issues)) if issues else "the branch as it is"
