@@ -10,6 +10,8 @@ from beads_workers.core import issues as reducer
 from beads_workers.core import journal as rec
 from beads_workers.core.issues import Issues, Standing, Transition
 from beads_workers.core.journal import Entry, Resumed
+from beads_workers.core.landing import refusal_text
+from beads_workers.core.landing_board import BEGAN, LandingBoard
 from beads_workers.core.model import value
 from beads_workers.core.receipts import Receipt, receipt_from_text
 from beads_workers.core.snapshot import worker_order
@@ -127,11 +129,35 @@ class Interval:
 
 
 @value
+class LandingHistory:
+    """How an issue's work came to the integration branch, or did not.
+
+    ``commit``: as what it landed, "" while it has not; ``landed_at``: when. ``verified``: whether a
+    gate has passed with it inside. ``contained``: nothing of it was new. ``branch``: the attempt's.
+    ``repairs``: how often it went back to its agent. ``gate_runs``: gates that ran with it inside,
+    which took ``gate_seconds`` together; others may have been in them. ``error``: why it was
+    refused last; ``refused``: how often.
+    """
+
+    branch: str = ""
+    commit: str = ""
+    landed_at: float | None = None
+    verified: bool = False
+    contained: bool = False
+    repairs: int = 0
+    refused: int = 0
+    error: str = ""
+    gate_runs: int = 0
+    gate_seconds: float = 0.0
+
+
+@value
 class IssueHistory:
     """One issue. ``seconds``: of all its attempts. ``error``: the last one it failed with.
 
     ``charged``: attempts that count, earlier runs included. ``earlier``: this run only
-    remembered it, or settled what an earlier one had done.
+    remembered it, or settled what an earlier one had done. ``landing``: None where nothing of it
+    was to land.
     """
 
     issue_id: str
@@ -144,6 +170,7 @@ class IssueHistory:
     error: str = ""
     closed: float | None = None
     earlier: bool = False
+    landing: LandingHistory | None = None
 
 
 @value
@@ -186,6 +213,8 @@ class History:
     budget: str
     tracker_calls: int
     tracker_seconds: float
+    landing: LandingBoard | None = None
+    """The sums of what landed; None where nothing was to land."""
     dropped: Resumed | None = None
     """What was counted before ``dropped_seconds``: the journal was too long, and tells the rest."""
     dropped_seconds: float = 0.0
@@ -234,6 +263,7 @@ class _Issue:
     closed: float | None = None
     earlier: bool = True
     """Until this run claims it."""
+    landing: LandingHistory | None = None
 
 
 @dataclass(slots=True)
@@ -257,6 +287,7 @@ class _Account:
     notes: list[Note] = field(default_factory=list)
     dropped: tuple[Resumed | None, float] = (None, 0.0)
     spent: rec.Spent = field(default_factory=lambda: rec.Spent(0, 0.0))
+    landings: LandingBoard = field(default_factory=LandingBoard)
 
     def apply(self, entry: Entry) -> None:
         """Take in the next entry."""
@@ -264,12 +295,17 @@ class _Account:
         self.elapsed = now = max(self.elapsed, entry.elapsed)
         if (change := self.known.apply(entry)) is not None:
             self._about_issue(entry.record, change, now)
+            if isinstance(entry.record, rec.BranchLanded | rec.LandingEnded):
+                self.landings.apply(entry, change)
             return
         match entry.record:
             case rec.Spent() as spent:
                 self.spent = spent
             case rec.Noted(level, text):
                 self.notes.append(Note(now, level, text))
+            case rec.GateRan() | rec.LandingTip():
+                self.landings.apply(entry)
+                self._gate(entry.record)
             case _:
                 self._about_run(entry.record, now, entry.at)
 
@@ -356,13 +392,29 @@ class _Account:
                 )
             case rec.Refunded():
                 issue.charged = record.charged
+            case rec.BranchLanded() | rec.LandingEnded():
+                _land(issue, record, now)
             case rec.UsageFound():
                 self._usage_found(record)
             case _:
                 pass
         if ended is not None:
             self.endless.append(ended)
+        if (add := change.issue.landing) is not None:
+            issue.landing = replace(issue.landing or LandingHistory(), branch=add.branch)
         issue.fate = _fate(change.issue)
+
+    def _gate(self, record: rec.Record) -> None:
+        if not isinstance(record, rec.GateRan) or record.kept or record.state == BEGAN:
+            return
+        for issue_id in record.issues:
+            if (issue := self.issues.get(issue_id)) is not None:
+                before = issue.landing or LandingHistory()
+                issue.landing = replace(
+                    before,
+                    gate_runs=before.gate_runs + 1,
+                    gate_seconds=before.gate_seconds + record.seconds,
+                )
 
     def _attempt(
         self, begun: reducer.RunningAttempt, until: float, end: rec.Finished | str
@@ -441,12 +493,43 @@ class _Account:
             budget=run.budget,
             tracker_calls=self.spent.calls,
             tracker_seconds=self.spent.seconds,
+            landing=self.landings if self._has_landings() else None,
             dropped=self.dropped[0],
             dropped_seconds=self.dropped[1],
         )
 
+    def _has_landings(self) -> bool:
+        return bool(self.landings.branch) or any(i.landing for i in self.issues.values())
 
-_KNOWN_BY = (rec.Claimed, rec.Started, rec.Finished, rec.SettledRecord, rec.Checkpointed)
+
+def _land(issue: _Issue, record: rec.BranchLanded | rec.LandingEnded, now: float) -> None:
+    before = issue.landing or LandingHistory()
+    if isinstance(record, rec.BranchLanded):
+        issue.landing = replace(
+            before,
+            commit=record.commit,
+            landed_at=now,
+            verified=bool(record.verified),
+            contained=record.contained,
+        )
+    elif record.why:
+        error = refusal_text(record.why, record.files, record.against)
+        mends = record.verdict == "mend"
+        issue.error = error
+        issue.landing = replace(
+            before,
+            commit="",
+            landed_at=None,
+            repairs=before.repairs + mends,
+            refused=before.refused + 1,
+            error=error,
+        )
+
+
+_KNOWN_BY = (
+    *(rec.Claimed, rec.Started, rec.Finished, rec.SettledRecord, rec.Checkpointed),
+    *(rec.BranchLanded, rec.LandingEnded),
+)
 """What an account may begin with; whatever else is said of an issue nobody knows is passed over."""
 
 _FATES = {
@@ -482,4 +565,5 @@ def _told(issue_id: str, issue: _Issue, state: str, settled: bool) -> IssueHisto
         issue.error,
         issue.closed,
         issue.earlier,
+        issue.landing,
     )

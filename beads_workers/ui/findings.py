@@ -9,7 +9,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
-from beads_workers.core.history import FAILURES, RUNNING, Attempt, Fate, History, IssueHistory
+from beads_workers.core.history import (
+    FAILURES,
+    RUNNING,
+    Attempt,
+    Fate,
+    History,
+    IssueHistory,
+    LandingHistory,
+)
 from beads_workers.core.model import value
 from beads_workers.core.money import Spend
 from beads_workers.core.receipts import Receipt, to_json
@@ -243,7 +251,7 @@ def next_steps(history: History) -> list[NextStep]:
             NextStep("beads-workers start", "closes what is done, without running it again")
         )
     elif history.with_fate(Fate.UNLANDED):
-        steps.append(NextStep("beads-workers start", "lands what is done, and goes on"))
+        steps.append(NextStep("beads-workers land", "lands what is done; so does a start"))
     elif history.with_fate(Fate.REQUEUED, Fate.UNFINISHED):
         steps.append(NextStep("beads-workers start", "goes on with what was requeued"))
     # What this run gave up on comes before what it was told to leave alone.
@@ -258,7 +266,7 @@ def next_steps(history: History) -> list[NextStep]:
                 f"beads-workers retry {' '.join(names)}", f"tries again what was quarantined{more}"
             )
         )
-    return steps
+    return [*steps, *_merge_step(history)]
 
 
 def quarantined_issues(history: History) -> list[IssueHistory]:
@@ -326,6 +334,99 @@ def _money(history: History) -> dict[str, Any]:
     return told
 
 
+# --- landing -------------------------------------------------------------------------------------
+# What came of the branches: landed, back to their agents, left to a person.
+
+
+@value
+class LandedIssue:
+    """A branch, and what came of it; ``diffstat`` as its attempt's receipt has it."""
+
+    issue: IssueHistory
+    landing: LandingHistory
+    diffstat: str = ""
+
+
+def branches(history: History) -> list[LandedIssue]:
+    """Every issue that had something to land: what landed first comes first, the others behind."""
+    stats = {a.issue_id: a.receipt.diffstat for a in history.attempts if a.receipt is not None}
+    found = [
+        LandedIssue(issue, issue.landing, stats.get(issue.issue_id, ""))
+        for issue in history.issues
+        if issue.landing is not None
+    ]
+    return sorted(found, key=lambda each: _never(each.landing.landed_at))
+
+
+def _never(at: float | None) -> float:
+    return math.inf if at is None else at
+
+
+def needs_you(history: History) -> list[LandedIssue]:
+    """Those that no start lands: they are quarantined, and their branches wait for a person."""
+    return [
+        each
+        for each in branches(history)
+        if each.issue.fate is Fate.QUARANTINED and each.landing.refused
+    ]
+
+
+def not_landed_yet(history: History) -> list[LandedIssue]:
+    """Those that the next start lands, or ``land``."""
+    return [each for each in branches(history) if each.issue.fate is Fate.UNLANDED]
+
+
+def landed_per_hour(history: History) -> float:
+    """Over the whole run."""
+    landed = history.landing.landed if history.landing else 0
+    return landed * 3600 / history.seconds if history.seconds else 0.0
+
+
+def gate_runs_per_landing(history: History) -> float | None:
+    """None where nothing landed."""
+    board = history.landing
+    return board.gate_runs / board.landed if board and board.landed else None
+
+
+def landing(history: History) -> dict[str, Any] | None:
+    """Sums, and the morning list; None where nothing was to land."""
+    board = history.landing
+    if board is None:
+        return None
+    shown = board.shown(history.seconds)
+    sums = {key: shown[key] for key in shown if key not in ("running", "last")}
+    return sums | {
+        "gate_runs": board.gate_runs,
+        "landed_per_hour": landed_per_hour(history),
+        "gate_runs_per_landing": gate_runs_per_landing(history),
+        "landed_issues": [
+            {"issue_id": e.issue.issue_id, "commit": e.landing.commit, "branch": e.landing.branch}
+            for e in branches(history)
+            if e.landing.commit
+        ],
+        "needs_you": [
+            {"issue_id": e.issue.issue_id, "branch": e.landing.branch, "error": e.landing.error}
+            for e in needs_you(history)
+        ],
+        "not_landed_yet": [
+            {"issue_id": e.issue.issue_id, "branch": e.landing.branch}
+            for e in not_landed_yet(history)
+        ],
+    }
+
+
+def _merge_step(history: History) -> list[NextStep]:
+    board = history.landing
+    if board is None or not board.landed or not board.branch:
+        return []
+    if board.into is not None:
+        why = f"{board.into.into} could not be moved: {board.into.why}"
+        return [NextStep(board.into.command, why)] if board.into.why else []
+    target = board.branch.partition("/")[2]
+    command = f"git merge --ff-only {shlex.quote(board.branch)}"
+    return [NextStep(command, f"has what landed on {target}, if it is not there yet")]
+
+
 # --- report --------------------------------------------------------------------------------------
 # ``report --json``: a history and what follows from it, as docs/CLI.md describes it.
 #
@@ -363,6 +464,7 @@ def report(history: History) -> dict[str, Any]:
             "throughput": {"step_seconds": width, "steps": [asdict(b) for b in buckets]},
             "slowest": [i.issue_id for i in slowest(history)],
             "next": [asdict(step) for step in next_steps(history)],
+            "landing": landing(history),
             "money": _money(history),
             "to_review": [_flagged(attempt) for attempt in to_review(history)],
             "issues": _issues(history),

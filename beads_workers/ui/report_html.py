@@ -130,6 +130,8 @@ def _sections(history: History) -> Iterator[Element]:
     quarantined = tables.quarantined_first(history)
     if quarantined:
         yield tables.quarantined(quarantined)
+    if history.landing is not None:
+        yield tables.landing(history)
     flagged = findings.to_review(history)
     if flagged:
         yield tables.to_review(flagged)
@@ -176,6 +178,10 @@ def _figures(history: History) -> Element:
         ),
         ("tracker calls", f"{cost['calls']:,}", f"{duration(cost['seconds'])} in all"),
     ]
+    if history.landing is not None:
+        waits = len(findings.needs_you(history)) + len(findings.not_landed_yet(history))
+        said = f"{waits:,} did not" if waits else "all that was to land"
+        tiles.insert(1, ("landed", f"{history.landing.landed:,}", said))
     if (money := findings.money_of(history)) is not None:
         of = f" of {history.budget}" if history.budget else ""
         tokens = f"{short_tokens(money.total.tokens.total)} tokens{of}"

@@ -24,8 +24,24 @@ from beads_workers.core.receipts import Receipt
 from beads_workers.core.text import counted, printable
 from beads_workers.ui import findings
 from beads_workers.ui.agents import receipt_line, receipt_lines
-from beads_workers.ui.findings import STEPS_SECONDS, Failure, Money, by_outcome, done, tracker
-from beads_workers.ui.report_text import FATE_WORDS, OUTCOME_WORDS, clock, cost, duration
+from beads_workers.ui.findings import (
+    STEPS_SECONDS,
+    Failure,
+    LandedIssue,
+    Money,
+    by_outcome,
+    done,
+    tracker,
+)
+from beads_workers.ui.report_text import (
+    FATE_WORDS,
+    OUTCOME_WORDS,
+    clock,
+    cost,
+    duration,
+    landing_text,
+    quarantined_after,
+)
 
 # --- html parts ----------------------------------------------------------------------------------
 # Pieces of an HTML page that cannot be broken by what they are given.
@@ -196,8 +212,45 @@ def _quarantined(issue: IssueHistory, width: int) -> Element:
 
 
 def _attempts_of(issue: IssueHistory) -> str:
+    if issue.landing is not None and issue.landing.refused and not issue.charged:
+        return f": {quarantined_after(issue)}"
     since = ", in an earlier run" if issue.earlier else ""
     return f" after {counted(issue.charged, 'attempt')}{since}"
+
+
+def landing(history: History) -> Element:
+    """The branches: what landed, what did not, and why."""
+    found = findings.branches(history)
+    rows = [_branch(each) for each in found[:BRANCHES_SHOWN]]
+    heads = ("Issue", "Title", "Branch", "Changes", "Landed as", "Repairs", "Gates", "Why not")
+    rest = len(found) - BRANCHES_SHOWN
+    note = f"the first {BRANCHES_SHOWN}; {rest} more are in the JSON" if rest > 0 else ""
+    shown = table("landing", heads, rows) if rows else None
+    return section("Landing", el("p", landing_text(history)), shown, note=note)
+
+
+BRANCHES_SHOWN = 200
+SHA_SHOWN = 12
+
+
+def _branch(each: LandedIssue) -> Element:
+    issue, landed = each.issue, each.landing
+    why = FATE_WORDS[issue.fate] if not landed.commit else ""
+    why = f"{why}: {landed.error}" if why and landed.error else why
+    gates = f"{landed.gate_runs} in {duration(landed.gate_seconds)}" if landed.gate_runs else ""
+    commit = el("code", landed.commit[:SHA_SHOWN]) if landed.commit else None
+    ungated = landed.commit and not (landed.verified or landed.contained)
+    return el(
+        "tr",
+        el("td", el("code", foreign(issue.issue_id, 80))),
+        el("td", foreign(issue.title, 70), class_="wide"),
+        el("td", el("code", foreign(landed.branch, 80)) if landed.branch else None),
+        el("td", foreign(each.diffstat, 70)),
+        el("td", commit, " no gate" if ungated else None),
+        el("td", f"{landed.repairs}" if landed.repairs else "", class_="n"),
+        el("td", gates, class_="n"),
+        el("td", foreign(why, ERROR_WIDTH), class_="wide"),
+    )
 
 
 def failures(found: list[Failure]) -> Element:

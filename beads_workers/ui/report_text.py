@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator
 
 from rich.text import Text
 
-from beads_workers.core.history import OUTCOMES, Attempt, Fate, History
+from beads_workers.core.history import OUTCOMES, Attempt, Fate, History, IssueHistory
 from beads_workers.core.money import Spend
 from beads_workers.core.text import columns, counted, printable
-from beads_workers.ui import findings
+from beads_workers.ui import findings, landing
 from beads_workers.ui.agents import dollars, short_tokens, used
 from beads_workers.ui.dashboard import sparkline
-from beads_workers.ui.findings import by_outcome, done, tracker
+from beads_workers.ui.findings import LandedIssue, by_outcome, done, tracker
 
 # --- words ---------------------------------------------------------------------------------------
 # What reports call things, and durations in prose; ``figures`` has those of fixed width.
@@ -138,7 +138,9 @@ def _lines(history: History, width: int) -> Iterator[Text]:
     yield from _figures(history, width)
     yield from _timeline(history, width)
     yield from _failures(history, width)
+    yield from _landed(history, width)
     yield from _quarantined(history, width)
+    yield from _not_landed_yet(history, width)
     yield from _to_review(history, width)
     yield from _costs(history, width)
     yield from _slowest(history, width)
@@ -181,6 +183,8 @@ def _figures(history: History, width: int) -> Iterator[Text]:
     )
     yield from _wrapped("waste", said, width)
     yield from _spent(history, width)
+    if text := landing_text(history):
+        yield from _wrapped("landing", text, width)
     yield _row("workers", _workers(history))
     cost = tracker(history)
     each = cost["calls_per_closed"]
@@ -308,17 +312,91 @@ def _rest(count: int, what: str) -> Iterator[Text]:
         yield Text(f"       and {count - LISTED_MAX} {what}", "dim")
 
 
+RATE_SECONDS_MIN = 600.0
+"""A rate an hour of less than that is no news."""
+
+
+def landing_text(history: History) -> str:
+    """The sums of what landed, in a sentence; "" where nothing was to land."""
+    board = history.landing
+    if board is None:
+        return ""
+    shown = board.shown(history.seconds)
+    parts = [landing.landed_text(shown)]
+    if board.landed and history.seconds >= RATE_SECONDS_MIN:
+        parts.append(f"{findings.landed_per_hour(history):.1f} an hour")
+    if gates := landing.gates_text(shown):
+        each = findings.gate_runs_per_landing(history)
+        parts.append(gates + (f", {each:.1f} a landing" if each is not None else ""))
+    if board.culprits:
+        parts.append(f"{board.culprits} failed verify")
+    if board.mended:
+        parts.append(f"{counted(board.mended, 'repair')} by agents")
+    into = landing.into_text(shown)
+    return "; ".join([*parts, into] if into else parts)
+
+
+def _landed(history: History, width: int) -> Iterator[Text]:
+    found = [each for each in findings.branches(history) if each.landing.commit]
+    if not found:
+        return
+    yield from _title("landed")
+    for each in found[:LISTED_MAX]:
+        head = f"  {printable(each.issue.issue_id, 24)}  "
+        commit = f"{each.landing.commit[: landing.SHA_CHARS]}  "
+        tail = branch_text(each)
+        room = max(12, width - columns(head) - columns(commit) - columns(tail))
+        title = printable(each.issue.title, room)
+        yield Text.assemble((head, "bold"), (commit, "dim"), title, (tail, "dim"))
+    yield from _rest(len(found), "more; --json has them all")
+
+
+def branch_text(each: LandedIssue) -> str:
+    """What is worth a word about one that landed, in brackets; "" for nothing."""
+    said = [
+        each.diffstat,
+        counted(each.landing.repairs, "repair") if each.landing.repairs else "",
+        counted(each.landing.gate_runs, "gate run") if each.landing.gate_runs > 1 else "",
+        "nothing new" if each.landing.contained else "",
+        "" if each.landing.verified or each.landing.contained else "no gate",
+    ]
+    text = ", ".join(part for part in said if part)
+    return f"  ({printable(text, 60)})" if text else ""
+
+
+def _not_landed_yet(history: History, width: int) -> Iterator[Text]:
+    found = findings.not_landed_yet(history)
+    if not found:
+        return
+    yield from _title("not landed yet")
+    for each in found[:LISTED_MAX]:
+        head = f"  {printable(each.issue.issue_id, 24)}  "
+        room = max(12, width - columns(head))
+        stat = f" ({each.diffstat})" if each.diffstat else ""
+        yield Text.assemble((head, "bold"), printable(f"{each.landing.branch}{stat}", room))
+    yield from _rest(len(found), "more; --json has them all")
+
+
 def _quarantined(history: History, width: int) -> Iterator[Text]:
     quarantined = sorted(findings.quarantined_issues(history), key=lambda i: i.earlier)
     if not quarantined:
         return
     yield from _title("quarantined")
     for issue in quarantined[:LISTED_MAX]:
-        tries = counted(issue.charged, "attempt") + (", earlier" if issue.earlier else "")
+        tries = quarantined_after(issue)
         head = f"  {printable(issue.issue_id, 24)}  "
         room = max(12, width - columns(head) - len(tries) - 2)
         yield Text.assemble((head, "bold"), f"{tries}: ", (printable(issue.error, room), "red"))
     yield from _rest(len(quarantined), "more; --json has them all")
+
+
+def quarantined_after(issue: IssueHistory) -> str:
+    """After so many attempts, or because its branch, which is named, did not land."""
+    tries = counted(issue.charged, "attempt")
+    if issue.landing is not None and issue.landing.refused and not issue.charged:
+        branch = f" ({printable(issue.landing.branch, 40)})" if issue.landing.branch else ""
+        tries = f"did not land{branch}"
+    return tries + (", earlier" if issue.earlier else "")
 
 
 def _to_review(history: History, width: int) -> Iterator[Text]:

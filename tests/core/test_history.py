@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from beads_workers.core import journal as rec
 from beads_workers.core.history import FAILURES, Fate, History, fold
+from beads_workers.core.landing import Add, add_to_text
 from beads_workers.core.receipts import Receipt, Tokens, to_text
+from tests.support import landings
 from tests.support.journals import BEGAN_AT, Script, agents_night, night, of, started
 
 
@@ -209,3 +211,64 @@ def test_what_a_killed_worker_had_used_is_found_later() -> None:
     (again,) = account(script).of_issue("d")
     assert again.receipt is not None
     assert again.receipt.tokens.total == 7
+
+
+# --- landing --------------------------------------------------------------------------------------
+
+
+def landed_night() -> History:
+    """The account of a run that lands, a record each second."""
+    script = begun()
+    for number, record in enumerate(landings.night(), 1):
+        script.add(float(number), record)
+    return account(script)
+
+
+def test_each_issue_knows_how_its_branch_came_to_land_or_did_not() -> None:
+    history = landed_night()
+    assert fates(history) == {
+        "a": Fate.CLOSED,
+        "b": Fate.CLOSED,
+        "c": Fate.QUARANTINED,
+        "d": Fate.CLOSED,
+        "e": Fate.UNLANDED,
+    }
+    of_issue = {issue.issue_id: issue.landing for issue in history.issues}
+    a, b, c, d, e = (of_issue[issue_id] for issue_id in "abcde")
+    assert a and b and c and d and e
+    assert (a.commit, a.verified, a.branch) == (landings.FIRST, True, "bw/a/1")
+    assert (a.gate_runs, a.gate_seconds) == (2, 5.0), "with b, and alone"
+    assert (b.commit, b.verified, b.gate_runs) == (landings.SECOND, False, 1)
+    assert (c.commit, c.refused, c.repairs) == ("", 1, 0)
+    assert c.error.startswith("its branch conflicts with what has landed (landed by a)")
+    assert (d.commit, d.refused, d.repairs, d.gate_runs) == ("3" * 40, 1, 1, 1)
+    assert (e.commit, e.landed_at, e.gate_runs) == ("", None, 0), "its gate still runs"
+    assert a.landed_at is not None and d.landed_at is not None and a.landed_at < d.landed_at
+
+
+def test_the_sums_of_landing_are_those_that_status_shows() -> None:
+    sums = landed_night().landing
+    assert sums is not None
+    assert (sums.landed, sums.unverified, sums.conflicts, sums.mended, sums.quarantined) == (
+        *(3, 1, 2, 1),
+        1,
+    )
+    assert (sums.gate_runs, sums.gates["kept"], sums.flaky, sums.gate_seconds) == (3, 1, 1, 7.0)
+
+
+def test_a_run_in_which_nothing_lands_has_no_word_of_it() -> None:
+    history = account(night(20, 2))
+    assert history.landing is None
+    assert all(issue.landing is None for issue in history.issues)
+
+
+def test_what_an_earlier_run_had_done_and_this_one_landed_is_told() -> None:
+    script = begun()
+    add = Add("old", 1, "run", "a" * 40, landings.TIP, "bw/old/1", "Do old")
+    script.add(1.0, rec.Checkpointed("old", title="Do old", landing=add_to_text(add)))
+    for record in landings.landed("old"):
+        script.add(2.0, record)
+    (issue,) = account(script).issues
+    assert issue.earlier and issue.fate is Fate.CLOSED
+    assert issue.landing is not None and issue.landing.commit == landings.FIRST
+    assert issue.landing.branch == "bw/old/1"

@@ -10,8 +10,9 @@ from beads_workers.core import journal as rec
 from beads_workers.core.history import History
 from beads_workers.core.receipts import Receipt, Tokens
 from beads_workers.ui import findings
-from beads_workers.ui.findings import report
+from beads_workers.ui.findings import next_steps, report
 from tests.core.test_history import account, begun
+from tests.support import landings
 from tests.support.journals import BEGAN_AT, Script, agents_night, night
 
 
@@ -204,3 +205,38 @@ def test_small_amounts_of_dollars_are_not_rounded_away() -> None:
     receipt = Receipt("done", usage={"m": Tokens(1)}, money=0.000123)
     script.attempt("W1", "a", 1.0, 2.0, receipt=receipt)
     assert report(account(script))["money"]["spent_usd"] == 0.000123
+
+
+def test_the_json_has_the_sums_of_landing_and_the_morning_list() -> None:
+    script = begun()
+    for number, record in enumerate(landings.night(), 1):
+        script.add(float(number), record)
+    told = report(account(script))
+    landing = told["landing"]
+    assert (landing["landed"], landing["gate_runs"], landing["gate_runs_per_landing"]) == (
+        3,
+        3,
+        1.0,
+    )
+    assert landing["landed_per_hour"] == round(3 * 3600 / told["seconds"], 3)
+    assert [row["issue_id"] for row in landing["landed_issues"]] == ["a", "b", "d"]
+    (needs,) = landing["needs_you"]
+    assert (needs["issue_id"], needs["branch"]) == ("c", "bw/c/1")
+    assert needs["error"].endswith(": README")
+    assert landing["not_landed_yet"] == [{"issue_id": "e", "branch": "bw/e/1"}]
+    issues = {row["issue_id"]: row for row in told["issues"]}
+    assert issues["d"]["landing"]["repairs"] == 1
+    assert report(account(begun()))["landing"] is None
+
+
+def test_a_user_branch_that_was_moved_leaves_nothing_to_type() -> None:
+    script = begun()
+    records = [landings.TIP_RECORD, *landings.worked("a"), *landings.landed("a")]
+    for number, record in enumerate(records, 1):
+        script.add(float(number), record)
+    merge = f"git merge --ff-only {landings.BRANCH}"
+    assert merge in [step.command for step in next_steps(account(script))]
+    script.add(20.0, rec.LandingTip(landings.FIRST, "", "main"))
+    assert "git" not in " ".join(step.command for step in next_steps(account(script)))
+    script.add(21.0, rec.LandingTip(landings.FIRST, "", "main", "it is dirty", "git merge y"))
+    assert "git merge y" in [step.command for step in next_steps(account(script))]

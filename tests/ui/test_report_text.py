@@ -8,6 +8,7 @@ from beads_workers.core import journal as rec
 from beads_workers.core.text import columns
 from beads_workers.ui.report_text import told
 from tests.core.test_history import account, begun
+from tests.support import landings
 from tests.support.journals import agents_night, night
 
 
@@ -68,3 +69,24 @@ def test_it_says_what_agents_cost_and_what_is_to_be_looked_at() -> None:
     ):  # fmt: skip
         assert said in shown
     assert "what it cost" not in "\n".join(lines(night(20, 2)))
+
+
+def test_the_morning_list_says_what_landed_and_what_needs_a_person() -> None:
+    script = begun()
+    for number, record in enumerate(landings.night(), 1):
+        script.add(float(number), record)
+    script.add(700.0, rec.RunEnded(0, "user_requested"))
+    shown = lines(script, 120)
+    text = "\n".join(shown)
+    assert "landed 3 on bw-landing/main (333333333333), 1 without a gate" in text
+    assert "15.4 an hour; 3 gate runs in 7.0 s, 1 red" in " ".join(text.split())
+    assert "1.0 a landing; 1 repair by agents" in " ".join(text.split())
+    at = shown.index("landed")
+    assert shown[at + 1 : at + 4] == [
+        "  a  111111111111  Do a  (1 file changed, 2 gate runs)",
+        "  b  222222222222  Do b  (1 file changed, no gate)",
+        "  d  333333333333  Do d  (1 file changed, 1 repair)",
+    ]
+    assert "  c  did not land (bw/c/1): its branch conflicts with what has landed" in text
+    assert shown[shown.index("not landed yet") + 1] == "  e  bw/e/1 (1 file changed)"
+    assert "  beads-workers land" in shown and "  git merge --ff-only bw-landing/main" in shown
