@@ -17,6 +17,7 @@ from typing import Any
 
 from beads_workers.core import journal as rec
 from beads_workers.core.journal import Entry
+from beads_workers.core.landing import refusal_text
 from beads_workers.core.model import value
 from beads_workers.core.snapshot import Board
 from beads_workers.core.text import counted, printable
@@ -50,6 +51,7 @@ class Notice:
 
     ``count`` issues were quarantined, of which ``issue_ids`` names the first; title and error are
     those of the first. The figures are those of the run so far; ``at`` is in epoch seconds.
+    ``landed`` and ``unlanded``: issues whose work has landed, and whose work is done and has not.
     ``agent``: whose account it is about; ``todo``: the command that mends it, where that is known.
     """
 
@@ -62,6 +64,8 @@ class Notice:
     failed: int = 0
     quarantined: int = 0
     unclosed: int = 0
+    landed: int = 0
+    unlanded: int = 0
     count: int = 0
     issue_ids: tuple[str, ...] = ()
     issue_title: str = ""
@@ -89,6 +93,8 @@ def environment(notice: Notice) -> dict[str, str]:
         "BW_FAILED": str(notice.failed),
         "BW_QUARANTINED": str(notice.quarantined),
         "BW_UNCLOSED": str(notice.unclosed),
+        "BW_LANDED": str(notice.landed),
+        "BW_UNLANDED": str(notice.unlanded),
         "BW_COUNT": str(notice.count),
         "BW_ISSUE_ID": notice.issue_ids[0] if notice.issue_ids else "",
         "BW_ISSUE_IDS": " ".join(notice.issue_ids),
@@ -102,24 +108,40 @@ def environment(notice: Notice) -> dict[str, str]:
     }
 
 
+@value
+class _Quarantined:
+    issue_id: str
+    title: str
+    after: str
+    error: str
+
+
 class Notices:
     """``ends``: elapsed seconds of the run at which ``due`` has something; infinite for nothing."""
 
     def __init__(self) -> None:
         self.ends = inf
-        self._gathered: list[tuple[rec.Finished, str]] = []
+        self._gathered: list[_Quarantined] = []
         self._quiet_until = 0.0
         self._failing = False
         self._told: dict[tuple[str, str], str] = {}
         self._spent = ""
+        self._nothing_lands = ""
 
     def add(self, entry: Entry, board: Board) -> list[Notice]:
         """Take in the next entry, which the board has taken in; returns what is to be told now."""
         match entry.record:
             case rec.Finished(issue_id=issue_id, verdict="quarantined") as finished:
-                self._gathered.append((finished, board.title(issue_id)))
-                self.ends = max(entry.elapsed, self._quiet_until)
-                return self.due(entry.elapsed, board)
+                after = f"after {counted(finished.charged, 'attempt')}"
+                return self._quarantined(issue_id, after, finished.error, entry, board)
+            case rec.LandingEnded(issue_id, "quarantined", why, _, files, _, against):
+                error = refusal_text(why, files, against)
+                return self._quarantined(issue_id, "with its branch", error, entry, board)
+            case rec.BranchLanded() if self._nothing_lands:
+                self._nothing_lands = ""
+                return [_notice("landing_resumed", "branches land again", entry.at, board)]
+            case rec.DegradedBegan("landing", text, todo):
+                return self._paused(text, todo, entry, board)
             case rec.BudgetSpent(why):
                 return self._budget(why, entry, board)
             case rec.RunChanged("paused", reason) if reason == self._spent:
@@ -141,6 +163,21 @@ class Notices:
                 return [*self._all(board), _finished(ended, entry, board)]
             case _:
                 return []
+
+    def _quarantined(
+        self, issue_id: str, after: str, error: str, entry: Entry, board: Board
+    ) -> list[Notice]:
+        self._gathered.append(_Quarantined(issue_id, board.title(issue_id), after, error))
+        self.ends = max(entry.elapsed, self._quiet_until)
+        return self.due(entry.elapsed, board)
+
+    def _paused(self, text: str, todo: str, entry: Entry, board: Board) -> list[Notice]:
+        """Once, until something lands: a red tip is tried again every few minutes."""
+        if self._nothing_lands == text:
+            return []
+        self._nothing_lands = text
+        said = printable(text, ERROR_WIDTH)
+        return [_notice("landing_paused", said, entry.at, board, error=said, todo=todo)]
 
     def due(self, elapsed: float, board: Board) -> list[Notice]:
         """What has gathered, when its time has come."""
@@ -188,15 +225,14 @@ class Notices:
         return [_notice("tracker_failing", text, entry.at, board, error=error)]
 
 
-def _quarantined(gathered: list[tuple[rec.Finished, str]], board: Board) -> Notice:
-    first, title = gathered[0]
-    ids = tuple(printable(finished.issue_id) for finished, _ in gathered[:NAMED_MAX])
+def _quarantined(gathered: list[_Quarantined], board: Board) -> Notice:
+    first = gathered[0]
+    ids = tuple(printable(each.issue_id) for each in gathered[:NAMED_MAX])
     error = printable(first.error, ERROR_WIDTH)
-    shown = printable(title, TITLE_WIDTH)
+    shown = printable(first.title, TITLE_WIDTH)
     if len(gathered) == 1:
-        tries = counted(first.charged, "attempt")
         name = f"{ids[0]} ({shown})" if shown else ids[0]
-        text = f"{name} was quarantined after {tries}: {error}"
+        text = f"{name} was quarantined {first.after}: {error}"
     else:
         more = ", ..." if len(gathered) > 5 else ""
         named = ", ".join(ids[:5])
@@ -219,6 +255,9 @@ def _finished(ended: rec.RunEnded, entry: Entry, board: Board) -> Notice:
     figures = f"closed {totals['done']}, failed attempts {totals['failed']}"
     figures += f", quarantined {totals['quarantined']}"
     figures += f", unclosed {unclosed}" if unclosed else ""
+    landed, unlanded = board.landings.landed, len(board.unlanded)
+    figures += f"; landed {landed} on {board.landings.branch}" if landed else ""
+    figures += f"; not landed yet {unlanded}" if unlanded else ""
     used_up = board.agents.ledger.spent()
     said = used(used_up.tokens, used_up.money or None)
     figures += f"; agents used {said}" if said else ""
@@ -237,6 +276,8 @@ def _notice(event: str, text: str, at: float, board: Board, **others: Any) -> No
         "failed": totals["failed"],
         "quarantined": totals["quarantined"],
         "unclosed": _unclosed(board),
+        "landed": board.landings.landed,
+        "unlanded": len(board.unlanded),
         "spent_usd": round(spent.money, 6),
         "tokens": spent.tokens,
         "run_id": run.run_id if run else "",

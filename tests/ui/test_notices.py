@@ -18,6 +18,7 @@ from beads_workers.ui.notices import (
     environment,
     to_json,
 )
+from tests.support.landings import BRANCH, TIP, landed, night, refused, worked
 
 EPOCH = 1_700_000_000.0
 
@@ -207,3 +208,37 @@ def test_a_notice_and_the_end_of_a_run_say_what_agents_used() -> None:
     (notice,) = told.add(rec.RunEnded(0, "idle_timeout"))
     assert (notice.spent_usd, notice.tokens) == (0.5, 1000)
     assert notice.text.endswith("; agents used 1.0k tok $0.50; 1 issue to look at")
+
+
+# --- landing --------------------------------------------------------------------------------------
+
+
+def test_a_branch_that_does_not_land_is_told_like_any_that_is_quarantined() -> None:
+    there = Told()
+    notice = one(there.add(rec.LandingTip(TIP, BRANCH), *worked("a"), *refused("a")))
+    assert notice.event == "quarantined" and notice.issue_ids == ("a",)
+    assert notice.text == (
+        "a (Do a) was quarantined with its branch: its branch conflicts with what has landed"
+        " (landed by a): README"
+    )
+    assert there.add(*worked("b"), *refused("b", "mend")) == [], "its agent sees to it"
+
+
+def test_that_nothing_lands_is_told_once_until_something_does() -> None:
+    there = Told()
+    why = rec.DegradedBegan("landing", "nothing lands, main is red", "mend it")
+    notice = one(there.add(why))
+    assert (notice.event, notice.text, notice.todo) == ("landing_paused", why.text, "mend it")
+    assert there.add(rec.DegradedEnded("landing"), why) == [], "it was only tried again"
+    assert one(there.add(*worked("a"), *landed("a"))).event == "landing_resumed"
+    assert there.add(*worked("b"), *landed("b")) == []
+    assert one(there.add(why)).event == "landing_paused"
+
+
+def test_the_end_of_a_run_counts_what_landed_and_what_did_not() -> None:
+    there = Told()
+    *_, last = there.add(*night(), rec.RunEnded(0, "idle_timeout"))
+    assert (last.landed, last.unlanded) == (3, 1)
+    assert "; landed 3 on bw-landing/main; not landed yet 1" in last.text
+    told = environment(last)
+    assert (told["BW_LANDED"], told["BW_UNLANDED"]) == ("3", "1")

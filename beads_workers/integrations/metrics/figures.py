@@ -124,6 +124,7 @@ def families(board: Board, elapsed: float) -> Iterator[Family]:
     yield from _workers(board)
     yield from _source(board)
     yield from _agents(board, elapsed)
+    yield from _landing(board, elapsed)
 
 
 def _run(board: Board, elapsed: float) -> list[Family]:
@@ -158,6 +159,7 @@ def _queue(board: Board) -> list[Family]:
         "quarantined": len(board.quarantined),
         "on_hold": len(board.issues.standing(Standing.ON_HOLD)),
         "unclosed": board.unclosed_count,
+        "unlanded": len(board.unlanded),
     }
     return [
         _gauge(
@@ -305,6 +307,54 @@ def _agents(board: Board, elapsed: float) -> list[Family]:
             "What attempts that ended have cost, by what agents made of them.",
             *_by("verdict", {name: each["usd"] for name, each in money["by_verdict"].items()}),
         ),
+    ]
+
+
+def _landing(board: Board, elapsed: float) -> list[Family]:
+    landings = board.landings
+    ungated = landings.unverified
+    oldest = max((elapsed - since for _, since in landings.running.values()), default=0.0)
+    return [
+        _counter(
+            "landed_total",
+            "Branches that landed, by whether a gate has passed with them inside.",
+            *_by(
+                "gate",
+                {
+                    "passed": landings.landed - ungated - landings.contained,
+                    "none": ungated,
+                    "contained": landings.contained,
+                },
+            ),
+        ),
+        _counter(
+            "landing_refused_total",
+            "Branches that did not land as they were, by what became of them.",
+            *_by("became", {"mend": landings.mended, "quarantined": landings.quarantined}),
+        ),
+        _counter(
+            "landing_conflicts_total",
+            "Branches that conflict with what has landed.",
+            landings.conflicts,
+        ),
+        _counter(
+            "landing_culprits_total",
+            "Branches with which the gate is red, and without which it is green.",
+            landings.culprits,
+        ),
+        _counter(
+            "gate_runs_total",
+            "Gates that have ended, by verdict; kept: it was known, and nothing ran.",
+            *_by("verdict", landings.gates),
+        ),
+        _counter("gate_seconds_total", "What these gates took.", landings.gate_seconds),
+        _counter(
+            "gates_flaky_total",
+            "Gates that were green on a tree on which they had been red.",
+            landings.flaky,
+        ),
+        _gauge("gates_running", "Gates that run now.", len(landings.running)),
+        _gauge("gate_oldest_seconds", "How long the oldest of them has run.", round(oldest, 3)),
     ]
 
 

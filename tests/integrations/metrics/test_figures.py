@@ -17,6 +17,7 @@ from beads_workers.integrations.metrics import figures
 from beads_workers.integrations.metrics import figures as usage
 from beads_workers.integrations.metrics.figures import Family, to_text
 from tests.core.playbook import BEGAN, Play, done, failed
+from tests.support.landings import night
 
 PAGE = Path(__file__).parents[3] / "docs" / "METRICS.md"
 
@@ -124,3 +125,24 @@ def test_agents_are_told_by_the_state_of_their_accounts_and_by_what_they_cost() 
     assert value(found, "agent_accounts", state="available") == 0
     assert value(found, "agent_tokens_total", kind="input") == 1000
     assert value(found, "agent_dollars_total", verdict="done") == 0.5
+
+
+def test_what_lands_and_what_its_gates_cost_is_counted() -> None:
+    board = Board()
+    for number, record in enumerate(night()):
+        board.apply(Entry(record, 1_700_000_000.0 + number, float(number)))
+    told = {
+        (sample.name.removeprefix("beads_workers_"), *sample.labels.values()): sample.value
+        for family in read(to_text(figures.families(board, 100.0)))
+        for sample in family.samples
+    }
+    assert (told["landed_total", "passed"], told["landed_total", "none"]) == (2, 1)
+    assert (
+        told["landing_refused_total", "quarantined"] == told["landing_refused_total", "mend"] == 1
+    )
+    assert (told["landing_conflicts_total",], told["landing_culprits_total",]) == (2, 0)
+    assert (told["gate_runs_total", "green"], told["gate_runs_total", "red"]) == (2, 1)
+    assert told["gate_runs_total", "kept"] == 1 and told["gate_seconds_total",] == 7.0
+    assert told["gates_flaky_total",] == told["gates_running",] == 1
+    assert told["gate_oldest_seconds",] == 100.0 - (len(night()) - 1)
+    assert told["jobs", "unlanded"] == 1
