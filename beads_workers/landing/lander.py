@@ -270,9 +270,12 @@ class Lander:
                 self._run_gate(command)
             case StopGate(lane):
                 # Its verdict does not count any more: it is told that it has stopped.
-                running = self._gates[lane]
-                running.stopped_at = time.monotonic()
-                running.gate.end()
+                running = self._gates.get(lane)
+                if running is None:
+                    self.queue.stopped(lane)  # Git failed before it had begun.
+                else:
+                    running.stopped_at = time.monotonic()
+                    running.gate.end()
             case Advance(number, place):
                 self._advance(number, place)
             case Refuse(key, told):
@@ -308,7 +311,7 @@ class Lander:
             elif isinstance(found, Conflict):
                 self._refuse_conflict(key, found)
                 gone.append(key)
-        self._trains = {n: self._trains[n] for n in self.queue.in_use}
+        self._trains = {n: self._trains[n] for n in self.queue.in_use if n in self._trains}
         if not self._trains:
             self._repository.unpin()
         tree = self._repository.objects.tree(tip)
