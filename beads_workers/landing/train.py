@@ -303,7 +303,8 @@ class Builder:
             yield from replayed
             return
         author, subject, text = self._about(add.commit)
-        message = f"{_subject(add.title or subject)}\n\n{_body(add.text or text)}{trailers}"
+        body = _body((add.text or text).strip().removesuffix(trailers.strip()))
+        message = f"{_subject(add.title or subject)}\n\n{body}{trailers}"
         second = (add.commit,) if self.style == "merge" else ()
         yield PlannedCommit(merged, message, author, second)
 
@@ -325,7 +326,9 @@ class Builder:
                 return []
             if replayed != tree:
                 author, subject, text = self._about(commit)
-                body = f"{subject}\n\n{text.strip()}".strip()
+                # A commit that was made for the attempt says so already.
+                own = text.strip().removesuffix(trailers.strip())
+                body = f"{subject}\n\n{own.strip()}".strip()
                 found.append(PlannedCommit(replayed, f"{body}\n\n{trailers}", author))
             tree = replayed
         return found
