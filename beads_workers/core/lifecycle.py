@@ -68,6 +68,8 @@ class Ending:
         self._exit_code = 0
         self._why = ""
         self._kills = 0
+        self._lands_on = False
+        """Whether this stop waits until the queue has landed."""
 
     def move(self, stimulus: RunStimulus, reason: str = "") -> RunReaction:
         """Change the state by the table and do what goes with it."""
@@ -82,6 +84,7 @@ class Ending:
         """Stop, gracefully or now; asking again can only make it sooner."""
         if self._parts.state is RunState.ENDED:
             return
+        self._lands_on = False
         if asked.seconds is not None:
             self._stop_seconds = (
                 min(self._stop_seconds, asked.seconds)
@@ -114,7 +117,8 @@ class Ending:
             self._consider_empty()
         elif state is RunState.DRAINING and not self._is_busy():
             self.move(RunStimulus.DRAINED, "drained")
-        if self._parts.state is RunState.STOPPING and self._everybody_left():
+        lands = self._lands_on and self._parts.landings.is_busy()
+        if self._parts.state is RunState.STOPPING and self._everybody_left() and not lands:
             self.move(RunStimulus.ALL_LEFT)
             self._all_left()
         if self._parts.state is RunState.SETTLING:
@@ -167,7 +171,10 @@ class Ending:
     def run_out(self) -> None:
         """--max-runtime has passed."""
         code = 124 if self._parts.tasks.in_flight or not self._scheduler.found_nothing else 0
+        # What is done still lands, unless a person says stop; nothing is mended any more.
+        self._parts.landings.mends = False
         self.stop(StopAsked(exit_code=code, why="the time for this run is over"))
+        self._lands_on = True
 
     def _react(self, reaction: RunReaction) -> None:
         match reaction:

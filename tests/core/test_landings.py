@@ -384,3 +384,26 @@ def test_a_branch_that_nobody_mends_is_shown_as_refused_until_there_is_work_agai
     assert shown.issue_id == "a" and shown.error.endswith(": shop.py")
     row = status(there.board, 20.0)["landing"]["refused"][0]
     assert (row["issue_id"], row["branch"]) == ("a", "bw/a/1")
+
+
+def test_when_its_time_is_over_a_run_still_lands_what_is_done() -> None:
+    there = play(runtime_max_seconds=600.0)
+    delivered(there, "a")
+    there.wait(601.0)
+    settled(there)
+    there.do(ev.Disconnected(ev.ConnId(1)))
+    assert there.core.state is RunState.STOPPING
+    there.do(landed("a"), ev.LanderSaid(ld.Idle()))
+    assert there.pending() == [(Action.CLOSE, "a")]
+    there.answer()
+    assert there.ended == 124
+
+
+def test_but_not_once_a_person_says_stop() -> None:
+    there = play(runtime_max_seconds=600.0)
+    delivered(there, "a")
+    there.wait(601.0)
+    settled(there)
+    there.do(ev.Disconnected(ev.ConnId(1)))
+    there.do(StopAsked())
+    assert there.pending() == [(Action.SHELVE, "a")]
