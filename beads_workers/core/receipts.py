@@ -11,7 +11,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, field
 from enum import Enum
-from math import isfinite
 from typing import Any
 
 from beads_workers.core import limits
@@ -207,8 +206,8 @@ def _texts(found: Any) -> tuple[str, ...] | None:
 def _number(found: Any) -> float | None:
     if isinstance(found, bool) or not isinstance(found, int | float):
         return None
-    number = float(found)
-    return number if isfinite(number) and abs(number) <= limits.INTEGER_MAX else None
+    # First the bound: what is above it may be no float at all.
+    return float(found) if abs(found) <= limits.INTEGER_MAX else None
 
 
 def _positive(found: Any) -> float | None:
@@ -233,13 +232,24 @@ def _usage(found: Any) -> dict[str, Tokens] | None:
 
 
 def _small(found: Any) -> Mapping[str, Any] | None:
-    if not isinstance(found, Mapping):
+    if not isinstance(found, Mapping) or not _is_shallow(found, LEVELS_MAX):
         return None
     try:
         text = _ENCODER.encode(found)
     except (ValueError, TypeError, RecursionError):
         return None
     return dict(found) if len(text) <= limits.ARGUMENTS_CHARS_MAX else None
+
+
+def _is_shallow(found: Any, levels: int) -> bool:
+    inner = found.values() if isinstance(found, Mapping) else found
+    if not isinstance(found, Mapping | list | tuple):
+        return True
+    return levels > 0 and all(_is_shallow(each, levels - 1) for each in inner)
+
+
+LEVELS_MAX = 16
+"""Of the totals of a session; what is deeper could be read, but not be written everywhere."""
 
 
 def _flag(found: Any) -> bool | None:

@@ -16,6 +16,7 @@ from typing import Any
 from beads_workers.agents.events import Price, Prices, Tally
 from beads_workers.agents.events import Usage as Increment
 from beads_workers.agents.totals import Totals
+from beads_workers.core import limits
 from beads_workers.core.commands import ReadUsage
 from beads_workers.core.events import UsageRead
 from beads_workers.core.journal import Finished, Started
@@ -138,7 +139,7 @@ def _row(line: bytes) -> dict[str, Any]:
         row = json.loads(line)
     except (ValueError, RecursionError):
         return {}
-    return row if isinstance(row, dict) else {}
+    return row if isinstance(row, dict) and row.get("agent") != "" else {}
 
 
 def _increment(row: Mapping[str, Any]) -> Increment | None:
@@ -146,9 +147,9 @@ def _increment(row: Mapping[str, Any]) -> Increment | None:
     if not isinstance(model, str) or not isinstance(used, list) or len(used) != 5:
         return None
     *counts, money = used
-    if not all(isinstance(each, int) and each >= 0 for each in counts):
+    if not all(isinstance(each, int) and _is_amount(each) for each in counts):
         return None
-    dollars = float(money) if isinstance(money, int | float) else None
+    dollars = float(money) if _is_amount(money) else None
     return Increment(model, counts[0], counts[1], counts[2], counts[3], dollars)
 
 
@@ -156,5 +157,11 @@ def _read_prices(table: object) -> Prices:
     if not isinstance(table, dict):
         return {}
     numbers = {m: tuple(p) for m, p in table.items() if isinstance(p, list)}
-    fine = {m: p for m, p in numbers.items() if all(isinstance(n, int | float) for n in p)}
-    return prices_of(fine)
+    return prices_of({m: p for m, p in numbers.items() if all(map(_is_amount, p))})
+
+
+def _is_amount(found: object) -> bool:
+    """Whether it is a number that can be added up."""
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        return False
+    return 0 <= found <= limits.INTEGER_MAX

@@ -50,7 +50,8 @@ WORDS = (b'{"approve": true}', b'{"approve": false, "remarks": ["no"]}', b"{", b
 def receipt_holds(read: Callable[[Any], Receipt | None], data: bytes) -> None:
     """Whatever it is read from, it can be written and read again, the same."""
     try:
-        fields = json.loads(as_text(data))
+        # No undecoded bytes: beside an escaped surrogate they would be read again as a pair.
+        fields = json.loads(data.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
         return
     receipt = read(fields)
