@@ -1,5 +1,5 @@
 """A compressed night: limits, a late reset, a lost login, overload, and kills; nothing of it costs
-an attempt, an issue or a line of work.
+an attempt, an issue or a line of work, and in the morning all of it has landed.
 
 Five hours are some seconds here. ``GRACE`` stands for the 30 s that a fleet waits after a reset
 (``--reset-grace``), which is the scale of all promises about time.
@@ -14,24 +14,34 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
+from math import inf
 from pathlib import Path
 from typing import Any
 
 from beads_workers.runtime import sessions
 from tests.night.figures import Row, Rows
 from tests.night.ground import Ground, files_of, ground, say, short, wait_until
+from tests.support.real_agents import git
 
 GRACE = 1.0
 SCALE = 30.0 / GRACE
 PROBE = 4.0
-DISPATCH_MOST = 60.0 / SCALE + 10.0
-"""A minute, as this night counts, and what three starts take on a machine that is busy."""
+DISPATCH_MOST = 60.0 / SCALE
+"""A minute, as this night counts; beside it STARTS of an agent, which are as long here as they are
+by day, and as the machine is busy."""
+STARTS = 3
 WINDOW = 10.0
 """Seconds of a limit of "five hours"."""
 LATE = 5.0
 WEEK = 40.0
 PATIENCE = 240.0
-VERIFY = 'test -e "done-$BW_ISSUE_ID.py"'
+VERIFY = (
+    "for f in src/*.py; do n=${f##*/}; "
+    'test ! -e "$f" || test -e "done-bw-${n%.py}.py" || exit 1; done; '
+    'test -n "$BW_GATE" || test -e "done-$BW_ISSUE_ID.py"'
+)
+"""Nothing is half done; in an attempt also that its own issue is, which a gate knows nothing of."""
+TIP = "bw-landing/main"
 REFUSED_MOST = {"limit": 1, "login": 2}
 """Requests of one attempt: claude tries a login that was refused once more by itself."""
 MODEL_EACH = 10
@@ -218,9 +228,39 @@ def _closed_once(night: Night, rows: Rows) -> None:
     begun: dict[str, float] = {}
     for row in night.place.journal("started"):
         begun.setdefault(row["issue_id"], row["t"])
-    ended = {r["issue_id"]: r["t"] for r in night.place.ends() if r["outcome"] == "success"}
-    early = [i for i, b in before.items() if i in begun and begun[i] < ended.get(b, 0.0)]
-    rows.none("issues begun before what they wait for", early)
+    landed = {r["issue_id"]: r["t"] for r in night.place.journal("branch_landed")}
+    early = [i for i, b in before.items() if i in begun and begun[i] < landed.get(b, inf)]
+    rows.none("issues begun before what they wait for has landed", early, len(before))
+
+
+def _landed(night: Night, rows: Rows) -> None:
+    """By what git says; the journal only tells what it took."""
+    place, top = night.place, night.place.project.folder
+    log = git(top, "log", "--format=%(trailers:key=Issue,valueonly,separator=)", f"main..{TIP}")
+    carried = Counter(line for line in log.splitlines() if line)
+    rows.none("issues landed twice", [issue_id for issue_id, n in carried.items() if n > 1])
+    there = set(git(top, "ls-tree", "-r", "--name-only", TIP).splitlines())
+    missing = [
+        f"bw-{n}"
+        for n in range(1, night.size + 1)
+        if not {f"done-bw-{n}.py", f"src/{n}.py"} <= there or f"bw-{n}" not in carried
+    ]
+    rows.none("closed issues whose work is not on the integration branch", missing, night.size)
+    green = {row["tree"] for row in place.journal("gate_ran") if row["state"] == "green"}
+    trees = [(r["issue_id"], r["verified"]) for r in place.journal("branch_landed")]
+    rows.none(
+        "branches landed without a green gate of their tree",
+        [issue_id for issue_id, tree in trees if tree and tree not in green],
+        len(trees),
+    )
+    alone = []
+    for issue_id, before in ((f"bw-{n}", f"src/{n - 1}.py") for n in range(3, night.size + 1, 3)):
+        found = [r for row, r in place.receipts() if row["issue_id"] == issue_id]
+        alone += [issue_id for r in found if r.commits and before not in files_of(place, r)]
+    rows.none("attempts without the work that their issue waited for", alone)
+    gates = Counter(row["state"] for row in place.journal("gate_ran"))
+    back = Counter(row["why"] for row in place.journal("landing_ended"))
+    rows.count("gates; branches that did not land at once", f"{dict(gates)}; {dict(back)}")
 
 
 def _receipts(night: Night, rows: Rows) -> None:
@@ -319,12 +359,30 @@ def _dispatches(night: Night, rows: Rows) -> None:
     known = [r["until"] for r in limits if r["until"] > r["t"] and not r.get("model")]
     late = [each.opens for each in night.closings if each.late]
     waits = [next((t - at for t in begun if t >= at), PATIENCE) for at in known]
+    start = _slowest_start(place)
+    rows.count("the slowest start of an agent, to its first request", f"{start:.1f} s")
+    most = DISPATCH_MOST + STARTS * start
     if waits:
-        rows.at_most("first dispatch after a reset", max(waits), DISPATCH_MOST, " s")
+        rows.at_most("first dispatch after a reset", max(waits), most, " s")
     for opens in late:
         under_way = any(row["t"] < opens < until for row, until in attempts)
         wait = 0.0 if under_way else next((t - opens for t in begun if t >= opens), PATIENCE)
-        rows.at_most("first dispatch after a late reset", wait, 1.5 * PROBE + DISPATCH_MOST, " s")
+        rows.at_most("first dispatch after a late reset", wait, 1.5 * PROBE + most, " s")
+
+
+def _slowest_start(place: Ground) -> float:
+    """From the journal's word that an attempt begins to what its agent asks first; seconds."""
+    sessions_of = _sessions(place)
+    asked: dict[str, list[float]] = {}
+    for request in place.api.requests:
+        asked.setdefault(request.session, []).append(request.at)
+    took = [
+        min(at for at in times if at >= row["t"]) - row["t"]
+        for row, until in _attempts(place)
+        if (times := asked.get(sessions_of.get(row["request_id"], ""), []))
+        and any(row["t"] <= at <= until for at in times)
+    ]
+    return max(took, default=0.0)
 
 
 def _resumed(night: Night, rows: Rows) -> None:
@@ -358,6 +416,7 @@ def _leaves_nothing(night: Night, rows: Rows) -> None:
 
 _CHECKS = (
     _closed_once,
+    _landed,
     _receipts,
     _charges,
     _requests,

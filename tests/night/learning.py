@@ -8,9 +8,15 @@ from tests.night.figures import Row, Rows
 from tests.night.ground import ground
 
 PATIENCE = 120.0
-VERIFY = "test -e wheel.py || { echo the whee''l is missing; false; }"
+VERIFY = (
+    "for f in cart-*; do "
+    'test ! -e "$f" || test -e "wheel-${f#cart-}" || { echo the whee\'\'l is missing; exit 1; }; '
+    "done"
+)
 """The prompt has it, without the words that its output has."""
-DESCRIPTION = '[[stub: write cart.py "1"]] [[stub when "wheel is missing": write wheel.py "2"]]'
+DESCRIPTION = (
+    '[[stub: write cart-{n}.py "1"]] [[stub when "wheel is missing": write wheel-{n}.py "2"]]'
+)
 
 
 def prove(size: int, folder: Path) -> list[Row]:
@@ -19,7 +25,9 @@ def prove(size: int, folder: Path) -> list[Row]:
     for agent in ("claude", "codex") if size >= 20 else ("claude",):
         for rounds in (1, 0):
             with ground(folder, f"learning-{agent}-{rounds}") as place:
-                place.project.create_many([{"description": DESCRIPTION}] * 2)
+                place.project.create_many(
+                    [{"description": DESCRIPTION.replace("{n}", str(n))} for n in (1, 2)]
+                )
                 options = ("-n", "2", "--agent", agent, "--until-empty", "--retry-delay", "0")
                 fleet = place.start(*options, "--fix-rounds", str(rounds), "--verify", VERIFY)
                 fleet.wait(PATIENCE)

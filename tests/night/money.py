@@ -88,7 +88,8 @@ def _agent(place: Ground, rows: Rows, agent: str, attempts: int, *, exact: bool)
     place.project.create_many([{"description": _script(n)} for n in range(issues)])
     options = ["-n", "6", "--agent", agent, "--until-empty", "--retry-delay", "0"]
     options += ["--max-attempts", "6"]
-    verify = "test ! -e second-try || test -e mended"
+    # Of all issues, as the gate asks the same of what has landed.
+    verify = 'for f in second-*; do test ! -e "$f" || test -e "mended-${f#second-}" || exit 1; done'
     fleet = place.start(*options, "--fix-rounds", "0", "--verify", verify)
     killed = _kill_workers(place, max(1, attempts // 40), exact=exact)
     status = fleet.wait(PATIENCE)
@@ -99,11 +100,11 @@ def _agent(place: Ground, rows: Rows, agent: str, attempts: int, *, exact: bool)
 def _script(number: int) -> str:
     """Each with amounts of its own; every fifth fails its check once, every eighth is killed."""
     amounts = f"tokens {1000 + 37 * number} {5 + number % 10} {300 * (number % 3)}"
-    again = '; write second-try "1"' if number % 5 == 1 else ""
+    again = f'; write second-{number} "1"' if number % 5 == 1 else ""
     dies = "; run die-once" if number % 8 == 3 else ""
     script = f'[[stub: {amounts}; write a{number}.py "1"{dies}{again}]]'
     if again:
-        script += f' [[stub when "verify failed": {amounts}; write mended "1"]]'
+        script += f' [[stub when "verify failed": {amounts}; write mended-{number} "1"]]'
     return script
 
 
