@@ -11,6 +11,8 @@ from beads_workers.core.assignment import Assignment
 from beads_workers.core.model import value
 
 DIFF_CHARS_MAX = 200_000
+OBJECTS_TRIED_MAX = 5000
+"""Places of an answer where an object may begin: each that is none costs time by its distance."""
 
 _TEMPLATE = """\
 You review the work of somebody else on one issue of this project, in the current folder. You may
@@ -53,9 +55,10 @@ def prompt(asked: Assignment, diff: str, said: str) -> str:
 def read(text: str) -> Review | None:
     """The last JSON object in an answer that has ``approve``; None where there is none."""
     decoder = json.JSONDecoder()
-    for match in reversed(list(re.finditer(r"\{", text))):
+    begins = [match.start() for match in re.finditer(r'\{(?=\s*")', text)]
+    for begin in reversed(begins[-OBJECTS_TRIED_MAX:]):
         try:
-            found, _ = decoder.raw_decode(text, match.start())
+            found, _ = decoder.raw_decode(text, begin)
         except (ValueError, RecursionError):
             continue
         if isinstance(found, dict) and isinstance(found.get("approve"), bool):

@@ -52,6 +52,7 @@ def test_it_sees_the_issue_the_diff_and_what_was_said() -> None:
         ("I approve.", None),
         ("", None),
         ("{" * 10_000, None),
+        ('{"' * 30_000 + ' {"approve": true}', Review(True)),
     ],
 )
 def test_the_last_word_counts(text: str, found: Review | None) -> None:

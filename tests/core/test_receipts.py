@@ -86,6 +86,12 @@ def test_anything_that_is_sent_becomes_a_receipt_that_can_be_written(sent: dict[
     json.dumps(to_json(receipt), allow_nan=False)
 
 
+def test_numbers_beyond_all_floats_and_totals_without_a_bottom_are_left_out() -> None:
+    deep = json.loads('{"a":' * 500 + "1" + "}" * 500)
+    sent = {"agent": "a", "money": 10**400, "until": -(10**400), "totals": deep}
+    assert read_receipt(sent) == Receipt(agent="a")
+
+
 @given(st.text() | st.binary().map(lambda data: data.decode("latin-1")))
 def test_damaged_text_is_no_receipt_or_an_empty_one(text: str) -> None:
     receipt = receipt_from_text(text)

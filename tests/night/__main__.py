@@ -9,6 +9,7 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -45,7 +46,7 @@ def main(arguments: list[str]) -> int:
             if not said.names or name in said.names:
                 say(f"{name} begins")
                 exact = said.exact and name == "money"
-                rows += (EXACT_MONEY if exact else proof)(said.issues, Path(folder))
+                rows += _proved(name, EXACT_MONEY if exact else proof, said.issues, Path(folder))
     finally:
         if said.keep:
             say(f"kept: {folder}")
@@ -60,6 +61,16 @@ def main(arguments: list[str]) -> int:
     for violation in found["violations"]:
         say(f"BROKEN {violation}")
     return 1 if found["violations"] else 0
+
+
+def _proved(name: str, proof: Proof, size: int, folder: Path) -> list[Row]:
+    """Its rows; where it breaks off, that is one, and the others are tried all the same."""
+    try:
+        return proof(size, folder)
+    except Exception as error:
+        traceback.print_exc()
+        why = str(error) or type(error).__name__
+        return [Row(name, "came to its end", "no", "yes", why[:500])]
 
 
 def _parsed(arguments: list[str]) -> argparse.Namespace:

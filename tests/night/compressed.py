@@ -41,7 +41,6 @@ VERIFY = (
     'test -n "$BW_GATE" || test -e "done-$BW_ISSUE_ID.py"'
 )
 """Nothing is half done; in an attempt also that its own issue is, which a gate knows nothing of."""
-TIP = "bw-landing/main"
 REFUSED_MOST = {"limit": 1, "login": 2}
 """Requests of one attempt: claude tries a login that was refused once more by itself."""
 MODEL_EACH = 10
@@ -236,10 +235,12 @@ def _closed_once(night: Night, rows: Rows) -> None:
 def _landed(night: Night, rows: Rows) -> None:
     """By what git says; the journal only tells what it took."""
     place, top = night.place, night.place.project.folder
-    log = git(top, "log", "--format=%(trailers:key=Issue,valueonly,separator=)", f"main..{TIP}")
+    main = git(top, "symbolic-ref", "--short", "HEAD")
+    tip = f"bw-landing/{main}"
+    log = git(top, "log", "--format=%(trailers:key=Issue,valueonly,separator=)", f"{main}..{tip}")
     carried = Counter(line for line in log.splitlines() if line)
     rows.none("issues landed twice", [issue_id for issue_id, n in carried.items() if n > 1])
-    there = set(git(top, "ls-tree", "-r", "--name-only", TIP).splitlines())
+    there = set(git(top, "ls-tree", "-r", "--name-only", tip).splitlines())
     missing = [
         f"bw-{n}"
         for n in range(1, night.size + 1)

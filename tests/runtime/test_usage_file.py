@@ -145,7 +145,15 @@ def test_a_line_that_was_cut_by_a_kill_costs_only_itself(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     "line",
-    [b"[]", b"null", b'{"of": "m", "used": [1]}', b'{"of": "m", "used": [-1,0,0,0,0]}', b"\xff"],
+    [
+        b"[]",
+        b"null",
+        b"\xff",
+        b'{"of": "m", "used": [1]}',
+        b'{"of": "m", "used": [-1,0,0,0,0]}',
+        b'{"of": "m", "used": [1%s,0,0,0,0]}' % (b"0" * 400),
+        b'{"agent": "", "prices": {"m": [-1, 1%s]}}' % (b"0" * 400),
+    ],
 )
 def test_garbage_counts_nothing(tmp_path: Path, line: bytes) -> None:
     path = tmp_path / "u.jsonl"
@@ -154,6 +162,16 @@ def test_garbage_counts_nothing(tmp_path: Path, line: bytes) -> None:
         file.write(line + b"\n")
     found = read_usage(path)
     assert found is not None and found.tokens.total == 0
+
+
+@pytest.mark.parametrize("money", [b"-1", b"NaN", b"1" + b"0" * 400, b"true"])
+def test_money_that_is_none_is_not_believed(tmp_path: Path, money: bytes) -> None:
+    path = tmp_path / "u.jsonl"
+    UsageFile(str(path)).begin(*PRICED)
+    with path.open("ab") as file:
+        file.write(b'{"of": "m", "used": [1,0,0,0,%s]}\n' % money)
+    found = read_usage(path)
+    assert found is not None and (found.tokens.total, found.money) == (1, None)
 
 
 def test_tokens_without_a_price_make_the_money_unknown(tmp_path: Path) -> None:
