@@ -1,9 +1,9 @@
 """Money: what the ledger says against the meter of the stub, over kills and resumed sessions.
 
-Attempts end in four ways: well; by a failed check, which a second attempt in the same session
-mends; by a kill of the agent in the middle of a tool call; by a kill of its worker. What a killed
-worker had not said stands in the file of its usage (``usage_found`` in the journal); a file that
-no record has is read here.
+Attempts end in five ways: well; by a failed check, which a second attempt in the same session
+mends; by a kill of the agent in the middle of a tool call; by a kill of its worker; by a kill of
+everything at once, after which another fleet goes on. What a killed worker had not said stands in
+the file of its usage (``usage_found`` in the journal); a file that no record has is read here.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from beads_workers.core.receipts import Receipt, Tokens, receipt_from_text
 from beads_workers.runtime import sessions
@@ -92,6 +93,8 @@ def _agent(place: Ground, rows: Rows, agent: str, attempts: int, *, exact: bool)
     verify = 'for f in second-*; do test ! -e "$f" || test -e "mended-${f#second-}" || exit 1; done'
     fleet = place.start(*options, "--fix-rounds", "0", "--verify", verify)
     killed = _kill_workers(place, max(1, attempts // 40), exact=exact)
+    if _kill_everything(place, rows, agent, issues // 2):
+        fleet = place.start(*options, "--fix-rounds", "0", "--verify", verify)
     status = fleet.wait(PATIENCE)
     rows.equal(f"{agent}: exit status", status, 0)
     _compare(place, rows, agent, killed)
@@ -127,6 +130,54 @@ def _kill_workers(place: Ground, count: int, *, exact: bool) -> int:
     return killed
 
 
+def _kill_everything(place: Ground, rows: Rows, agent: str, wanted: int) -> bool:
+    """All processes of the fleet in one moment, once so many attempts have ended; what is known
+    then lacks no more than what its agents had not said. False where it ended before."""
+    fleet = place.fleets[-1]
+    wait_until(partial(_goes_on, place, wanted), PATIENCE, f"{wanted} attempts end")
+    wait_until(lambda: fleet.process.poll() is not None or _used_by(place), 30, "one is used")
+    if fleet.process.poll() is not None:
+        return False
+    pids = [fleet.pid, *fleet.token_holders()]
+    for pid, started in [(pid, sessions.start_time(pid)) for pid in pids]:
+        if started is not None:
+            sessions.kill(pid, started, signal.SIGKILL)
+    fleet.process.wait()
+    say(f"killed everything, {len(pids)} processes")
+    over = {row["request_id"] for row in place.ends()}
+    under_way = {
+        session
+        for row in fleet.journal("started")
+        if row["request_id"] not in over
+        for line in _usage_rows(place, row["request_id"])
+        if isinstance(session := line.get("session"), str)
+    }
+    said, _ = _said(place, agent)
+    meter = place.api.accounts.total(account=_account(place, agent))
+    what = f"{agent}: right after kill -9 of everything, {len(under_way)} attempts under way: lacks"
+    if agent == "codex":
+        # It says what it has used at its end only; its next process says the whole session's.
+        lacks = _prompt_of(meter.tokens) + meter.tokens.output - said.tokens[agent]
+        unsaid = sum(_tokens_of(place, session) for session in under_way)
+        rows.at_most(f"{what}, tokens", lacks, unsaid)
+    else:
+        # The answer that came while it was killed.
+        last = sum(_dearest(place, session) for session in under_way)
+        rows.at_most(f"{what}, dollars", meter.dollars - said.money[agent], last)
+    return True
+
+
+def _tokens_of(place: Ground, session: str) -> int:
+    used = place.api.accounts.total(session=session).tokens
+    return _prompt_of(used) + used.output
+
+
+def _dearest(place: Ground, session: str) -> float:
+    with place.api.accounts.lock:
+        charges = [each.dollars for each in place.api.accounts.charges if each.session == session]
+    return max(charges, default=0.0)
+
+
 def _used_by(place: Ground) -> str:
     """A worker whose attempt goes on and has used something; "" where there is none.
 
@@ -147,8 +198,7 @@ def _used_by(place: Ground) -> str:
 
 def _add_file(place: Ground, said: Said, agent: str, request_id: str) -> bool:
     """What an attempt without a receipt had used, as its file says it."""
-    file = place.fleets[-1].run_folder / "usage" / f"{request_id}.jsonl"
-    rows = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    rows = _usage_rows(place, request_id)
     used = [(row["of"], row["used"]) for row in rows if "used" in row]
     for model, (given, output, read, written, money) in used:
         tokens = Metered(given, output, read, written)
@@ -157,34 +207,28 @@ def _add_file(place: Ground, said: Said, agent: str, request_id: str) -> bool:
     return bool(used)
 
 
+def _usage_rows(place: Ground, request_id: str) -> list[dict[str, Any]]:
+    for fleet in place.fleets:
+        file = fleet.run_folder / "usage" / f"{request_id}.jsonl"
+        if file.exists():
+            return [json.loads(line) for line in file.read_text().splitlines()]
+    return []
+
+
 def _goes_on(place: Ground, wanted: int) -> bool:
     return place.fleets[-1].process.poll() is not None or len(place.ends()) >= wanted
 
 
 def _compare(place: Ground, rows: Rows, agent: str, workers_killed: int) -> None:
-    said = Said()
-    for _, receipt in place.receipts():
-        said.add(receipt)
-    found = place.journal("usage_found")
-    for row in found:
-        if (receipt_found := receipt_from_text(row.get("receipt", ""))) is not None:
-            said.add(receipt_found)
-    attempts = place.journal("started")
-    told = {row["request_id"] for row, _ in place.receipts()}
-    told |= {row["request_id"] for row in found}
-    files, unsaid = 0, Said()
-    for row in attempts:
-        if row["request_id"] not in told:
-            files += _add_file(place, unsaid, agent, row["request_id"])
+    attempts, found = place.journal("started"), place.journal("usage_found")
+    said, files = _said(place, agent)
     ends = Counter(row["outcome"] for row in place.ends())
     again = sum(row["attempt"] > 1 for row in attempts)
     what = f"{len(attempts)}, {again} of them not the first; {dict(ends)}"
     rows.count(f"{agent}: attempts", what)
     what = f"{agent}: workers killed; usage found; files of usage that no record has yet"
     rows.count(what, f"{workers_killed}; {len(found)}; {files}")
-    said.tokens += unsaid.tokens
-    said.money += unsaid.money
-    meter = place.api.accounts.total(account=CODEX_KEY if agent == "codex" else place.home.key)
+    meter = place.api.accounts.total(account=_account(place, agent))
     if agent == "codex":
         tokens = _prompt_of(meter.tokens) + meter.tokens.output
         rows.equal("codex: tokens, ours and the meter's", said.tokens[agent], tokens)
@@ -195,6 +239,29 @@ def _compare(place: Ground, rows: Rows, agent: str, workers_killed: int) -> None
     rows.at_most("claude: the difference", 100 * off, 100 * MONEY_OFF, " %")
     left = [i for i, (status, _) in place.project.read_all().items() if status != "closed"]
     rows.none("claude: issues not closed", left)
+
+
+def _said(place: Ground, agent: str) -> tuple[Said, int]:
+    """What receipts and files say, and how many files no record has yet."""
+    said = Said()
+    for _, receipt in place.receipts():
+        said.add(receipt)
+    found = place.journal("usage_found")
+    for row in found:
+        if (receipt_found := receipt_from_text(row.get("receipt", ""))) is not None:
+            said.add(receipt_found)
+    told = {row["request_id"] for row, _ in place.receipts()}
+    told |= {row["request_id"] for row in found}
+    files = sum(
+        _add_file(place, said, agent, row["request_id"])
+        for row in place.journal("started")
+        if row["request_id"] not in told
+    )
+    return said, files
+
+
+def _account(place: Ground, agent: str) -> str:
+    return CODEX_KEY if agent == "codex" else place.home.key
 
 
 def _prompt(tokens: Tokens) -> int:
