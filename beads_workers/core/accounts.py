@@ -64,8 +64,10 @@ class Account:
     utilization: float = 0.0
 
     def closed_for(self, model: str) -> Closed | None:
-        """What stands in the way of this model: the whole account, or its own window."""
-        return self.closed.get("") or (self.closed.get(model) if model else None)
+        """What stands in the way of this model, the longest: the whole account, or its own
+        window."""
+        standing = [self.closed[m] for m in dict.fromkeys(("", model)) if m in self.closed]
+        return max(standing, key=lambda closed: closed.probe_at, default=None)
 
 
 class Accounts:

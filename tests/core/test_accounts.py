@@ -188,6 +188,17 @@ def test_a_window_of_one_model_leaves_the_others() -> None:
     assert fleet.begin(CLAUDE) is not None
 
 
+def test_no_canary_of_the_account_has_a_model_whose_own_window_is_closed_for_longer() -> None:
+    fleet = Fleet()
+    first, other = fleet.begin(OPUS), fleet.begin()
+    assert first is not None and other is not None
+    fleet.accounts.ended(first, limit(3600, model="opus"))
+    fleet.accounts.ended(other, limit(60))
+    fleet.wait(200)
+    assert fleet.begin(OPUS) is None, "it could only be refused"
+    assert fleet.begin(CLAUDE) is not None
+
+
 def test_another_agent_takes_over() -> None:
     fleet = Fleet()
     refused(fleet, limit())

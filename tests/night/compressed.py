@@ -320,35 +320,35 @@ def _requests(night: Night, rows: Rows) -> None:
         )
         what = f"attempts with more than {most} requests refused for a {why}"
         rows.none(what, [k for k, n in each.items() if n > most], len(each))
-    early = []
+    early, at_restart = [], 0
     closed: dict[str, dict[str, Any]] = {}
-    canaries: set[str] = set()
-    at_restart = 0
-    for row in place.journal("run_started", "account_closed", "account_opened", "started"):
+    canary = ""
+    kinds = ("run_started", "account_closed", "account_opened", "started", "finished")
+    for row in place.journal(*kinds):
         model = row.get("model", "")
-        if row["e"] == "run_started":
-            at_restart += len(closed)
-            closed.clear()
-            canaries.clear()
-        elif row["e"] == "account_closed":
-            closed[model] = row
-            canaries.discard(model)
-        elif row["e"] == "account_opened":
-            closed.pop(model, None)
-            canaries.discard(model)
-        elif standing := "" if "" in closed else model if model in closed else None:
-            pass
-        elif standing is not None:
-            early += _too_early(row, closed[standing], standing in canaries)
-            canaries.add(standing)
+        match row["e"]:
+            case "run_started":
+                at_restart += len(closed)
+                closed.clear()
+                canary = ""
+            case "account_closed":
+                closed[model], canary = row, ""
+            case "account_opened":
+                closed.pop(model, None)
+                canary = ""
+            case "finished":
+                canary = "" if row["request_id"] == canary else canary
+            case "started" if standing := [closed[m] for m in {"", model} & closed.keys()]:
+                early += _too_early(row, max(each["probe_at"] for each in standing), canary)
+                canary = row["request_id"]
     rows.none("attempts begun on a closed account before its probe, or beside a canary", early)
     rows.count("accounts that were closed when their orchestrator was killed", at_restart)
 
 
-def _too_early(row: dict[str, Any], closed: dict[str, Any], beside: bool) -> list[str]:
-    if row["t"] >= closed["probe_at"] - 0.1 and not beside:
+def _too_early(row: dict[str, Any], probe_at: float, canary: str) -> list[str]:
+    if row["t"] >= probe_at - 0.1 and not canary:
         return []
-    return [f"{row['issue_id']} {closed['probe_at'] - row['t']:.1f} s early, beside: {beside}"]
+    return [f"{row['issue_id']} {probe_at - row['t']:.1f} s early, beside {canary or 'none'}"]
 
 
 def _dispatches(night: Night, rows: Rows) -> None:
