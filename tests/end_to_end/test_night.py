@@ -20,9 +20,11 @@ PROOFS: dict[str, Proof] = {
 }
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", PROOFS)
 def test_a_small_night_holds(name: str, tmp_path: Path) -> None:
+    # A proof breaks off by itself where nothing happens any more: it may take long, on a machine
+    # that is busy.
     rows = PROOFS[name](FEW, tmp_path)
     assert rows
     assert [row for row in rows if row.broken] == [], table(rows)

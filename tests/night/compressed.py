@@ -29,7 +29,7 @@ PROBE = 4.0
 DISPATCH_MOST = 60.0 / SCALE
 """A minute, as this night counts; beside it STARTS of an agent, which are as long here as they are
 by day, and as the machine is busy."""
-STARTS = 3
+STARTS = 2
 WINDOW = 10.0
 """Seconds of a limit of "five hours"."""
 LATE = 5.0
@@ -159,8 +159,7 @@ def prove(size: int, folder: Path, *, bd: bool = False) -> list[Row]:
         began = time.time()
         night.begin()
         _tell(night, STORY if size >= 20 else STORY[:1] + STORY[2:3])
-        fleet = place.fleets[-1]
-        status = fleet.wait(PATIENCE)
+        status = place.finish()
         rows = Rows(name)
         rows.count(
             "issues, workers, seconds", f"{size}, {night.workers}, {time.time() - began:.0f}"

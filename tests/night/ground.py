@@ -18,6 +18,9 @@ from tests.support.agent_projects import AgentBdProject, AgentProject
 from tests.support.fleet import Fleet
 from tests.support.real_agents import AgentHome, git
 
+STEPS = ("claimed", "started", "finished", "branch_landed", "settled")
+STUCK_SECONDS = 120.0
+"""Far longer than anything that a proof makes its fleet wait for, on whatever machine."""
 MARK = """\
 #!/bin/sh
 # Leaves a file of its own in the worktree, and writes down elsewhere that it did.
@@ -60,6 +63,18 @@ class Ground:
         """A fleet, as a person starts it."""
         self.fleets.append(Fleet(self.project, *options))
         return self.fleets[-1].started()
+
+    def finish(self) -> int:
+        """The exit status of the last fleet, which may take its time as long as it gets on."""
+        fleet, seen, since = self.fleets[-1], 0, time.monotonic()
+        while (status := fleet.process.poll()) is None:
+            count = len(self.journal(*STEPS))
+            if count != seen:
+                seen, since = count, time.monotonic()
+            stuck = time.monotonic() - since
+            assert stuck < STUCK_SECONDS, f"no step for {stuck:.0f} s\n{fleet.said()}"
+            time.sleep(0.5)
+        return int(status)
 
     def close(self) -> None:
         """End what is left."""

@@ -7,7 +7,6 @@ from pathlib import Path
 from tests.night.figures import Row, Rows
 from tests.night.ground import ground
 
-PATIENCE = 120.0
 VERIFY = (
     "for f in cart-*; do "
     'test ! -e "$f" || test -e "wheel-${f#cart-}" || { echo the whee\'\'l is missing; exit 1; }; '
@@ -29,8 +28,8 @@ def prove(size: int, folder: Path) -> list[Row]:
                     [{"description": DESCRIPTION.replace("{n}", str(n))} for n in (1, 2)]
                 )
                 options = ("-n", "2", "--agent", agent, "--until-empty", "--retry-delay", "0")
-                fleet = place.start(*options, "--fix-rounds", str(rounds), "--verify", VERIFY)
-                fleet.wait(PATIENCE)
+                place.start(*options, "--fix-rounds", str(rounds), "--verify", VERIFY)
+                place.finish()
                 done = [
                     (row["attempt"], receipt.rounds, receipt.verified)
                     for row, receipt in place.receipts()

@@ -91,11 +91,11 @@ def _agent(place: Ground, rows: Rows, agent: str, attempts: int, *, exact: bool)
     options += ["--max-attempts", "6"]
     # Of all issues, as the gate asks the same of what has landed.
     verify = 'for f in second-*; do test ! -e "$f" || test -e "mended-${f#second-}" || exit 1; done'
-    fleet = place.start(*options, "--fix-rounds", "0", "--verify", verify)
+    place.start(*options, "--fix-rounds", "0", "--verify", verify)
     killed = _kill_workers(place, max(1, attempts // 40), exact=exact)
     if _kill_everything(place, rows, agent, issues // 2):
-        fleet = place.start(*options, "--fix-rounds", "0", "--verify", verify)
-    status = fleet.wait(PATIENCE)
+        place.start(*options, "--fix-rounds", "0", "--verify", verify)
+    status = place.finish()
     rows.equal(f"{agent}: exit status", status, 0)
     _compare(place, rows, agent, killed)
 

@@ -14,7 +14,6 @@ VERIFY = 'test -n "$BW_GATE" || test -e "ok-$BW_ISSUE_ID"'
 OK = 'run "touch ok-$BW_ISSUE_ID"'
 WORK = 'write shop.py "total = 1"'
 """Each issue has a file of its own instead: what has landed already would be no work."""
-PATIENCE = 200.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +91,8 @@ def _run(
 ) -> None:
     options = ["-n", "4", "--agent", "claude", "--until-empty", "--max-attempts", "1"]
     options += ["--fix-rounds", "0"]
-    fleet = place.start(*options, *(("--verify", VERIFY) if verified else ()))
-    fleet.wait(PATIENCE)
+    place.start(*options, *(("--verify", VERIFY) if verified else ()))
+    place.finish()
     found = place.project.read_all()
     closed = {f"bw-{n}": found[issue_id][0] == "closed" for n, issue_id in _ids(found)}
     false_closes, false_failures = [], []
