@@ -18,6 +18,7 @@ from typing import Any
 
 from beads_workers.core.receipts import Receipt, Tokens, receipt_from_text
 from beads_workers.runtime import sessions
+from beads_workers.runtime.usage_file import read_usage
 from tests.agents_api import Tokens as Metered
 from tests.night.figures import Row, Rows
 from tests.night.ground import Ground, ground, say, wait_until
@@ -152,18 +153,20 @@ def _kill_everything(place: Ground, rows: Rows, agent: str, wanted: int) -> bool
         for line in _usage_rows(place, row["request_id"])
         if isinstance(session := line.get("session"), str)
     }
-    said, _ = _said(place, agent)
+    said, _ = _said(place)
     meter = place.api.accounts.total(account=_account(place, agent))
-    what = f"{agent}: right after kill -9 of everything, {len(under_way)} attempts under way: lacks"
+    what = (
+        f"{agent}: right after kill -9 of everything, {len(under_way)} attempts under way: off by"
+    )
     if agent == "codex":
         # It says what it has used at its end only; its next process says the whole session's.
         lacks = _prompt_of(meter.tokens) + meter.tokens.output - said.tokens[agent]
         unsaid = sum(_tokens_of(place, session) for session in under_way)
-        rows.at_most(f"{what}, tokens", lacks, unsaid)
+        rows.at_most(f"{what}, tokens", abs(lacks), unsaid)
     else:
         # The answer that came while it was killed.
         last = sum(_dearest(place, session) for session in under_way)
-        rows.at_most(f"{what}, dollars", meter.dollars - said.money[agent], last)
+        rows.at_most(f"{what}, dollars", abs(meter.dollars - said.money[agent]), last)
     return True
 
 
@@ -196,23 +199,23 @@ def _used_by(place: Ground) -> str:
     return ""
 
 
-def _add_file(place: Ground, said: Said, agent: str, request_id: str) -> bool:
-    """What an attempt without a receipt had used, as its file says it."""
-    rows = _usage_rows(place, request_id)
-    used = [(row["of"], row["used"]) for row in rows if "used" in row]
-    for model, (given, output, read, written, money) in used:
-        tokens = Metered(given, output, read, written)
-        said.tokens[agent] += _prompt_of(tokens) + output
-        said.money[agent] += place.api.accounts.dollars(model, tokens) if money is None else money
-    return bool(used)
+def _add_file(place: Ground, said: Said, request_id: str) -> bool:
+    """What an attempt without a receipt had used, as the next fleet reads it from its file."""
+    file = _usage_file(place, request_id)
+    receipt = read_usage(file) if file is not None else None
+    if receipt is not None:
+        said.add(receipt)
+    return receipt is not None and bool(receipt.usage)
+
+
+def _usage_file(place: Ground, request_id: str) -> Path | None:
+    files = (f.run_folder / "usage" / f"{request_id}.jsonl" for f in place.fleets)
+    return next((file for file in files if file.exists()), None)
 
 
 def _usage_rows(place: Ground, request_id: str) -> list[dict[str, Any]]:
-    for fleet in place.fleets:
-        file = fleet.run_folder / "usage" / f"{request_id}.jsonl"
-        if file.exists():
-            return [json.loads(line) for line in file.read_text().splitlines()]
-    return []
+    file = _usage_file(place, request_id)
+    return [] if file is None else [json.loads(line) for line in file.read_text().splitlines()]
 
 
 def _goes_on(place: Ground, wanted: int) -> bool:
@@ -221,7 +224,7 @@ def _goes_on(place: Ground, wanted: int) -> bool:
 
 def _compare(place: Ground, rows: Rows, agent: str, workers_killed: int) -> None:
     attempts, found = place.journal("started"), place.journal("usage_found")
-    said, files = _said(place, agent)
+    said, files = _said(place)
     ends = Counter(row["outcome"] for row in place.ends())
     again = sum(row["attempt"] > 1 for row in attempts)
     what = f"{len(attempts)}, {again} of them not the first; {dict(ends)}"
@@ -241,7 +244,7 @@ def _compare(place: Ground, rows: Rows, agent: str, workers_killed: int) -> None
     rows.none("claude: issues not closed", left)
 
 
-def _said(place: Ground, agent: str) -> tuple[Said, int]:
+def _said(place: Ground) -> tuple[Said, int]:
     """What receipts and files say, and how many files no record has yet."""
     said = Said()
     for _, receipt in place.receipts():
@@ -253,7 +256,7 @@ def _said(place: Ground, agent: str) -> tuple[Said, int]:
     told = {row["request_id"] for row, _ in place.receipts()}
     told |= {row["request_id"] for row in found}
     files = sum(
-        _add_file(place, said, agent, row["request_id"])
+        _add_file(place, said, row["request_id"])
         for row in place.journal("started")
         if row["request_id"] not in told
     )
