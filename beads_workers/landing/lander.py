@@ -272,7 +272,7 @@ class Lander:
                 # Its verdict does not count any more: it is told that it has stopped.
                 running = self._gates.get(lane)
                 if running is None:
-                    self.queue.stopped(lane)  # Git failed before it had begun.
+                    self.queue.stopped(lane)  # It has ended, or git did not let it begin.
                 else:
                     running.stopped_at = time.monotonic()
                     running.gate.end()
@@ -358,7 +358,8 @@ class Lander:
         result, tree = gate.result(), gate.order.tree
         self._idle = False
         said = messages.Gate(lane, "stopped", tree, running.issues, time.monotonic() - gate.began)
-        if running.stopped_at is not None:
+        # It may have ended by itself, before it could be stopped.
+        if self.queue.is_stopping(lane):
             self.say(said)
             self.queue.stopped(lane)
             return

@@ -307,6 +307,10 @@ class Queue:
         else:
             self._bad(train, run, verdict)
 
+    def is_stopping(self, lane: int) -> bool:
+        """Whether the verdict of the gate that runs there does not count any more."""
+        return lane in self._stopping
+
     def stopped(self, lane: int) -> None:
         """Nothing of a stopped gate is left."""
         self._stopping.discard(lane)

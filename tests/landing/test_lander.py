@@ -32,6 +32,7 @@ from beads_workers.landing.repository import landing_folder
 from beads_workers.runtime.sessions import kill, with_variable
 from tests.landing.program import Program
 from tests.landing.world import BRANCH, LandingWorld
+from tests.support.fleet import until
 from tests.support.repository import git
 
 CHECK = """\
@@ -152,6 +153,19 @@ def test_a_tree_that_was_gated_is_never_gated_again(world: LandingWorld) -> None
     again.idle("app-0", "app-1")
     assert again.landed == {"app-0", "app-1"} and gated(world) == seen
     assert all(news.kept for news in again.of(Gate))
+
+
+def test_two_gates_that_end_in_the_same_moment(world: LandingWorld) -> None:
+    """The first one's verdict makes the other one's void, before that can be told to stop."""
+    verify = 'test -e f1 || sleep 0.5; echo x >>"$GATED"'
+    program = Program(world.settings(verify), world.work("app-1", {"f1": "x"}))
+    program.until(lambda news: len([g for g in program.of(Gate) if g.state == "began"]) == 2)
+    program.process.send_signal(signal.SIGSTOP)
+    until(lambda: len(gated(world)) == 2)
+    time.sleep(1.0)
+    program.process.send_signal(signal.SIGCONT)
+    program.idle("app-1")
+    assert program.landed == {"app-1"} and program.end() == 0
 
 
 def test_without_verify_what_merges_lands(world: LandingWorld) -> None:
