@@ -111,7 +111,7 @@ class Landings:
             )
             note = ld.shelve_note(in_flight.issue.landing)
             shelve = Settlement(Action.SHELVE, in_flight.job.issue_id, note)
-            self._round_trips.enqueue(_looked_at(shelve, in_flight.issue))
+            self._round_trips.enqueue(self._looked_at(shelve, in_flight.issue))
 
     def drop(self, in_flight: InFlight) -> None:
         """Its claim is lost, or a person wants it back: its branch stays, and does not land."""
@@ -146,8 +146,10 @@ class Landings:
                 if status:
                     last = text.strip().splitlines()[-1:] or [f"exit status {status}"]
                     self._effects.note("warning", f"[landing] after failed: {last[0]}")
-            case ld.Idle():
+            case ld.Idle(waiting):
                 self._idle = True
+                if not waiting:
+                    self._works()
             case ld.LandingCancelled():
                 pass
             case _:
@@ -194,12 +196,20 @@ class Landings:
 
     def _start(self) -> None:
         self._alive = True
+        if self._died <= limits.LANDER_DEATHS_MAX:
+            self._go_on()  # A new lander finds out by itself what is in the way.
         self._effects.ask(StartLander())
         for issue in self._waiting():
             self.add(issue)
 
-    def _landed(self, said: ld.Landed) -> None:
+    def _works(self) -> None:
+        """The lander has come to the end of something."""
+        if self._died > limits.LANDER_DEATHS_MAX:
+            self._go_on()
         self._died = 0
+
+    def _landed(self, said: ld.Landed) -> None:
+        self._works()
         issue = self._issues.known.get(said.issue_id)
         if issue is None or not self._is_of(issue, said.attempt):
             return
@@ -212,14 +222,8 @@ class Landings:
             *(said.verified, said.train, said.contained),
         )
         self._tasks.move(issue, IssueStimulus.LANDED, record)
-        self._round_trips.enqueue(
-            Settlement(
-                *(Action.CLOSE, IssueId(said.issue_id), issue.close_note),
-                read_first=issue.shelved or bool(issue.agent),
-                by_agent=bool(issue.agent),
-                shelved=issue.shelved,
-            )
-        )
+        close = Settlement(Action.CLOSE, IssueId(said.issue_id), issue.close_note)
+        self._round_trips.enqueue(self._looked_at(replace(close, shelved=issue.shelved), issue))
 
     def _refused(self, said: ld.Refused) -> None:
         issue = self._issues.known.get(said.issue_id)
@@ -249,7 +253,7 @@ class Landings:
                 issue, IssueStimulus.REQUEUED, LandingEnded(issue_id, "requeue", *told)
             )
             back = Settlement(Action.REOPEN if shelved else Action.RELEASE, issue_id)
-            self._round_trips.enqueue(back if shelved else _looked_at(back, issue))
+            self._round_trips.enqueue(back if shelved else self._looked_at(back, issue))
 
     def _may_mend(self, issue: Issue, said: ld.Refused) -> bool:
         assert self._settings is not None, "there is a lander"
@@ -276,6 +280,13 @@ class Landings:
         add = issue.landing
         return issue.state in (*_WAITS, *_CONVICTED) and add is not None and add.attempt == attempt
 
+    def _looked_at(self, settlement: Settlement, issue: Issue) -> Settlement:
+        """Its agent may have closed it by itself, which does not count; and nobody knows whose it
+        became while the machine slept, or while it was shelved."""
+        by_agent, in_flight = bool(issue.agent), self._tasks.in_flight.get(settlement.issue_id)
+        unknown = by_agent or settlement.shelved or in_flight is None or in_flight.slept
+        return replace(settlement, read_first=unknown, by_agent=by_agent)
+
     def _in_flight(self) -> list[InFlight]:
         if not self._issues.count(IssueState.LANDING):
             return []
@@ -284,12 +295,6 @@ class Landings:
 
     def _waiting(self) -> list[Issue]:
         return [issue for issue in self._issues.known.values() if issue.state in _WAITS]
-
-
-def _looked_at(settlement: Settlement, issue: Issue) -> Settlement:
-    """Its agent may have closed it by itself, which does not count."""
-    by_agent = bool(issue.agent)
-    return replace(settlement, read_first=by_agent, by_agent=by_agent)
 
 
 _WAITS = (IssueState.LANDING, IssueState.SHELVED)

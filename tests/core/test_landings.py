@@ -8,6 +8,7 @@ from typing import Any
 from beads_workers.core import events as ev
 from beads_workers.core import journal as rec
 from beads_workers.core import landing as ld
+from beads_workers.core import limits
 from beads_workers.core.commands import Answer, Command, Send, StartLander, TellLander
 from beads_workers.core.events import StopAsked
 from beads_workers.core.facts import IssueFacts
@@ -407,3 +408,31 @@ def test_but_not_once_a_person_says_stop() -> None:
     there.do(ev.Disconnected(ev.ConnId(1)))
     there.do(StopAsked())
     assert there.pending() == [(Action.SHELVE, "a")]
+
+
+def test_a_lander_that_only_dies_is_said_and_goes_on_when_it_lives() -> None:
+    there = play()
+    delivered(there, "a")
+    for _ in range(limits.LANDER_DEATHS_MAX + 1):
+        there.do(ev.LanderGone("killed"))
+        there.wait(120.0)
+    assert "the lander died" in there.board.degraded["landing"].text
+    there.do(landed("a"))
+    assert not there.board.degraded
+
+
+def test_what_made_a_lander_pause_is_found_out_anew_by_the_next_one() -> None:
+    there = play()
+    delivered(there, "a")
+    there.do(ev.LanderSaid(ld.LandingPaused("the tip fails verify")))
+    there.do(ev.LanderGone("killed"))
+    there.wait(5.0)
+    assert not there.board.degraded
+
+
+def test_what_landed_while_the_machine_slept_is_looked_at_before_it_is_closed() -> None:
+    there = play(agents=False)
+    delivered(there, "a")
+    there.sleep(60.0)
+    there.do(landed("a"))
+    assert there.settlement().read_first
