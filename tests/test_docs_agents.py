@@ -67,7 +67,7 @@ def test_labels_guards_placeholders_and_keys_are_all_there() -> None:
     labels = [row[0].strip("`").partition(":") for row in rows(section("Labels of an issue"))]
     said = {name + colon for name, colon, _ in labels}
     assert said == {AGENT_LABEL, MODEL_LABEL, TIMEOUT_LABEL, NO_CHANGE_LABEL}
-    guard = next(row for row in rows(section("Guards")) if "PATH" in row[0])
+    guard = next(row for row in rows(section("Guards")) if "`bd`" in row[0])
     assert re.findall(r"`([a-z]+)`", guard[1]) == [*REFUSED, *NEVER]
     prompt = section("The prompt")
     assert {name for name in PLACEHOLDERS if f"`{{{name}}}`" in prompt} == set(PLACEHOLDERS)

@@ -67,7 +67,7 @@ def _proved(name: str, proof: Proof, size: int, folder: Path) -> list[Row]:
     """Its rows; where it breaks off, that is one, and the others are tried all the same."""
     try:
         return proof(size, folder)
-    except Exception as error:  # Whatever breaks one proof, the others still count.
+    except Exception as error:  # Whatever it is, it is told, as a row that is broken.
         traceback.print_exc()
         why = str(error) or type(error).__name__
         return [Row(name, "came to its end", "no", "yes", why[:500])]
