@@ -95,11 +95,8 @@ def branches(as_json: Json = False, state_dir: StateDir = None) -> None:
     from beads_workers.landing.left import left_branches, states
 
     directory = find_state_directory(state_dir)
-    settings = _settings(directory, None)
-    _show(
-        states(_repository(settings), left_branches(directory, settings.worktrees.common)),
-        as_json=as_json,
-    )
+    repository = _repository(_settings(directory, None))
+    _show(states(repository, left_branches(directory, repository)), as_json=as_json)
 
 
 def undo(
@@ -148,8 +145,8 @@ def _settings(directory: Path, verify: str | None) -> LanderSettings:
     project = directory.resolve().parent
     worktrees = find_worktrees(options, project, str(directory))
     landing = find_landing(options, project, worktrees.base)
-    # A run of its own, so that 'undo' can take all of it back.
-    run_id = f"{NAME}-{time.strftime('%Y%m%d-%H%M%S')}"
+    # A run of its own, so that 'undo' can take all of it back; named like all others, by its time.
+    run_id = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{NAME}"
     return LanderSettings(landing, worktrees, run_id, options.verify)
 
 
@@ -160,15 +157,17 @@ def _repository(settings: LanderSettings) -> Any:
 
 
 def _wanted(directory: Path, settings: LanderSettings, issues: list[str]) -> list[Any]:
-    from beads_workers.landing.left import left_branches
+    from beads_workers.landing.left import left_branches, states
     from beads_workers.worktrees.git import GitError
 
+    repository = _repository(settings)
     try:
-        found = left_branches(directory, settings.worktrees.common)
+        found = left_branches(directory, repository)
     except GitError as error:
         raise CommandError(f"git: {error}") from None
     if not issues:
-        return [left for left in found if left.may_land]
+        may = [left for left in found if left.may_land]
+        return [state.left for state in states(repository, may) if not state.landed]
     known = {left.add.issue_id for left in found}
     if unknown := [issue for issue in issues if issue not in known]:
         hint = "'beads-workers branches' lists those that there are"
@@ -244,11 +243,14 @@ def _close_note(landed: messages.Landed, settings: LanderSettings) -> str:
 
 
 def _settle(directory: Path, action: str, notes: dict[str, str]) -> list[str]:
-    """Write it to the tracker; gives the issues that are as asked now."""
+    """Write it to the tracker; gives the issues that are as asked now. The next start has heard
+    nothing else of them: it neither lands them nor takes them for done."""
     from beads_workers.cli.preparation import find_tracker
     from beads_workers.core.model import IssueId
     from beads_workers.core.settings import FleetSettings
     from beads_workers.core.source import Action, Result, Settlement, SourceError
+    from beads_workers.runtime.retention import forget
+    from beads_workers.runtime.run_directory import RunDirectory
     from beads_workers.runtime.sources import open_source
 
     if not notes:
@@ -277,7 +279,11 @@ def _settle(directory: Path, action: str, notes: dict[str, str]) -> list[str]:
             print(
                 f"not written: {printable(f'{each.settlement.issue_id}: {why}')}", file=sys.stderr
             )
-    return [each.settlement.issue_id for each in settled if each.result in fine]
+    done = [each.settlement.issue_id for each in settled if each.result in fine]
+    forget(
+        RunDirectory(directory), done, Result.FOUND_CLOSED if action == "CLOSE" else Result.NOT_OURS
+    )
+    return list(done)
 
 
 # --- shown ---------------------------------------------------------------------------------------

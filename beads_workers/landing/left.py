@@ -18,12 +18,13 @@ RUNS_MAX = 20
 """So many runs back it is looked how an attempt ended."""
 
 SUCCESS = "success"
+UNDONE = "taken back"
 
 
 @value
 class LeftBranch:
-    """A branch with work. ``outcome``: how its attempt ended, "" where nobody knows. ``worktree``:
-    its folder, "" where that is gone."""
+    """A branch with work. ``outcome``: how its attempt ended, "" where nobody knows, ``taken back``
+    where it had landed once. ``worktree``: its folder, "" where that is gone."""
 
     add: Add
     outcome: str = ""
@@ -53,8 +54,9 @@ class BranchState:
         return self.conflicts is None and not self.trouble
 
 
-def left_branches(state_directory: Path, common: str) -> list[LeftBranch]:
+def left_branches(state_directory: Path, repository: LandingRepository) -> list[LeftBranch]:
     """The newest branch of each issue, in the order in which they land; raises ``GitError``."""
+    common = repository.common
     rows = git(
         common, "for-each-ref", "--format=%(refname) %(objectname)", f"refs/heads/{BRANCHES}/"
     ).splitlines()
@@ -74,6 +76,8 @@ def left_branches(state_directory: Path, common: str) -> list[LeftBranch]:
             priority=priority,
             ended_at=at or records.written_at(record),
         )
+        if repository.was_undone(add):
+            outcome = UNDONE
         worktree = record.path if Path(record.path).exists() else ""
         newest[record.issue_id] = LeftBranch(add, outcome, worktree)
     return sorted(newest.values(), key=lambda left: (left.add.priority, left.add.ended_at))

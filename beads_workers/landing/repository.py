@@ -23,6 +23,9 @@ from beads_workers.worktrees.removal import OPERATIONS, status
 
 RUNS = "refs/bw/runs"
 """``refs/bw/runs/<run>``: where the integration branch stood before the run."""
+UNDONE = "refs/bw/undone"
+"""``refs/bw/undone/<run>/<issue>/<attempt>``: what this attempt had landed as, and was taken back:
+``land`` lands it again only by name."""
 PINS = "refs/bw/train"
 """The train that is gated just now: ``git gc`` would remove what no ref names."""
 
@@ -127,6 +130,29 @@ class LandingRepository:
             if (each.issue_id, each.attempt) == (add.issue_id, add.attempt):
                 return each
         return None
+
+    def landed_in(self, run_id: str, tip: str) -> list[LandedCommit] | None:
+        """What landed while this run was the last one, the newest first; None: no such run. Raises
+        ``GitError``."""
+        told = self.objects.git("for-each-ref", "--format=%(refname) %(objectname)", f"{RUNS}/")
+        runs = sorted(tuple(row.split()) for row in told.splitlines())  # By their time.
+        name = f"{RUNS}/{branch_part(run_id)}"
+        starts = [commit for ref, commit in runs if ref >= name]
+        if (name, *starts[:1]) not in runs:
+            return None
+        start, *later = starts
+        end = next((commit for commit in later if self.objects.contains(tip, commit)), tip)
+        return list(self.landed(start, end))
+
+    def mark_undone(self, each: LandedCommit) -> None:
+        """It is about to be taken back; raises ``GitError``."""
+        self.objects.git(
+            "update-ref", _undone(each.run_id, each.issue_id, each.attempt), each.commit
+        )
+
+    def was_undone(self, add: Add) -> bool:
+        """Whether this attempt's work was taken back once; raises ``GitError``."""
+        return self.commit_of(_undone(add.run_id, add.issue_id, add.attempt)) is not None
 
     def trouble_with(self, add: Add) -> str:
         """Why this branch cannot be landed at all; "" where nothing stands against it."""
@@ -235,6 +261,10 @@ class LandingRepository:
                 return f"{operation} is under way in {place}"
         changed = [name for name in status(place)[2] if not self.tracker.holds(name)]
         return f"it is checked out in {place}, with changes: {changed[0]}" if changed else None
+
+
+def _undone(run_id: str, issue_id: str, attempt: int) -> str:
+    return f"{UNDONE}/{branch_part(run_id or 'none')}/{branch_part(issue_id)}/{attempt}"
 
 
 def check_git() -> None:

@@ -13,12 +13,10 @@ from dataclasses import dataclass
 
 from beads_workers.core.landing import LanderSettings
 from beads_workers.core.model import value
-from beads_workers.executors.files import branch_part
 from beads_workers.landing.gate import GateOrder, GateResult, Verdicts, start_gate
 from beads_workers.landing.lander import take_lock
 from beads_workers.landing.queue import GateVerdict
 from beads_workers.landing.repository import (
-    RUNS,
     CannotLand,
     Held,
     LandingRepository,
@@ -72,14 +70,15 @@ class Undo:
     def _undo(self, repository: LandingRepository, tip: str) -> Undone:
         history = self._history(repository, tip)
         gone = self._chosen(repository, history, tip)
-        names = tuple(dict.fromkeys(each.issue_id for each in gone))
         if (back := self._whole_end(repository, gone, tip)) is not None:
             # It may be inside of a train, whose trees were not all gated.
             self._gate(repository, repository.objects.tree(back), back)
+            names = _mark(repository, gone)
             repository.go_back(tip, back)
             return Undone(names, back, True)
         changes, tree = self._changes(repository, gone, history, tip)
         verified = self._gate(repository, tree, tip)
+        names = _mark(repository, gone)
         (*_, commit) = repository.land(tip, [changes], verified)
         return Undone(names, commit, False)
 
@@ -96,10 +95,10 @@ class Undo:
     def _chosen(
         self, repository: LandingRepository, history: list[LandedCommit], tip: str
     ) -> list[LandedCommit]:
-        run = repository.commit_of(f"{RUNS}/{branch_part(self.asked)}")
-        if run is not None:
-            since = {each.commit for each in repository.landed(run, tip)}
-            chosen = [each for each in history if each.commit in since]
+        in_run = repository.landed_in(self.asked, tip)
+        if in_run is not None:
+            commits = {each.commit for each in in_run}
+            chosen = [each for each in history if each.commit in commits]
         else:
             newest = next((e.attempt for e in history if e.issue_id == self.asked), None)
             mine = [e for e in history if e.issue_id == self.asked and e.attempt == newest]
@@ -175,6 +174,13 @@ class Undo:
         if result.verdict is not GateVerdict.GREEN:
             raise CannotLand(f"without it, what has landed does not pass: {result.why}")
         return tree
+
+
+def _mark(repository: LandingRepository, gone: Sequence[LandedCommit]) -> tuple[str, ...]:
+    """Before the branch moves; gives the issues."""
+    for each in gone:
+        repository.mark_undone(each)
+    return tuple(dict.fromkeys(each.issue_id for each in gone))
 
 
 def _back(each: LandedCommit, tree: str) -> PlannedCommit:

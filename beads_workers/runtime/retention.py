@@ -10,8 +10,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from beads_workers.core import limits
-from beads_workers.core.journal import CheckpointEnded, Entry, RetryAsked
+from beads_workers.core.journal import CheckpointEnded, Entry, RetryAsked, SettledRecord
 from beads_workers.core.model import IssueId, value
+from beads_workers.core.source import Action, Result
 from beads_workers.runtime.journal_file import add_to, read_end
 from beads_workers.runtime.run_directory import AlreadyRunning, RunDirectory, host_name
 
@@ -133,9 +134,12 @@ def _size(folder: Path) -> int:
 # ``retry`` without a fleet: what earlier runs remember of an issue is told to their journals.
 
 
-def forget(directory: RunDirectory, issue_ids: Iterable[IssueId]) -> None:
-    """Give these a clean history for the next start: no attempts, no cooling down.
+def forget(
+    directory: RunDirectory, issue_ids: Iterable[IssueId], to_land: Result = Result.NOT_OURS
+) -> None:
+    """Give these a clean history for the next start: no attempts, no cooling down, nothing to land.
 
+    ``to_land``: what became of those whose branches wait to land: closed, or a person's again.
     Where a fleet has just been started it does nothing: that has read the journals already.
     """
     try:
@@ -145,12 +149,18 @@ def forget(directory: RunDirectory, issue_ids: Iterable[IssueId]) -> None:
     if lock is None:
         return
     try:
-        remembered = directory.left_over()[1].retry_entries.keys()
+        remembered = directory.left_over()[1].retry_entries
         asked = [issue_id for issue_id in issue_ids if issue_id in remembered]
+        records = [
+            SettledRecord(each, Action.CLOSE.value, to_land.value)
+            if remembered[each].landing and not remembered[each].quarantined
+            else RetryAsked(each)
+            for each in asked
+        ]
         # Every run that still tells of it: which one the next start reads depends on what is whole.
         for run_id in directory.run_ids() if asked else ():
             journal = directory.run(run_id) / "journal.jsonl"
             # At the run's last moment: a person's wish long after it does not make it longer.
-            add_to(journal, [Entry(RetryAsked(each), time.time(), 0.0) for each in asked])
+            add_to(journal, [Entry(record, time.time(), 0.0) for record in records])
     finally:
         os.close(lock)

@@ -1,0 +1,176 @@
+"""``land``, ``branches`` and ``undo`` after real runs, on every tracker."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.end_to_end.conftest import StartFleet
+from tests.end_to_end.test_landing import PATIENCE, TIP, WRITE, files, fleet_of, landed, repository
+from tests.support.embedded import EmbeddedProject
+from tests.support.fleet import Called, Fleet, call, until
+from tests.support.repository import git
+
+
+def told(project: Any, *arguments: str) -> str:
+    """What a command says that must succeed."""
+    done: Called = call(project, *arguments)
+    assert done.returncode == 0, (arguments, done.stdout, done.stderr)
+    return done.stdout
+
+
+def statuses(project: Any) -> dict[str, str]:
+    """Of every issue."""
+    return {str(key): status for key, (status, _) in project.read_all().items()}
+
+
+def carried(top: Path) -> list[str]:
+    """The issues that the branch's commits name, the newest first."""
+    return git(top, "log", "--format=%(trailers:key=Issue,valueonly,separator=)", TIP).split()
+
+
+def stopped_before_landing(start: StartFleet, project: Any, folder: Path, many: int) -> Fleet:
+    """A run that was stopped when its work was done, and its gates had not passed."""
+    fleet = fleet_of(
+        start, project, "--verify", f"while ! test -e {folder}/open; do sleep 0.1; done"
+    )
+    until(lambda: len([r for r in fleet.journal("finished") if r["verdict"] == "land"]) == many)
+    assert fleet.call("stop").returncode == 0
+    assert fleet.wait() == 7, fleet.said()
+    (folder / "open").touch()
+    return fleet
+
+
+def started(fleet: Fleet) -> list[str]:
+    """The issues of which it began attempts."""
+    return sorted(row["issue_id"] for row in fleet.journal("started"))
+
+
+@pytest.mark.timeout(300)
+def test_land_closes_what_a_stopped_run_left_and_no_start_does_it_again(
+    any_project: Any, start: StartFleet, tmp_path: Path
+) -> None:
+    top = repository(any_project)
+    ids = any_project.create_many([{}, {}])
+    stopped_before_landing(start, any_project, tmp_path, len(ids))
+    assert statuses(any_project) == dict.fromkeys(ids, "blocked")
+    waits = told(any_project, "why", ids[0])
+    assert "land" in waits and "beads-workers land" in any_project.notes(ids[0])
+    told(any_project, "land", "--verify", "ls")
+    assert statuses(any_project) == dict.fromkeys(ids, "closed")
+    assert sorted(carried(top)) == sorted(ids)
+    rows = json.loads(told(any_project, "branches", "--json"))["branches"]
+    assert all(row["landed"] for row in rows)
+    assert "closed" in told(any_project, "why", ids[0])
+    tip = git(top, "rev-parse", TIP)
+    again = fleet_of(start, any_project, "--verify", "ls")
+    assert again.wait(PATIENCE) == 0, again.said()
+    assert started(again) == [] and git(top, "rev-parse", TIP) == tip
+    assert statuses(any_project) == dict.fromkeys(ids, "closed")
+    again.leaves_nothing()
+
+
+@pytest.mark.timeout(300)
+def test_what_was_landed_and_taken_back_is_done_again_and_not_landed_as_it_was(
+    any_project: Any, start: StartFleet, tmp_path: Path
+) -> None:
+    """The stopped run's journal says that its branch waits to land, and a person said otherwise."""
+    top = repository(any_project)
+    first, second = any_project.create_many([{}, {}])
+    stopped_before_landing(start, any_project, tmp_path, 2)
+    told(any_project, "land", "--verify", "ls")
+    told(any_project, "undo", first, "--verify", "ls")
+    assert statuses(any_project) == {first: "open", second: "closed"}
+    assert files(top) == {f"{second}.txt"}
+    assert "nothing to land" in told(any_project, "land", "--verify", "ls")
+    again = fleet_of(start, any_project, "--verify", "ls")
+    assert again.wait(PATIENCE) == 0, again.said()
+    assert started(again) == [first]
+    assert statuses(any_project) == {first: "closed", second: "closed"}
+    assert files(top) == {f"{first}.txt", f"{second}.txt"}
+
+
+@pytest.mark.timeout(300)
+def test_branches_of_a_run_that_did_not_land_are_landed_later(
+    any_project: Any, start: StartFleet
+) -> None:
+    top = repository(any_project)
+    ids = any_project.create_many([{}, {}])
+    fleet = fleet_of(start, any_project, "--no-land", run=f"{WRITE}; git add .; git commit -qm x")
+    assert fleet.wait(PATIENCE) == 0, fleet.said()
+    assert statuses(any_project) == dict.fromkeys(ids, "closed")
+    dry = told(any_project, "land", "--dry-run")
+    assert all(issue_id in dry for issue_id in ids) and not git(top, "branch", "--list", TIP)
+    told(any_project, "land", "--verify", "ls")
+    assert files(top) == {f"{issue_id}.txt" for issue_id in ids}
+    assert "nothing to land" in told(any_project, "land", "--verify", "ls")
+
+
+@pytest.mark.timeout(300)
+def test_a_run_is_taken_back_whole_and_nothing_of_other_runs(
+    any_project: Any, start: StartFleet
+) -> None:
+    top = repository(any_project)
+    one, two = any_project.create_many([{}, {}])
+    first = fleet_of(start, any_project, "--verify", "ls")
+    assert first.wait(PATIENCE) == 0, first.said()
+    (three,) = any_project.create_many([{"id": "bw-later"}])
+    second = fleet_of(start, any_project, "--verify", "ls")
+    assert second.wait(PATIENCE) == 0, second.said()
+    told(any_project, "undo", first.run_id, "--verify", "ls")
+    assert files(top) == {f"{three}.txt"}
+    assert statuses(any_project) == {one: "open", two: "open", three: "closed"}
+    told(any_project, "undo", second.run_id, "--verify", "ls")
+    assert files(top) == set()
+    again = fleet_of(start, any_project, "--verify", "ls")
+    assert again.wait(PATIENCE) == 0, again.said()
+    assert started(again) == sorted((one, two, three)) and len(landed(again)) == 3
+    assert set(statuses(any_project).values()) == {"closed"}
+
+
+@pytest.mark.timeout(300)
+def test_who_stands_on_it_is_named_and_goes_along_when_that_is_asked_for(
+    any_project: Any, start: StartFleet
+) -> None:
+    top = repository(any_project)
+    one, two = any_project.create_many([{"priority": 1}, {"priority": 3}])
+    add = 'echo "$BW_ISSUE_ID" >>bw-shared'
+    fleet = start(
+        *(any_project, "-n", "1", "--until-empty", "--worktree", "--verify", "ls"),
+        *("--", "sh", "-c", add),
+    )
+    assert fleet.wait(PATIENCE) == 0, fleet.said()
+    assert landed(fleet) == [one, two]
+    refused = call(any_project, "undo", one)
+    assert refused.returncode != 0
+    assert f"{two} landed on top of {one}: bw-shared" in refused.stderr
+    assert statuses(any_project) == {one: "closed", two: "closed"}
+    told(any_project, "undo", one, "--with-dependents", "--verify", "ls")
+    assert files(top) == set()
+    assert statuses(any_project) == {one: "open", two: "open"}
+
+
+def test_land_after_a_kill_leaves_the_tracker_to_the_next_start(
+    embedded: EmbeddedProject, start: StartFleet, tmp_path: Path
+) -> None:
+    """Nobody has settled the dead run: the issue is in progress in its name."""
+    top = repository(embedded)
+    (only,) = embedded.create_many([{}])
+    fleet = fleet_of(
+        start, embedded, "--verify", f"until test -e {tmp_path}/open; do sleep 0.1; done"
+    )
+    until(lambda: [r for r in fleet.journal("finished") if r["verdict"] == "land"])
+    os.kill(fleet.pid, signal.SIGKILL)
+    fleet.wait()
+    told(embedded, "land", "--verify", "ls")
+    assert carried(top) == [only]
+    tip = git(top, "rev-parse", TIP)
+    again = fleet_of(start, embedded, "--verify", "ls")
+    assert again.wait(PATIENCE) == 0, again.said()
+    assert started(again) == [] and git(top, "rev-parse", TIP) == tip
+    assert statuses(embedded) == {only: "closed"}
