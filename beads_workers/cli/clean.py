@@ -61,11 +61,12 @@ def clean(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
     state_dir: StateDir = None,
 ) -> None:
-    """Remove what old runs left: logs, sockets, empty worktrees.
+    """Remove what old runs left: logs, sockets, empty worktrees, those of gates.
 
     Never what is alive, pending, or holds work.
     """
     from beads_workers.core.text import printable
+    from beads_workers.landing.gate import clean_gates
     from beads_workers.runtime.retention import Keep, disposable, remove
     from beads_workers.runtime.run_directory import RunDirectory
     from beads_workers.runtime.sockets import dead_sockets
@@ -76,12 +77,13 @@ def clean(
     sockets = dead_sockets()
     # Before the runs: what a run's folder says of its worktrees is needed for them.
     worktrees = list(clean_worktrees(directory.root, dry_run=dry_run))
+    gates = clean_gates(directory.root.resolve().parent, dry_run=dry_run)
     if not dry_run:
         remove(old)
         for path in sockets:
             path.unlink(missing_ok=True)
     gone = [looked for looked in worktrees if not looked.kept_because]
-    found = [str(path) for path in (*old, *sockets)]
+    found = [str(path) for path in (*old, *sockets, *gates)]
     if as_json:
         found += [str(looked.path) for looked in gone if looked.path is not None]
         rows = [worktree_json(looked) for looked in worktrees]

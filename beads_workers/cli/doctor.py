@@ -194,6 +194,7 @@ def plan(here: Situation, said: Options) -> list[Any]:
         *_agents(here),
         ("verify", lambda: _verify(here)),
         ("worktree", lambda: _apart(here)),
+        ("landing", lambda: _landing(here)),
         ("git", lambda: git.git(folder, agent=agent, apart=here.apart)),
         ("disk", lambda: machine.disk(places)),
         ("files", lambda: machine.file_limit(workers)),
@@ -398,7 +399,7 @@ def _apart(here: Situation) -> Any:
     if here.fleet is None or (here.agent is None and not here.options.worktree):
         return None
     try:
-        work = apart(here.fleet, here.options).work
+        work = apart(here.fleet, replace(here.options, land=False)).work
     except CommandError as error:
         return fail("worktree", sentence(error), mend_apart(here.options, here.folder))
     if work.worktrees is None:
@@ -407,6 +408,38 @@ def _apart(here: Situation) -> Any:
     if (short := below_floor(Path(folder), work.worktrees.disk_floor_bytes)) is not None:
         return short
     return ok("worktree", f"each attempt gets one of its own, from {base}, in {folder}")
+
+
+def _landing(here: Situation) -> Any:
+    """Where finished branches land; None where they do not, or ``worktree`` says why."""
+    from beads_workers.cli.preparation import apart
+    from beads_workers.doctor.rules import fail, ok, warn
+    from beads_workers.worktrees.git import GitError, git
+
+    if here.fleet is None or not here.apart or here.options.land is False:
+        return None
+    try:
+        worktrees = apart(here.fleet, replace(here.options, land=False)).work.worktrees
+    except CommandError:
+        return None
+    if worktrees is None:
+        return None
+    try:
+        landing = apart(here.fleet, here.options).landing
+        assert landing is not None, "branches do not stay, and there are worktrees"
+        asked = ("for-each-ref", "--format=%(worktreepath)", f"refs/heads/{landing.branch}")
+        held = git(worktrees.common, *asked).strip()
+    except CommandError as error:
+        return fail("landing", sentence(error))
+    except GitError as error:
+        return fail("landing", f"git: {error}")
+    if held:
+        text = f"{landing.branch} is checked out in {held}: nothing lands while it is"
+        return fail("landing", text, f"git -C {shlex.quote(held)} switch --detach")
+    if here.verify is None:
+        text = f"whatever merges lands on {landing.branch}: there is no --verify"
+        return warn("landing", f"{text}, and nothing is tested")
+    return ok("landing", f"finished branches that pass verify land on {landing.branch}")
 
 
 def _fleet(here: Situation) -> Any:

@@ -49,6 +49,12 @@ def with_landing(settings: FleetSettings, options: Options) -> FleetSettings:
 def find_landing(options: Options, project: Path, base: str) -> Landing:
     """Where branches land; ``base``: the commit that attempts would begin with. Raises
     ``CommandError``."""
+    if options.landing_remote:
+        raise CommandError(
+            "[landing] remote: several clones cannot land together yet",
+            "leave it out; [landing] after = 'git push ...' takes what has landed elsewhere",
+            EXIT_USAGE,
+        )
     _check_git(project)
     current = _current_branch(project)
     target = options.land_on or current
@@ -87,7 +93,6 @@ def find_landing(options: Options, project: Path, base: str) -> Landing:
         tools=options.landing_tools or (),
         repairs_max=options.repairs,
         gate_timeout_seconds=options.gate_timeout,
-        remote=options.landing_remote,
     )
 
 
@@ -98,10 +103,10 @@ def _check(options: Options) -> None:
             "leave it out, or say --no-land",
             EXIT_USAGE,
         )
-    if options.shared and not options.landing_remote:
+    if options.shared:
         raise CommandError(
             "--shared: each clone would land on a branch of its own",
-            "[landing] remote names the remote where all of them land; or say --no-land",
+            "say --no-land: the branches stay, and 'beads-workers land' lands those of this clone",
             EXIT_USAGE,
         )
 

@@ -15,6 +15,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import select
 import shutil
 import signal
@@ -30,6 +31,7 @@ from beads_workers.core.model import value
 from beads_workers.core.text import size
 from beads_workers.landing.queue import GateVerdict
 from beads_workers.runtime import sessions
+from beads_workers.runtime.locks import try_lock
 from beads_workers.runtime.processes import GIT_PLACES
 from beads_workers.worktrees.git import GitError, git
 from beads_workers.worktrees.preparation import (
@@ -39,6 +41,7 @@ from beads_workers.worktrees.preparation import (
     copy_files,
     matching,
 )
+from beads_workers.worktrees.records import git_directories
 
 NO_VERDICT = (75, 126, 127)
 """Exit statuses by which a command says that it could not be run: ``EX_TEMPFAIL``, not executable,
@@ -53,6 +56,11 @@ VERDICTS_MAX = 4000
 
 TOOL_SECONDS = 20.0
 """A tool says its version in less."""
+
+LOCK = "beads-workers-landing.lock"
+"""In git's common folder: one lander for a repository."""
+VERDICTS = "verdicts"
+"""Their folder, beside the worktrees of gates."""
 
 
 @value
@@ -85,7 +93,7 @@ class Verdicts:
     """Verdicts of trees, for this command, set-up hook, copied files and tools."""
 
     def __init__(self, settings: LanderSettings, folder: Path) -> None:
-        self._folder = folder / "verdicts"
+        self._folder = folder / VERDICTS
         self._folder.mkdir(parents=True, exist_ok=True)
         self._settings = settings
         self._tools = [
@@ -243,6 +251,43 @@ def _told_to_end(number: int, frame: object) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise _Ended
 
+
+def clean_gates(project: Path, *, dry_run: bool) -> list[Path]:
+    """Remove the worktrees of gates in the project's repository, unless somebody lands there just
+    now; they hold nothing but builds. Gives those that went, or would go."""
+    try:
+        asked = ("rev-parse", "--path-format=absolute", "--git-common-dir")
+        common = git(str(project), *asked).rstrip("\n")
+    except GitError:
+        return []
+    # What somebody else has called like that has no verdicts beside it.
+    ours = [
+        folder
+        for _, folder in git_directories(common)
+        if _NAMED.fullmatch(folder.name) and (folder.parent / VERDICTS).is_dir()
+    ]
+    lock = try_lock(Path(common, LOCK)) if ours else None
+    if lock is None:
+        return []
+    try:
+        return [folder for folder in ours if _goes(common, folder, dry_run=dry_run)]
+    finally:
+        os.close(lock)
+
+
+def _goes(common: str, folder: Path, *, dry_run: bool) -> bool:
+    if sessions.with_variable(f"BW_GATE={folder}"):
+        return False
+    try:
+        if not dry_run:
+            with alone(common):
+                git(common, "worktree", "remove", "--force", "--force", str(folder))
+    except GitError:
+        return False
+    return True
+
+
+_NAMED = re.compile(r"bw-gate-\d+")
 
 # --- one lane's worktree -------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from typing import assert_never
 from beads_workers.core import landing as messages
 from beads_workers.core.landing import Add, CancelLanding, GoOn, LanderSettings, News, Order
 from beads_workers.landing.gate import (
+    LOCK,
     GateOrder,
     GatePlace,
     GateProcess,
@@ -50,8 +51,6 @@ from beads_workers.landing.train import CannotMerge, Conflict, Coupled, Follow, 
 from beads_workers.runtime.locks import try_lock
 from beads_workers.worktrees.git import GitError
 
-LOCK = "beads-workers-landing.lock"
-"""In git's common folder: one lander for a repository."""
 LOCK_SECONDS = 10.0
 """So long the lander before may take to end its gates."""
 

@@ -4,16 +4,30 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from beads_workers.cli import land
-from beads_workers.cli.errors import EXIT_RUNNING, EXIT_UNFINISHED, EXIT_UNKNOWN, CommandError
+from beads_workers.cli import clean, land
+from beads_workers.cli.config import resolve
+from beads_workers.cli.errors import (
+    EXIT_RUNNING,
+    EXIT_UNFINISHED,
+    EXIT_UNKNOWN,
+    EXIT_USAGE,
+    CommandError,
+)
+from beads_workers.cli.landing import with_landing
+from beads_workers.cli.options import Options
+from beads_workers.cli.preparation import find_worktrees
 from beads_workers.cli.throwaway import make_tracker, statuses
 from beads_workers.core import journal as rec
 from beads_workers.core.journal import Entry, encode
+from beads_workers.core.settings import FleetSettings, Work
+from beads_workers.landing.gate import LOCK
+from beads_workers.runtime.locks import try_lock
 from tests.support.commands import Commands
 from tests.support.repository import IDENTITY, git
 from tests.support.worktrees import World
@@ -72,6 +86,7 @@ def left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Left:
 
 
 commands = Commands(land)
+cleaning = Commands(clean)
 
 
 def files(world: Left) -> set[str]:
@@ -132,6 +147,43 @@ def test_an_issue_without_a_branch_and_a_running_fleet_are_refused(left: Left) -
         os.close(lock)
 
 
+@pytest.mark.parametrize(
+    ("said", "word"), [({"landing_remote": "origin"}, "remote"), ({"shared": True}, "--shared")]
+)
+def test_to_land_from_several_clones_is_refused(
+    left: Left, said: dict[str, Any], word: str
+) -> None:
+    options = resolve(Options(worktree=True, **said), left.project, {}).options
+    worktrees = find_worktrees(options, left.project, str(left.state))
+    place = (0, "sqlite", str(left.state / "tracker.db"), str(left.project), str(left.state))
+    settings = FleetSettings(*place, work=Work(command=("true",), worktrees=worktrees))
+    with pytest.raises(CommandError) as refused:
+        with_landing(settings, options)
+    assert refused.value.exit_code == EXIT_USAGE
+    assert word in refused.value.message and refused.value.hint
+    assert with_landing(settings, replace(options, land=False)) == settings
+
+
+def test_clean_removes_the_worktrees_of_gates_that_nobody_uses(left: Left) -> None:
+    left.branch("app-1", {"one": "1"})
+    left.ended()
+    commands.told("land", "--verify", "true")
+
+    def gates() -> list[str]:
+        rows = git(left.top, "worktree", "list", "--porcelain").splitlines()
+        return [row.removeprefix("worktree ") for row in rows if "/bw-gate-" in row]
+
+    (gate, *_) = gates()
+    lock = try_lock(left.top / ".git" / LOCK)
+    assert lock is not None
+    assert gate not in cleaning.told(), "somebody lands"
+    os.close(lock)
+    assert f"would remove {gate}" in cleaning.told("--dry-run") and gates()
+    assert f"removed {gate}" in cleaning.told()
+    assert gates() == [] and not Path(gate).exists()
+    commands.told("undo", "app-1", "--verify", "true")
+
+
 # --- undo -----------------------------------------------------------------------------------------
 
 
@@ -164,11 +216,17 @@ def test_undo_of_what_landed_last_moves_the_branch_back(left: Left) -> None:
 
 
 def test_undo_of_a_run_takes_all_of_it_back(left: Left) -> None:
-    landed(left, ("app-1", {"one": "1"}), ("app-2", {"two": "2"}))
-    first = git(left.top, "for-each-ref", "--format=%(refname)", "refs/bw/runs").splitlines()[0]
-    commands.told("undo", first.removeprefix("refs/bw/runs/"), "--verify", "true")
+    left.branch("app-1", {"one": "1"})
+    left.branch("app-2", {"two": "2"})
+    left.ended()
+    commands.told("land", "--verify", "true")
+    (run,) = git(left.top, "for-each-ref", "--format=%(refname)", "refs/bw/runs").splitlines()
+    commands.told("undo", run.removeprefix("refs/bw/runs/"), "--verify", "true")
     assert files(left) == {".gitignore"}
     assert left.status() == {"app-1": "open", "app-2": "open"}
+    rows = json.loads(commands.told("branches", "--json"))["branches"]
+    assert [row["outcome"] for row in rows] == ["taken back", "taken back"]
+    assert "nothing to land" in commands.told("land", "--verify", "true")
 
 
 def test_undo_names_who_stands_on_it_and_takes_dependents_along_when_told(left: Left) -> None:

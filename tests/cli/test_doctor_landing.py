@@ -1,0 +1,65 @@
+"""What ``doctor`` says of where finished branches land."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.doctor_support import Diagnosis, Patient, initialised
+from tests.support.repository import IDENTITY, git
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Patient:
+    """A repository with an embedded tracker, on ``main``."""
+    patient = initialised(tmp_path)
+    patient.environment |= IDENTITY
+    git(patient.folder, "init", "--quiet", "--initial-branch=main")
+    git(patient.folder, "commit", "--quiet", "--allow-empty", "-m", "first")
+    return patient
+
+
+def found(here: Patient, *options: str) -> Diagnosis:
+    return here.doctor("--worktree", *options, "--", "true")
+
+
+def test_it_says_where_branches_land_and_that_nothing_is_tested(here: Patient) -> None:
+    fine = found(here, "--verify", "true").one("landing")
+    assert (fine["status"], "bw-landing/main" in fine["text"]) == ("ok", True)
+    untested = found(here).one("landing")
+    assert (untested["status"], "no --verify" in untested["text"]) == ("warn", True)
+
+
+def test_where_nothing_lands_it_says_nothing(here: Patient) -> None:
+    assert not here.doctor("--", "true").all("landing")
+    (here.folder / "beads-workers.toml").write_text("[landing]\nenabled = false\n")
+    assert not found(here).all("landing")
+
+
+def test_a_branch_in_the_way_and_a_head_on_no_branch_fail(here: Patient) -> None:
+    git(here.folder, "branch", "bw-landing")
+    way = found(here, "--verify", "true").one("landing")
+    assert way["status"] == "fail" and "git branch -m bw-landing" in way["text"]
+    git(here.folder, "branch", "-D", "bw-landing")
+    git(here.folder, "checkout", "--quiet", "--detach")
+    detached = found(here, "--verify", "true").one("landing")
+    assert detached["status"] == "fail" and "--land-on BRANCH" in detached["text"]
+    (here.folder / "beads-workers.toml").write_text('[landing]\non = "main"\n')
+    assert found(here, "--verify", "true").one("landing")["status"] == "ok"
+
+
+def test_a_worktree_that_holds_the_branch_fails_and_the_remedy_mends_it(here: Patient) -> None:
+    git(here.folder, "branch", "bw-landing/main")
+    git(here.folder, "worktree", "add", "--quiet", "../their own", "bw-landing/main")
+    held = found(here, "--verify", "true").one("landing")
+    assert held["status"] == "fail" and "their own" in held["text"]
+    assert here.type(held["remedy"]).returncode == 0
+    assert found(here, "--verify", "true").one("landing")["status"] == "ok"
+
+
+def test_a_git_that_is_too_old_fails(here: Patient) -> None:
+    real = "exec /usr/bin/git" if Path("/usr/bin/git").exists() else "exec git"
+    old = f'#!/bin/sh\ncase "$*" in *version*) echo git version 2.30.2;; *) {real} "$@";; esac\n'
+    here.put("git", old)
+    assert "needs git 2.38" in found(here, "--verify", "true").one("landing")["text"]
