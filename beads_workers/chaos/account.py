@@ -25,7 +25,8 @@ Attempt = tuple[str, str, str, int]
 
 @dataclass(slots=True)
 class Life:
-    """One issue over all runs. ``done``: a success is journalled. ``verdict``: of its last end."""
+    """One issue over all runs. ``done``: a success is journalled. ``verdict``: of its last end.
+    ``refused``: why its branch did not land."""
 
     charged: int = 0
     done: bool = False
@@ -33,6 +34,7 @@ class Life:
     closes: int = 0
     found_closed: int = 0
     running: bool = False
+    refused: str = ""
     outcomes: list[str] = field(default_factory=list)
 
 
@@ -75,6 +77,8 @@ class ChaosAccount:
                 self._started(began)
             case rec.Finished() as finished:
                 self._finished(finished)
+            case rec.LandingEnded() as ended:
+                self._landing_ended(ended)
             case rec.SettledRecord(issue_id, Action.CLOSE.value, Result.APPLIED.value):
                 self.lives[issue_id].closes += 1
             case rec.SettledRecord(issue_id, _, Result.FOUND_CLOSED.value):
@@ -104,8 +108,8 @@ class ChaosAccount:
         life.running = False
         life.verdict = finished.verdict
         life.outcomes.append(finished.outcome)
-        life.done = life.done or finished.verdict == "finish"
-        if finished.verdict == "finish":
+        life.done = life.done or finished.verdict in ("finish", "land")
+        if finished.verdict in ("finish", "land"):
             return
         more = finished.charged - life.charged
         if more not in (0, 1) or (more and finished.outcome not in CHARGING):
@@ -118,6 +122,11 @@ class ChaosAccount:
         life.charged = finished.charged
         if life.charged > self.cap:
             self.charges.append(f"{finished.issue_id}: {life.charged} charged attempts")
+
+    def _landing_ended(self, ended: rec.LandingEnded) -> None:
+        life = self.lives[ended.issue_id]
+        if ended.verdict != "shelve":
+            life.done, life.verdict, life.refused = False, ended.verdict, ended.why
 
     def _lost(self, finished: rec.Finished) -> None:
         if self._pids.get(finished.worker_id) not in self.killed:

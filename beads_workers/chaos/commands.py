@@ -40,7 +40,8 @@ def opening(
     """What is about to happen."""
     return (
         f"chaos: {kills} kills, seed {seed}, {workers} workers on {workspace.tracker.name}"
-        f"{', each calling it by itself' if self_claiming else ''}, in {workspace.folder}"
+        f"{', each calling it by itself' if self_claiming else ''}"
+        f"{', landing their branches' if workspace.landing else ''}, in {workspace.folder}"
     )
 
 
@@ -131,7 +132,9 @@ class Story:
             f"{', by workers' if self.self_claiming else ' by a later start'}."
         )
         yield from what_was_checked(
-            self.promises, "the tracker, the journals of all runs, the tasks' own log and /proc"
+            self.promises,
+            "the tracker, the journals of all runs, the tasks' own log and /proc"
+            f"{', and the branch with all that it ever was' if self.workspace.landing else ''}",
         )
         if self.broken or self.keep:
             yield f"The folder is kept: {self.workspace.folder}"
@@ -146,6 +149,7 @@ class Story:
                 "seed": self.seed,
                 "tracker": self.workspace.tracker.name,
                 "bd_calls": "worker" if self.self_claiming else "grouped",
+                "landing": self.workspace.landing,
                 "folder": str(self.workspace.folder),
                 "seconds": round(self.seconds, 1),
                 "kills": self.tally.kills.total(),
@@ -203,9 +207,12 @@ def chaos(
         str | None,
         typer.Option(
             help="Kill nothing but: orchestrator (when every worker is at work), worker, task,"
-            " zygote or bd."
+            " zygote, bd, lander or gate."
         ),
     ] = None,
+    landing: Annotated[
+        bool, typer.Option("--landing", help="In worktrees, whose branches land behind a gate.")
+    ] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the folder, also if all is well.")] = (
         False
     ),
@@ -225,11 +232,17 @@ def chaos(
     if source not in WORKERS:
         raise CommandError(f"no such source: {source}", "sqlite and bd are known", EXIT_USAGE)
     victims = ("orchestrator", "worker", "task", "zygote", *(["bd"] if source == "bd" else []))
+    victims += ("lander", "gate") if landing else ()
     if only is not None and only not in victims:
         raise CommandError(f"--only {only}: no such victim", ", ".join(victims), EXIT_USAGE)
     if bd_calls not in (None, "grouped", "worker") or (bd_calls and source != "bd"):
         hint = "grouped and worker are known, both with --source bd"
         raise CommandError(f"--bd-calls {bd_calls}: not here", hint, EXIT_USAGE)
+    if landing and bd_calls == "worker":
+        hint = "leave out one of them"
+        raise CommandError(
+            "--landing: workers that close by themselves do not land", hint, EXIT_USAGE
+        )
     for number in LEAVE_AT:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _leave)
@@ -237,12 +250,13 @@ def chaos(
         seed = random.randrange(1_000_000)
     forget_the_user()
     targets = Targets()
-    with ChaosWorkspace(source) as workspace:
+    with ChaosWorkspace(source, landing=landing) as workspace:
         try:
             count = workers or WORKERS[source]
             quiet = as_json and not progress
             asked = _Asked(
-                seed, kills, source, count, bd_calls == "worker", only, keep, as_json, quiet
+                *(seed, kills, source, count, bd_calls == "worker", landing),
+                *(only, keep, as_json, quiet),
             )
             code = _run(workspace, targets, asked)
         finally:
@@ -268,6 +282,7 @@ class _Asked:
     workers: int
     self_claiming: bool
     """Each worker claims and closes by itself."""
+    landing: bool
     only: str | None
     keep: bool
     as_json: bool
@@ -279,6 +294,7 @@ class _Asked:
         argv += [f"--source {self.source}"] if self.source != "sqlite" else []
         argv += [f"-n {self.workers}"] if self.workers != WORKERS[self.source] else []
         argv += ["--bd-calls worker"] if self.self_claiming else []
+        argv += ["--landing"] if self.landing else []
         argv += [f"--only {self.only}"] if self.only else []
         return " ".join(argv)
 
@@ -291,7 +307,9 @@ def _run(workspace: ChaosWorkspace, targets: Targets, asked: _Asked) -> int:
 
     began = time.monotonic()
     only = plan.Target(asked.only) if asked.only else None
-    pace = plan.pace(asked.source, only, asked.workers)
+    pace = plan.pace(asked.source, only, asked.workers, landing=asked.landing)
+    kinds = plan.LANDING_KINDS if asked.landing else plan.KINDS
+    weights = plan.weights_of(asked.source, only, landing=asked.landing)
     progress = KillProgress(asked.kills, quiet=asked.quiet)
     workspace.fill()
     progress.say(
@@ -306,10 +324,10 @@ def _run(workspace: ChaosWorkspace, targets: Targets, asked: _Asked) -> int:
         lambda: fleet_settings(
             workspace, asked.source, asked.workers, self_claiming=asked.self_claiming
         ),
-        plan.blows(asked.seed, asked.kills, pace, plan.weights_of(asked.source, only)),
+        plan.blows(asked.seed, asked.kills, pace, weights),
         progress.show,
     )
-    tally = injector.run(lambda number: plan.issue_rows(asked.seed, number, pace))
+    tally = injector.run(lambda number: plan.issue_rows(asked.seed, number, pace, kinds))
     progress.end()
     log = read_log(workspace.folder / "tasks.jsonl")
     promises = prove(

@@ -7,6 +7,7 @@ import os
 import re
 import secrets
 import select
+import shlex
 import signal
 import sys
 import time
@@ -35,6 +36,9 @@ from beads_workers.runtime.journal_file import read_journal
 
 VARIABLE = "BW_CHAOS"
 """Every process below us inherits it; its value belongs to this chaos alone."""
+
+LANDERS = b"\0BW_WORKER_ID=lander\0"
+"""In the environment of the lander, and of all that it starts: gates, and what runs in them."""
 
 GONE_SECONDS = 10.0
 """Far above what the kernel needs to bury a killed process, unless its disk hangs."""
@@ -82,11 +86,21 @@ def _target_process(process: sessions.Process, orchestrator: int) -> TargetProce
         with open(f"/proc/{process.pid}/comm") as file:
             name = file.read().strip()
         with open(f"/proc/{process.pid}/environ", "rb") as file:
-            is_task = b"\0BW_ISSUE_ID=" in b"\0" + file.read()
+            environment = b"\0" + file.read()
+        is_lander = orchestrator and _parent(process.pid) == orchestrator
     except OSError:
         return None  # It has just ended.
-    target = _target(process.pid, orchestrator, name, is_task)
+    if LANDERS in environment:
+        target: Target | None = Target.LANDER if is_lander else Target.GATE
+    else:
+        is_task = b"\0BW_ISSUE_ID=" in environment
+        target = _target(process.pid, orchestrator, name, is_task)
     return TargetProcess(process.pid, process.started, target, name, process.session)
+
+
+def _parent(pid: int) -> int:
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        return int(file.read().rpartition(b")")[2].split()[1])
 
 
 def at_work(everybody: Collection[TargetProcess]) -> int:
@@ -116,6 +130,8 @@ RETRY_DELAY_SECONDS = 0.2
 TERM_GRACE_SECONDS = 0.5
 PATIENCE_SECONDS = 3.0
 """So long a blow waits for its kind of victim; then the orchestrator is hit in its place."""
+LANDING_PATIENCE_SECONDS = 10.0
+"""For the lander and its gates, which come only when some work is done."""
 AT_WORK_SECONDS = 15.0
 """So long a blow waits for workers at work; at the end of a round there may be too few left."""
 LOOK_SECONDS = 0.02
@@ -190,10 +206,18 @@ class Injector:
                 idle += 1
             if self.tally.troubles:
                 return
-            if not died and not _unfinished(self._workspace.tracker.statuses()):
+            if not died and not self._unfinished():
                 return
-        left = ", ".join(_unfinished(self._workspace.tracker.statuses())[:5])
+        left = ", ".join(self._unfinished()[:5])
         self.tally.troubles.append(f"{IDLE_STARTS_MAX} starts in a row did not finish {left}")
+
+    def _unfinished(self) -> list[str]:
+        statuses = self._workspace.tracker.statuses()
+        if not self._workspace.landing:
+            return _unfinished(statuses)
+        # What is done and blocked waits for the next start to land it.
+        waits = [i for i, s in statuses.items() if s == "blocked" and self.account.lives[i].done]
+        return [*_unfinished(statuses), *waits]
 
     def _one_start(self) -> bool:
         """From a start to the end of that orchestrator; whether it died by our hand."""
@@ -268,7 +292,9 @@ class Injector:
             looked_seconds = time.monotonic() - now
             self._due = now + max(blow.wait_seconds, LOOK_SECONDS, LOOK_SHARE * looked_seconds)
             return
-        hit = self._victims(blow, everybody, patient=now < self._due + PATIENCE_SECONDS)
+        lands = blow.target in (Target.LANDER, Target.GATE)
+        patience = LANDING_PATIENCE_SECONDS if lands else PATIENCE_SECONDS
+        hit = self._victims(blow, everybody, patient=now < self._due + patience)
         if hit and self._strike_at(blow, hit):
             self.tally.at_work.append(running)
             self._next = next(self._blows, None)
@@ -336,11 +362,16 @@ def fleet_settings(
         term_grace=TERM_GRACE_SECONDS,
         poll=0.5,
         command=(sys.executable, "-I", "-S", str(TASK), str(workspace.folder)),
+        worktree=True if workspace.landing else None,
+        verify=shlex.join([sys.executable, "-I", "-S", str(GATE), str(workspace.folder)])
+        if workspace.landing
+        else None,
     )
     return prepare(resolve(said, workspace.project, {}), (), owned=True)
 
 
 TASK = Path(__file__).with_name("task.py")
+GATE = Path(__file__).with_name("gate.py")
 
 
 def _unfinished(statuses: dict[str, str]) -> list[str]:

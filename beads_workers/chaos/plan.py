@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -26,6 +26,8 @@ class Target(Enum):
     TASK = "task"
     ZYGOTE = "zygote"
     BD = "bd"
+    LANDER = "lander"
+    GATE = "gate"
     EVERYTHING = "everything at once"
 
 
@@ -42,6 +44,8 @@ class TaskKind(Enum):
     """Leaves a process behind that forked twice, leads its own session and ignores TERM."""
     HOPELESS = "hopeless"
     """Fails every time."""
+    BREAKS = "breaks"
+    """Comes to a good end, and its branch does not pass the gate: only where branches land."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +62,15 @@ class Pace:
 
 
 PACES = {"sqlite": Pace(0.5, 48, (0.02, 0.5)), "bd": Pace(1.0, 16, (0.2, 2.0))}
+LANDING_PACE = Pace(1.5, 24, (0.02, 0.8))
+"""An attempt makes a worktree first, and a start the lander: there must be time to land something
+between two blows."""
 
 
-def pace(source: str, only: Target | None, workers: int) -> Pace:
+def pace(source: str, only: Target | None, workers: int, *, landing: bool = False) -> Pace:
     """Whoever kills nothing but orchestrators wants each of them in the middle of its work."""
+    if landing:
+        return LANDING_PACE
     if only is not Target.ORCHESTRATOR:
         return PACES[source]
     # Long enough that every worker gets a task before the first one has ended its own.
@@ -94,6 +103,16 @@ WEIGHTS = {
 BD_WEIGHT = 25
 """Where there is a ``bd`` to be killed in the middle of a call."""
 
+LANDING_WEIGHTS = {
+    Target.ORCHESTRATOR: 26,
+    Target.LANDER: 22,
+    Target.GATE: 18,
+    Target.WORKER: 10,
+    Target.TASK: 8,
+    Target.ZYGOTE: 4,
+    Target.EVERYTHING: 12,
+}
+
 KINDS = {
     TaskKind.FINE: 76,
     TaskKind.FAILS_ONCE: 9,
@@ -102,11 +121,13 @@ KINDS = {
     TaskKind.ESCAPES: 5,
     TaskKind.HOPELESS: 1,
 }
+LANDING_KINDS = KINDS | {TaskKind.BREAKS: 6}
 
 
-def weights_of(source: str, only: Target | None) -> dict[Target, int]:
+def weights_of(source: str, only: Target | None, *, landing: bool = False) -> dict[Target, int]:
     """How often each is hit; ``only`` one of them, where that was asked for."""
-    return {only: 1} if only else WEIGHTS | ({Target.BD: BD_WEIGHT} if source == "bd" else {})
+    weights = LANDING_WEIGHTS if landing else WEIGHTS
+    return {only: 1} if only else weights | ({Target.BD: BD_WEIGHT} if source == "bd" else {})
 
 
 def blows(seed: int, kills: int, pace: Pace, weights: dict[Target, int]) -> Iterator[Blow]:
@@ -124,13 +145,15 @@ def blows(seed: int, kills: int, pace: Pace, weights: dict[Target, int]) -> Iter
         kills -= not freeze
 
 
-def issue_rows(seed: int, number: int, pace: Pace) -> list[dict[str, object]]:
+def issue_rows(
+    seed: int, number: int, pace: Pace, kinds: Mapping[TaskKind, int] = KINDS
+) -> list[dict[str, object]]:
     """The issues of a round (from 1), as beads' JSON Lines have them; the title is the task."""
     chance = random.Random(f"issues {seed} {number}")
     date = "2026-01-02T03:04:05Z"
     rows: list[dict[str, object]] = []
     for each in range(1, pace.issues + 1):
-        (kind,) = chance.choices([*KINDS], [*KINDS.values()])
+        (kind,) = chance.choices([*kinds], [*kinds.values()])
         seconds = chance.uniform(*pace.task_seconds)
         rows.append(
             {

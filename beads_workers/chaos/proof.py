@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from beads_workers.chaos import landed
 from beads_workers.chaos.account import ChaosAccount, TaskLog, unasked
 from beads_workers.chaos.injector import KillTally, TargetProcess, Targets
 from beads_workers.chaos.workspace import ChaosWorkspace
@@ -33,7 +34,11 @@ def prove(
     left = _left_over(targets)
     statuses, closings = workspace.tracker.statuses(), workspace.tracker.closings()
     by_workers = log.done if self_claiming else Counter[str]()
-    return list(_promises(workspace, tally, account, log, statuses, closings, left, by_workers))
+    found = [*_promises(workspace, tally, account, log, statuses, closings, left, by_workers)]
+    if workspace.landing:
+        history = landed.read_history(workspace.project, workspace.folder / "green.jsonl")
+        found += landed.promises(account, statuses, history)
+    return found
 
 
 def _promises(
@@ -78,7 +83,8 @@ def unsound(
         life = account.lives[issue_id]
         if status == "closed" and (life.done or by_workers[issue_id]):
             continue
-        if status == "blocked" and life.verdict == "quarantined" and life.charged == account.cap:
+        spent = life.charged == account.cap or bool(life.refused)
+        if status == "blocked" and life.verdict == "quarantined" and spent:
             continue
         yield (
             f"{issue_id} is {status} after {life.charged} charged attempts"

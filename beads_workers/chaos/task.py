@@ -3,6 +3,7 @@
 Runs by itself, without the package: it must start fast. It writes down that it begins, behaves
 as its issue's title says, and writes down how it ends, each time with one line that is appended
 whole. While it lives it holds a lock in its issue's name, so a second one beside it is noticed.
+In a worktree of its own it leaves a file there, which is to land.
 """
 
 from __future__ import annotations
@@ -40,6 +41,10 @@ def main(folder: str) -> int:
     if kind == "later-once" and _first_time(folder, issue_id):
         _write(folder, "later", issue_id)
         return EXIT_TEMPFAIL
+    if worktree := os.environ.get("BW_WORKTREE"):
+        name = f"{worktree}/{'broken' if kind == 'breaks' else 'done'}-{issue_id}"
+        with open(name, "w") as file:
+            file.write(f"{issue_id}\n")
     _write(folder, "done", issue_id)
     return 0
 

@@ -50,10 +50,11 @@ class ChaosTracker(Protocol):
 class ChaosWorkspace(Throwaway):
     """The folder, and its tracker. Gone at the end, unless kept; the fleet must be gone before."""
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, *, landing: bool = False) -> None:
         program = _find_bd() if source == "bd" else ""
         super().__init__(Path(tempfile.mkdtemp(prefix=FOLDER)).resolve())
         self.project = self.folder / "project"
+        self.landing = landing
         self.state = RunDirectory(self.project / STATE_FOLDER)
         self.tracker: ChaosTracker = (
             Bd(program, self.project) if program else Embedded(self.state.root)
@@ -64,6 +65,10 @@ class ChaosWorkspace(Throwaway):
         self.project.mkdir()
         (self.folder / "locks").mkdir()
         self.tracker.make()
+        if self.landing:
+            make_repository(self.project)
+            # Worktrees of gates are made there: they go with the folder.
+            os.environ["XDG_CACHE_HOME"] = str(self.folder / "cache")
 
     def clear_sockets(self) -> None:
         """Remove those that killed orchestrators have left; the next start would, if one came."""
@@ -81,6 +86,21 @@ def forget_the_user() -> None:
     """From here on, neither we nor what we start can find anything of the user's."""
     for name in [n for n in os.environ if n.startswith(FOREIGN)]:
         del os.environ[name]
+
+
+def make_repository(project: Path) -> None:
+    """A first commit on ``main``; nothing of the user's configuration takes part."""
+    os.environ |= {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+    (project / ".gitignore").write_text(".*\n!.gitignore\n")
+    for command in (
+        ("init", "--quiet", "."),
+        ("symbolic-ref", "HEAD", "refs/heads/main"),
+        ("config", "user.name", "chaos"),
+        ("config", "user.email", "chaos@localhost"),
+        ("add", "--force", ".gitignore"),
+        ("-c", "core.hooksPath=/dev/null", "commit", "--quiet", "-m", "It begins"),
+    ):
+        _run(["git", *command], project)
 
 
 class Embedded:

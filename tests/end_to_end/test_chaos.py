@@ -69,6 +69,17 @@ def test_kills_beside_workers_that_call_bd_themselves_break_no_promise(tmp_path:
     assert told["closed"] + told["quarantined"] == told["issues"] > 0
 
 
+@pytest.mark.timeout(300)
+def test_kills_while_branches_land_break_no_promise(tmp_path: Path) -> None:
+    code, told, said = chaos(tmp_path, "--landing", "--kills", "10", "--seed", "2")
+    assert (code, broken(told)) == (0, []), said
+    assert (told["kills"], told["landing"]) == (10, True)
+    assert {"lander", "gate"} & set(told["kills_by_kind"])
+    assert told["closed"] > 0 and told["closed"] + told["quarantined"] == told["issues"]
+    assert [p for p in told["promises"] if "passed the gate as that very tree" in p["text"]]
+    assert list(tmp_path.iterdir()) == [], "the folder is left"
+
+
 def test_workers_that_call_the_embedded_tracker_are_refused(tmp_path: Path) -> None:
     done = subprocess.run(
         [*PROGRAM, "chaos", "--bd-calls", "worker"],

@@ -69,6 +69,7 @@ SELF_CLAIMING = ("--bd-calls", "worker")
 ON_NEW = [chaos("bd 1.3.0", 50, seed, 2.7, bd=NEW) for seed in (101, 102, 103)]
 ON_OLD = [chaos("bd 0.44.0", 50, seed, 1.2, bd=OLD) for seed in (201, 202)]
 EMBEDDED = [chaos("embedded", 250, seed, 0.38) for seed in range(1, 7)]
+LANDING = [chaos("landing", 50, seed, 6.0, "--landing") for seed in (501, 502)]
 
 # What waits for ``bd`` stands beside what does not; the short ones come last.
 PARTS: Sequence[Part] = (
@@ -78,6 +79,7 @@ PARTS: Sequence[Part] = (
     chaos("bd 0.44.0, called by workers", 50, 402, 1.2, *SELF_CLAIMING, bd=OLD),
     chaos("40 running tasks", 50, 301, 2.3, "--only", "orchestrator", "-n", "40"),
     *ON_OLD,
+    *LANDING,
     Part("night", "issues", 40, NIGHT, 600.0),
     Part("rooms", "integrations left out", 6, ROOMS_ONE_BY_ONE, 6 * 200.0),
     script("fuzz", "fuzzed inputs per parser", "--inputs", 1100),

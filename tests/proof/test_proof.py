@@ -43,6 +43,7 @@ def test_full_size_is_what_is_promised() -> None:
         "embedded": 1500,
         "40 running tasks": 50,
         "bd 0.44.0": 100,
+        "landing": 100,
         "bd 1.3.0, called by workers": 50,
         "bd 0.44.0, called by workers": 50,
         "frames": 1_000_000,

@@ -1,0 +1,38 @@
+"""``--verify`` of a ``chaos`` that lands: ``python -I -S gate.py FOLDER``, in a worktree.
+
+Runs by itself, without the package. It takes its time, refuses a tree with a broken file in it, and
+writes down the tree that it saw when that is fine: made anew from the files that are really there,
+not from what git says is checked out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+SECONDS = 0.2
+
+
+def main(folder: str) -> int:
+    """Look at the worktree; returns the exit status."""
+    time.sleep(SECONDS)
+    if any(Path().glob("broken-*")):
+        return 1
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        index = os.environ | {"GIT_INDEX_FILE": f"{scratch}/index"}
+        subprocess.run(["git", "add", "--all"], env=index, check=True)
+        made = subprocess.run(["git", "write-tree"], env=index, check=True, stdout=subprocess.PIPE)
+    line = {"tree": made.stdout.decode().strip(), "at": round(time.time(), 3)}
+    log = os.open(f"{folder}/green.jsonl", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    os.write(log, json.dumps(line).encode("ascii") + b"\n")
+    os.close(log)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,99 @@
+"""What a chaos promises of branches that land: the repository is read, when nothing runs any more.
+
+The branch and its reflog say what has landed and when, the gates what they saw green, the tracker
+what is closed. None of them knows of the others.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from beads_workers.chaos.account import ChaosAccount
+from beads_workers.cli.throwaway import Promise
+from beads_workers.worktrees.git import git
+
+BRANCH = "bw-landing/main"
+REF = f"refs/heads/{BRANCH}"
+
+
+@dataclass(frozen=True, slots=True)
+class LandedHistory:
+    """``values``: every commit that the branch ever stood at, with its tree, the oldest first.
+    ``carried``: how many commits on it name an issue. ``files``: of its tip, with what they hold.
+    ``green``: the trees that gates saw. ``pinned``: trains that are still kept."""
+
+    values: tuple[tuple[str, str], ...]
+    backwards: tuple[str, ...]
+    carried: Mapping[str, int]
+    files: Mapping[str, str]
+    green: frozenset[str]
+    pinned: tuple[str, ...]
+    checkout: tuple[str, ...]
+
+
+def read_history(project: Path, green: Path) -> LandedHistory:
+    """From the repository, and from what the gates wrote down; raises ``GitError``."""
+    top = str(project)
+    rows = git(top, "log", "--walk-reflogs", "--format=%H %T", REF, "--").splitlines()
+    values = tuple((row.split()[0], row.split()[1]) for row in reversed(rows))
+    backwards = tuple(
+        later[:12]
+        for (earlier, _), (later, _) in pairwise(values)
+        if git(top, "rev-list", "--count", f"{later}..{earlier}").strip() != "0"
+    )
+    format_ = "%(trailers:key=Issue,valueonly,separator=%x20)"
+    carried = Counter(git(top, "log", f"--format={format_}", REF, "--").split())
+    names = git(top, "ls-tree", "--name-only", REF).splitlines()
+    files = {n: git(top, "show", f"{REF}:{n}") for n in names if n.startswith(("done-", "broken-"))}
+    trees = [json.loads(line)["tree"] for line in green.read_bytes().splitlines()]
+    pinned = git(top, "for-each-ref", "--format=%(refname)", "refs/bw/train").split()
+    changed = git(top, "status", "--porcelain", "--untracked-files=no").splitlines()
+    head = git(top, "rev-list", "--count", "HEAD").strip()
+    checkout = (*changed, *([f"HEAD has {head} commits"] if head != "1" else []))
+    return LandedHistory(
+        values, backwards, carried, files, frozenset(trees), tuple(pinned), checkout
+    )
+
+
+def promises(
+    account: ChaosAccount, statuses: Mapping[str, str], history: LandedHistory
+) -> Iterator[Promise]:
+    """Every promise, kept or broken."""
+    yield Promise(
+        "what is closed is on the branch, by one commit, and nothing else is",
+        tuple(_misplaced(statuses, history)),
+    )
+    yield Promise(
+        "every tree that the branch ever had passed the gate as that very tree",
+        tuple(
+            f"{commit[:12]} has tree {tree[:12]}"
+            for commit, tree in history.values[1:]
+            if tree not in history.green
+        ),
+    )
+    yield Promise("the branch only moved forward", history.backwards)
+    yield Promise("no half train is left", history.pinned)
+    yield Promise("the checkout was not touched", history.checkout)
+    yield Promise(
+        "only what the gate refuses was refused",
+        tuple(
+            f"{issue_id}: {life.refused}"
+            for issue_id, life in account.lives.items()
+            if life.refused and statuses.get(issue_id) == "blocked" and life.refused != "verify"
+        ),
+    )
+
+
+def _misplaced(statuses: Mapping[str, str], history: LandedHistory) -> Iterator[str]:
+    for issue_id, status in statuses.items():
+        count = history.carried.get(issue_id, 0)
+        if count != (status == "closed"):
+            yield f"{issue_id} is {status}, and {count} commits name it"
+        elif status == "closed" and history.files.get(f"done-{issue_id}", "").strip() != issue_id:
+            yield f"{issue_id} is closed, and its file is not on the branch"
+    yield from (name for name in history.files if name.startswith("broken-"))
