@@ -39,6 +39,7 @@ from beads_workers.kinds import SourceKind
 from beads_workers.registry import kind_of, kinds, service
 from beads_workers.runtime.project import STATE_FOLDER, Project, find_project
 from beads_workers.worktrees.git import BRANCHES, GitError, git
+from beads_workers.worktrees.places import default_folder
 from beads_workers.worktrees.preparation import matching
 
 if TYPE_CHECKING:
@@ -157,11 +158,6 @@ def _embedded(tracker: TrackerChoice) -> Iterator[sqlite3.Connection]:
 # ``--worktree`` and ``--shared-checkout``: what must hold before a fleet starts with them.
 
 
-FOLDER = "worktrees"
-"""In the run directory: out of git, hidden from test runners and globs, and below the project,
-whose tracker is then found from inside of a worktree, too."""
-
-
 def apart(settings: FleetSettings, options: Options) -> FleetSettings:
     """The settings with what keeps attempts out of each other's way; raises ``CommandError``."""
     beads = settings.tracker if settings.source == "bd" else None
@@ -203,9 +199,11 @@ def find_worktrees(options: Options, project: Path, state_directory: str) -> Wor
             f"rename it: git branch -m {BRANCHES} another-name",
             EXIT_USAGE,
         )
-    folder = options.worktree_folder or f"{Path(state_directory).absolute()}/{FOLDER}"
-    if options.worktree_folder:
+    folder = options.worktree_folder
+    if folder:
         _check_folder(Path(folder), top)
+    else:
+        folder = str(default_folder(project, Path(top), Path(state_directory).absolute()))
     assert options.worktree_disk_floor is not None, "resolve() fills in every default"
     return Worktrees(
         checkout=str(project),

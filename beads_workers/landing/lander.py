@@ -50,6 +50,7 @@ from beads_workers.landing.repository import (
 from beads_workers.landing.train import CannotMerge, Conflict, Coupled, Follow, Passenger
 from beads_workers.runtime.locks import try_lock
 from beads_workers.worktrees.git import GitError
+from beads_workers.worktrees.places import make_folder
 
 LOCK_SECONDS = 10.0
 """So long the lander before may take to end its gates."""
@@ -131,7 +132,7 @@ class Lander:
             raise CannotLand("[landing] remote is not supported yet: one clone lands")
         self._repository = LandingRepository(settings)
         self._folder = landing_folder(settings.worktrees)
-        self._folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self._folder)
         self._lock = take_lock(settings)
         self.queue = Queue(max(1, settings.landing.jobs), gated=settings.verify is not None)
         for lane in range(self.settings.landing.jobs):

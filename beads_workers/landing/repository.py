@@ -7,9 +7,7 @@ the lander keeps nothing of its own, and may be killed at any moment. Source: do
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
-from hashlib import sha256
 from pathlib import Path
 
 from beads_workers.core.landing import Add, Into, LanderSettings
@@ -17,6 +15,7 @@ from beads_workers.core.settings import Worktrees
 from beads_workers.core.text import printable
 from beads_workers.executors.files import branch_part
 from beads_workers.landing.train import Builder, Follow, Objects, PlannedCommit, TrackerFiles
+from beads_workers.worktrees import places
 from beads_workers.worktrees.git import GitError, git
 from beads_workers.worktrees.landed import LandedCommit, landed_commits, still_landed
 from beads_workers.worktrees.removal import OPERATIONS, status
@@ -46,17 +45,9 @@ class Held(Exception):
 
 
 def landing_folder(worktrees: Worktrees) -> Path:
-    """Where gates work: outside of the checkout, whose ignored files tools find by walking up.
-
-    Beside the attempts' worktrees where those are outside, else in the user's cache folder.
-    """
-    folder, checkout = Path(worktrees.folder), Path(worktrees.checkout)
-    inside = (checkout.resolve(), Path(worktrees.common).resolve().parent)
-    if not any(folder.resolve().is_relative_to(each) for each in inside):
-        return folder.with_name(f"{folder.name}.landing")
-    cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    name = sha256(os.fsencode(Path(worktrees.common).resolve())).hexdigest()[:16]
-    return Path(cache, "beads-workers", "landing", name)
+    """Where gates work: see ``worktrees.places``."""
+    paths = worktrees.folder, worktrees.checkout, worktrees.common
+    return places.landing_folder(*map(Path, paths))
 
 
 class LandingRepository:

@@ -26,6 +26,7 @@ from beads_workers.landing.repository import (
 from beads_workers.landing.train import CannotMerge, Conflict, PlannedCommit, reverting
 from beads_workers.worktrees.git import GitError
 from beads_workers.worktrees.landed import LandedCommit
+from beads_workers.worktrees.places import make_folder
 
 NAMED_MAX = 5
 
@@ -51,7 +52,7 @@ class Undo:
     def run(self) -> Undone:
         """Do it; raises ``CannotLand`` where it cannot be done, and says who is in the way."""
         repository = LandingRepository(self.settings)
-        landing_folder(self.settings.worktrees).mkdir(parents=True, exist_ok=True)
+        make_folder(landing_folder(self.settings.worktrees))
         lock = take_lock(self.settings)
         try:
             tip = repository.commit_of(repository.ref)

@@ -21,6 +21,7 @@ from beads_workers.core.text import size
 from beads_workers.executors.files import branch_part, file_name
 from beads_workers.worktrees import removal
 from beads_workers.worktrees.git import BRANCHES, GitError, git
+from beads_workers.worktrees.places import make_folder
 from beads_workers.worktrees.records import Records, WorktreeRecord, named_in, new_token
 
 # --- copies --------------------------------------------------------------------------------------
@@ -244,7 +245,7 @@ def _set_up(script: str, folder: str, environment: dict[str, str], record: Workt
 def _check_disk(settings: Worktrees) -> None:
     folder = Path(settings.folder)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         disk = os.statvfs(folder)
     except OSError as error:
         raise CannotPrepare(f"{folder}: {error.strerror}") from None

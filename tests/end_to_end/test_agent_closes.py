@@ -20,6 +20,7 @@ from tests.support.agent_projects import AgentBdProject, AgentProject
 from tests.support.bd import NEW, OLD
 from tests.support.fleet import Fleet, until
 from tests.support.real_agents import AgentHome
+from tests.support.worktrees import in_worktrees
 
 ISSUE = IssueId("bw-1")
 OPTIONS = ("-n", "1", "--agent", "claude", "--fix-rounds", "0", "--retry-delay", "0")
@@ -98,7 +99,7 @@ def test_it_is_closed_with_our_receipt_where_its_work_passes(
 def test_after_kill_9_it_is_open_again(start: Any, project: Project, settle: Path) -> None:
     an_issue(project, f'write a.py "1"; run "{settle}"; run "touch settled"; stall 60s')
     first: Fleet = start(project, *OPTIONS, "--verify", "false")
-    until(lambda: list(project.folder.glob(".beads-workers/worktrees/*/settled")))
+    until(lambda: in_worktrees(project, "settled"))
     assert status(project) == "closed"
     os.kill(first.pid, signal.SIGKILL)
     first.process.wait()
@@ -116,7 +117,7 @@ def test_what_a_person_closes_meanwhile_stays_closed(
     project = AgentBdProject(tmp_path, home, version)
     an_issue(project, 'write a.py "1"; run "touch began"; stall 5s; say "It cannot be done."')
     fleet: Fleet = start(project, *OPTIONS, "--until-empty", "--verify", "false")
-    until(lambda: list(project.folder.glob(".beads-workers/worktrees/*/began")))
+    until(lambda: in_worktrees(project, "began"))
     project.close_as(ISSUE, "alice")
     fleet.wait(90)
     assert ends(fleet) == [("error", 1)], fleet.said()

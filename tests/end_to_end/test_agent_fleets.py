@@ -18,6 +18,7 @@ from tests.support.agent_projects import AgentProject
 from tests.support.fleet import Fleet, until
 from tests.support.real_agents import AgentHome, git
 from tests.support.screens import TmuxScreen
+from tests.support.worktrees import in_worktrees
 
 
 @pytest.fixture
@@ -96,7 +97,7 @@ def test_while_it_works_people_see_what_it_does_and_what_it_costs(
 ) -> None:
     project.issues('tokens 5000 500; write a.py "a"; run "touch began"; stall 30s; write b.py "b"')
     fleet: Fleet = start(project, "-n", "1", "--agent", "claude", "--limit", "1")
-    until(lambda: list(project.folder.glob(".beads-workers/worktrees/*/began")))
+    until(lambda: in_worktrees(project, "began"))
 
     def working() -> Any:
         (worker,) = json.loads(fleet.call("status", "--json").stdout)["workers"]

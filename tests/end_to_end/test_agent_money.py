@@ -15,6 +15,7 @@ from tests.agents_api import ModelApi
 from tests.end_to_end.test_agent_fleets import AgentProject
 from tests.support.fleet import Fleet, until
 from tests.support.real_agents import AgentHome
+from tests.support.worktrees import in_worktrees
 
 WORK = 'tokens 5000 500; write a.py "a"; run "touch began"; stall 60s; write b.py "b"'
 PRICES = '[agents.claude.prices]\n"claude-*" = [5.0, 25.0, 0.5]\n'
@@ -27,7 +28,7 @@ def project(tmp_path: Path, home: AgentHome) -> AgentProject:
 
 def working(fleet: Fleet, project: AgentProject) -> dict[str, Any]:
     """Its agent has spoken, and the worker has heard of it; gives the record of its begin."""
-    until(lambda: list(project.folder.glob(".beads-workers/worktrees/*/began")))
+    until(lambda: in_worktrees(project, "began"))
     return fleet.journal("started")[0]
 
 

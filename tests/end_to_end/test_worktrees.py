@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from beads_workers.worktrees.records import Records
 from tests.end_to_end.conftest import StartFleet
-from tests.support.bd import NEW, BdProject
+from tests.support.bd import NEW, OLD, BdProject
 from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import call, until
 from tests.support.repository import IDENTITY, commits, git
+from tests.support.worktrees import in_worktrees
 
 COMMIT = 'echo x >"$BW_ISSUE_ID" && git add . && git commit --quiet -m "$BW_ISSUE_ID"'
 START = ("--worktree", "--no-land", "--until-empty", "--retry-delay", "0.1s")
@@ -175,6 +179,31 @@ def test_with_bd_an_agents_own_close_reaches_the_one_tracker(
     assert fleet.wait() == 0, fleet.said()
     assert project.read_all()[issue_id][0] == "closed"
     assert git(top, "show", f"bw/{issue_id}/1:{issue_id}") == "x"
+    fleet.leaves_nothing()
+
+
+@pytest.mark.parametrize("version", [OLD, NEW])
+def test_worktrees_lie_outside_of_the_checkout_and_lead_to_its_tracker(
+    tmp_path: Path, start: StartFleet, version: str
+) -> None:
+    project = BdProject(tmp_path, version)
+    top = repository(project)
+    issue_id = project.create("one")
+    ours = f'"{sys.executable}" -m beads_workers'
+    script = (
+        f'bd show "$BW_ISSUE_ID" >bd.local && {ours} why "$BW_ISSUE_ID" >why.local'
+        f" && env -u BEADS_DIR {ours} status --json >status.local && touch done.local"
+    )
+    fleet = start(project, "-n", "1", *START, "--", "sh", "-c", f"{script}; sleep 1000")
+    (written,) = until(lambda: in_worktrees(project, "done.local"), what=fleet.said())
+    assert not written.is_relative_to(top)
+    assert written.parent.parent.stat().st_mode & 0o777 == 0o700
+    assert "one" in (written.parent / "bd.local").read_text()
+    assert issue_id in (written.parent / "why.local").read_text()
+    status = json.loads((written.parent / "status.local").read_text())
+    assert [w["issue_id"] for w in status["workers"]] == [issue_id]
+    assert fleet.call("stop").returncode == 0
+    cleaned(project)
     fleet.leaves_nothing()
 
 

@@ -14,6 +14,7 @@ from benchmarks.tools.clients import Fleet as Clients
 from benchmarks.tools.processes import cpu_seconds
 from tests.night.figures import Row, Rows
 from tests.night.ground import Ground, ground, wait_until
+from tests.support.worktrees import in_worktrees
 
 FULL = 20
 """From this size on there are enough pairs to promise something of their median."""
@@ -32,8 +33,7 @@ def prove(size: int, folder: Path) -> list[Row]:
         script = 'write a.py "1"; run "touch begun"; stall 300s always; write b.py "2"'
         place.project.create_many([{"description": f"[[stub: {script}]]"}] * agents)
         fleet = place.start("-n", str(agents), "--agent", "claude")
-        begun = place.project.folder / ".beads-workers" / "worktrees"
-        wait_until(lambda: len(list(begun.glob("*/begun"))) == agents, 90, "all are busy")
+        wait_until(lambda: len(in_worktrees(place.project, "begun")) == agents, 90, "all are busy")
         time.sleep(2.0)
         before, since = cpu_seconds(fleet.pid), time.monotonic()
         seconds = 20.0 if size >= FULL else 8.0

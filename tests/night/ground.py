@@ -17,6 +17,7 @@ from tests.agents_api import ModelApi
 from tests.support.agent_projects import AgentBdProject, AgentProject
 from tests.support.fleet import Fleet
 from tests.support.real_agents import AgentHome, git
+from tests.support.worktrees import in_worktrees
 
 STEPS = ("claimed", "started", "finished", "branch_landed", "settled")
 STUCK_SECONDS = 120.0
@@ -131,8 +132,7 @@ class Ground:
 
     def lost_work(self) -> list[str]:
         """What agents wrote that is in no branch, no ref of an attempt and no worktree."""
-        folders = self.project.folder / ".beads-workers" / "worktrees"
-        there = {file.name for file in folders.glob("*/mark-*")}
+        there = {file.name for file in in_worktrees(self.project, "mark-*")}
         return [line for line in self.only_in_folders() if line.split()[1] not in there]
 
     def only_in_folders(self) -> list[str]:

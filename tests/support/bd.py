@@ -70,7 +70,8 @@ class BdProject:
         self.version = version
         self.directory = bd_program(version).parent
         """To be put in front of PATH: it holds a ``bd``."""
-        self.environment = bd_environment(version)
+        # Worktrees of attempts lie there.
+        self.environment = bd_environment(version) | {"XDG_CACHE_HOME": str(folder / "cache")}
         if version == NEW:
             shutil.copytree(_template(), self.folder)
         else:

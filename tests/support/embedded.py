@@ -40,7 +40,8 @@ class EmbeddedProject:
     def __init__(self, folder: Path) -> None:
         self.folder = folder / NAME
         shutil.copytree(_template(), self.folder)
-        self.environment = _environment()
+        # Worktrees of attempts lie there.
+        self.environment = _environment() | {"XDG_CACHE_HOME": str(folder / "cache")}
 
     def create_many(self, issues: Sequence[Mapping[str, Any]]) -> list[IssueId]:
         """Import issues in the shape of ``issues.jsonl``, commands too; ``id`` is given here."""

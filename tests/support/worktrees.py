@@ -97,3 +97,9 @@ class World:
         """Our branches."""
         shown = git(self.top, "branch", "--list", "bw/*", "--format=%(refname:short)")
         return shown.splitlines()
+
+
+def in_worktrees(project: Any, pattern: str) -> list[Path]:
+    """What there is of this name at the top of the project's worktrees, where they lie unasked."""
+    cache = Path(project.environment["XDG_CACHE_HOME"], "beads-workers", "worktrees")
+    return list(cache.glob(f"project-????????/*/{pattern}"))
