@@ -18,6 +18,8 @@ from beads_workers.core.landing import Add
 from beads_workers.core.model import value
 from beads_workers.worktrees.git import GitCall, GitError, call, identity
 
+KILLED_MAX = 3
+"""So often in a row git is asked again that was killed."""
 GIT_SECONDS = 120.0
 """A merge takes milliseconds. A merge driver, or a program that signs, may wait for ever."""
 
@@ -26,6 +28,10 @@ TEXT_CHARS_MAX = 4000
 MERGE = ("-c", "merge.directoryRenames=true", "-c", "merge.renormalize=false")
 """A file that was added to a folder that the other side renamed goes along, as ``git merge`` offers
 it. Nothing is renormalized: that would run the filters of a checkout."""
+
+
+class GitKilled(GitError):
+    """A signal ended git, again and again: that says nothing of what it was asked."""
 
 
 class CannotMerge(Exception):
@@ -93,7 +99,11 @@ class Objects:
     _trees: dict[str, str] = field(default_factory=dict)
 
     def call(self, *arguments: str, given: str = "", author: Sequence[str] = ()) -> GitCall:
-        """Call git beside any checkout; raises ``GitError`` where it does not answer."""
+        """Call git beside any checkout; raises ``GitError`` where it does not answer.
+
+        Where a signal ends it, as when no memory is left, it is asked again, and then it is
+        ``GitKilled``: no branch is to blame.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
         places = {
             "GIT_DIR": self.common,
@@ -103,7 +113,13 @@ class Objects:
         }
         if author:
             places |= dict(zip(_AUTHOR, author, strict=True))
-        return call(str(self.folder), *arguments, given=given, places=places, seconds=GIT_SECONDS)
+        for _ in range(KILLED_MAX):
+            done = call(
+                str(self.folder), *arguments, given=given, places=places, seconds=GIT_SECONDS
+            )
+            if done.status >= 0:
+                return done
+        raise GitKilled(f"git {arguments[0]} was ended by signal {-done.status}")
 
     def git(self, *arguments: str, given: str = "", author: Sequence[str] = ()) -> str:
         """What it prints, without the last line's end; raises ``GitError``."""
@@ -137,6 +153,8 @@ class Objects:
                 *(*MERGE, "merge-tree", "--write-tree", "-z", "--name-only", "--messages"),
                 *(ours, theirs),
             )
+        except GitKilled:
+            raise
         except (GitError, OSError) as error:
             raise CannotMerge(str(error)) from None
         tree, _, rest = done.output.partition("\0")
@@ -259,6 +277,8 @@ class Builder:
             scratch = onto
             for change in changes:
                 scratch = self.objects.commit(change.tree, (scratch, *change.merged))
+        except GitKilled:
+            raise
         except GitError as error:
             raise CannotMerge(str(error)) from None
         return Coupled(scratch, merged, changes)
@@ -292,6 +312,8 @@ class Builder:
                 return merged
             message = f"Merge branch '{follow.branch}'\n\n"
             scratch = objects.commit(merged, (onto, follow.commit))
+        except GitKilled:
+            raise
         except GitError as error:
             raise CannotMerge(str(error)) from None
         return Coupled(scratch, merged, (PlannedCommit(merged, message, merged=(follow.commit,)),))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import time
 from dataclasses import replace
@@ -307,6 +308,30 @@ def test_who_is_withdrawn_does_not_land_also_while_it_is_gated(world: LandingWor
     program.idle("b")
     assert program.landed == {"b"}
     assert "slow" not in world.files()
+
+
+@pytest.mark.parametrize("kills", [1, 1000])
+def test_a_git_that_is_killed_convicts_nobody(
+    world: LandingWorld, monkeypatch: pytest.MonkeyPatch, kills: int
+) -> None:
+    """As by the kernel, when there is no memory left."""
+    real, place = shutil.which("git"), world.folder / "bin"
+    place.mkdir()
+    script = f"""#!/bin/sh
+case " $* " in *" merge-tree "*)
+  echo x >>{place}/killed; test $(wc -l <{place}/killed) -gt {kills} || kill -9 $$ ;;
+esac
+exec {real} "$@"
+"""
+    (place / "git").write_text(script)
+    (place / "git").chmod(0o755)
+    add = world.work("app-1", {"f1": "x"})
+    monkeypatch.setenv("PATH", f"{place}:{os.environ['PATH']}")
+    program = landing(world, add)
+    wanted = Landed if kills == 1 else LandingPaused
+    said = program.until(lambda news: isinstance(news, wanted | Refused))
+    assert isinstance(said, wanted), said
+    assert program.end() == 0
 
 
 def test_what_is_asked_again_is_answered_again_and_lands_once(world: LandingWorld) -> None:
