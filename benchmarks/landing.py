@@ -1,6 +1,6 @@
-"""``landing``: generated branches land through the lander, and by a serial rebase-and-test script.
+"""``landing``: generated branches land through the lander, by a serial script, and by mergetrain.
 
-    python -m benchmarks.landing [--branches 60] [--seeds 5] [--flaky 0.05] [--jobs 2] [--gate 0.6]
+    python -m benchmarks.landing [--branches 60] [--seeds 5] [--flaky 0.05] [--jobs 2] [--peers 1]
 
 28 % of the branches conflict textually, 5 % are halves of pairs that break each other, 5 % are
 broken, and 10 % stand on another branch. The gate is ``python3 check.py``, which also counts its
@@ -18,8 +18,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from math import ceil, comb, log2
 from pathlib import Path
 from random import Random
@@ -35,6 +35,8 @@ from beads_workers.core.landing import (
     to_line,
 )
 from beads_workers.core.settings import Landing, Worktrees
+from benchmarks.tools.figures import Figure, Goal, say
+from benchmarks.tools.fleets import Broken
 
 ROOT = Path(__file__).parent.parent
 BRANCH = "bw-landing/main"
@@ -222,6 +224,59 @@ def serial(place: Place) -> Measured:
     return Measured(landed, refused, place.counted(), time.monotonic() - begun)
 
 
+VERSION = "3.7.1"
+_CACHE = os.environ.get("BW_CACHE") or str(Path.home() / ".cache" / "beads-workers")
+PROGRAM = Path(_CACHE, "peers", f"mergetrain-{VERSION}", "bin", "mergetrain")
+"""``scripts/setup-peers mergetrain`` installs it."""
+TRAIN = """\
+version: 2
+project:
+  name: bench
+gates:
+  - name: verify
+    run: python3 check.py
+"""
+
+
+def mergetrain(place: Place) -> Measured:
+    """The merge queue of that name, unattended; it pushes, so it gets a remote, and wants each
+    branch in a worktree. Making those is not in its time."""
+    (place.folder / "mergetrain.yaml").write_text(TRAIN)
+    (place.top / ".git/info/exclude").write_text(".mergetrain\n")
+    origin = str(place.folder / "origin.git")
+    place.git("init", "-q", "--bare", "-b", "main", origin)
+    place.git("remote", "add", "origin", origin)
+    place.git("push", "-q", "origin", "main")
+    for add in place.adds:
+        tree = str(place.folder / "desks" / add.issue_id)
+        place.git("worktree", "add", "-q", tree, f"bw/{add.issue_id}/1")
+
+    def call(*arguments: str) -> str:
+        given = ("--config", str(place.folder / "mergetrain.yaml"), "--repo", str(place.top))
+        done = subprocess.run(
+            [str(PROGRAM), *given, *arguments],
+            cwd=place.top,
+            env=place.environment,
+            capture_output=True,
+            text=True,
+        )
+        return done.stdout + done.stderr
+
+    begun = time.monotonic()
+    for add in place.adds:
+        tree = str(place.folder / "desks" / add.issue_id)
+        named = ("--task", add.issue_id, "--branch", f"bw/{add.issue_id}/1", "--worktree", tree)
+        if "queued job" not in (said := call("enqueue", *named, "--auto")):
+            raise Broken(f"mergetrain: {said}")
+    while "no auto-approved queued jobs" not in call("daemon", "--once"):
+        pass
+    seconds = time.monotonic() - begun
+    place.git("fetch", "-q", "origin")
+    landed = set(place.git("ls-tree", "--name-only", "origin/main:new").splitlines())
+    refused = {add.issue_id for add in place.adds} - landed
+    return Measured(landed, refused, place.counted(), seconds)
+
+
 def least(place: Place, measured: Measured) -> int:
     """Of gates, for those that merge."""
     red = [add.issue_id for add in place.adds if add.issue_id in measured.refused]
@@ -245,38 +300,110 @@ def check(place: Place, measured: Measured) -> None:
     )
 
 
+# --- figures --------------------------------------------------------------------------------------
+
+BRANCHES, JOBS, GATE_SECONDS = 60, 2, 0.6
+SEEDS, SEEDS_OF_PEERS = 5, 2
+"""mergetrain takes two minutes for each."""
+GATES_GOAL, SECONDS_GOAL = 1.8, 0.65
+
+
+@dataclass(frozen=True, slots=True)
+class Seed:
+    """One repository, by all contestants in turn. ``low``: the fewest gates that can tell."""
+
+    ours: Measured
+    serial: Measured
+    low: int
+    mergetrain: Measured | None = None
+
+
+def compete(seed: int, branches: int, flaky: float, *, peers: bool, gate: float, jobs: int) -> Seed:
+    """Raises ``Broken`` where something landed wrongly."""
+    folder = Path(tempfile.mkdtemp(prefix="bw-bench-"))
+    try:
+        names = ("ours", "serial", *(["mergetrain"] if peers else []))
+        made = {name: Place(folder / name, seed, branches, gate, flaky) for name in names}
+        ours, theirs = lander(made["ours"], jobs), serial(made["serial"])
+        check(made["ours"], ours)
+        train = mergetrain(made["mergetrain"]) if peers else None
+        return Seed(ours, theirs, least(made["ours"], ours), train)
+    finally:
+        shutil.rmtree(folder)
+
+
+def measure(rounds: int, quick: bool, folder: Path) -> list[Figure]:
+    """For ``scripts/bench``: five seeds at least, with honest gates and with flaky ones."""
+    seeds, branches = (1, 12) if quick else (max(rounds, SEEDS), BRANCHES)
+    figures = list[Figure]()
+    for flaky in (0.0, 0.05):
+        found = []
+        for seed in range(seeds):
+            say(f"  seed {seed}, {flaky:.0%} flaky")
+            peers = seed < SEEDS_OF_PEERS and not flaky and not quick and PROGRAM.exists()
+            one = compete(seed, branches, flaky, peers=peers, gate=GATE_SECONDS, jobs=JOBS)
+            found.append(one)
+        figures += _figures(found, f"{branches} branches, {flaky:.0%} of gates lie")
+    return figures
+
+
+def _figures(found: Sequence[Seed], what: str) -> Iterator[Figure]:
+    def figure(
+        name: str, unit: str, pairs: Sequence[tuple[float, float]], goal: float | None = None
+    ) -> Figure:
+        ours, peer = zip(*pairs, strict=True)
+        return Figure(f"landing: {what}: {name}", unit, ours, peer, goal, paired=True)
+
+    honest = "0%" in what
+    least_of = [(float(s.ours.runs), float(s.low)) for s in found]
+    yield figure("gate runs / the least possible", "runs", least_of, GATES_GOAL if honest else None)
+    times = [(s.ours.seconds, s.serial.seconds) for s in found]
+    yield figure("wall time / serial script", "s", times, SECONDS_GOAL if honest else None)
+    runs = [(float(s.ours.runs), float(s.serial.runs)) for s in found]
+    yield figure("gate runs / serial script", "runs", runs)
+    landed = [(float(len(s.ours.landed)), float(len(s.serial.landed))) for s in found]
+    made = figure("branches that landed / serial script", "", landed, 1.0)
+    yield replace(made, sense=Goal.AT_LEAST)
+    trains = [(s.ours, s.mergetrain) for s in found if s.mergetrain is not None]
+    if trains:
+        pairs = [(a.seconds, b.seconds) for a, b in trains]
+        yield figure(f"wall time / mergetrain {VERSION}", "s", pairs)
+        pairs = [(float(a.runs), float(b.runs)) for a, b in trains]
+        yield figure(f"gate runs / mergetrain {VERSION}", "runs", pairs)
+        pairs = [(float(len(a.landed)), float(len(b.landed))) for a, b in trains]
+        yield figure(f"branches that landed / mergetrain {VERSION}", "", pairs)
+
+
 def run(arguments: Sequence[str] = ()) -> None:
     """Print a row for each seed, and the medians."""
     parser = argparse.ArgumentParser(prog="landing", description=__doc__)
-    parser.add_argument("--branches", type=int, default=60)
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--branches", type=int, default=BRANCHES)
+    parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--flaky", type=float, default=0.0)
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--gate", type=float, default=0.6, help="seconds that a gate takes")
+    parser.add_argument("--jobs", type=int, default=JOBS)
+    parser.add_argument("--gate", type=float, default=GATE_SECONDS, help="seconds of a gate")
+    parser.add_argument("--peers", type=int, default=0, help="so many seeds by mergetrain as well")
     asked = parser.parse_args(list(arguments))
     print(f"{asked.branches} branches, {asked.jobs} lanes, {asked.flaky:.0%} of green gates lie")
     print("seed  landed (serial)  gates (serial, least)  ratio  seconds (serial)  share")
     ratios, shares = [], []
-    for seed in range(asked.seeds):
-        folder = Path(tempfile.mkdtemp(prefix="bw-bench-"))
-        try:
-            made = [
-                Place(folder / name, seed, asked.branches, asked.gate, asked.flaky)
-                for name in ("ours", "theirs")
-            ]
-            ours, theirs = lander(made[0], asked.jobs), serial(made[1])
-            check(made[0], ours)
-            low = least(made[0], ours)
-        finally:
-            shutil.rmtree(folder)
-        ratios.append(ours.runs / low)
+    for number in range(asked.seeds):
+        peers = number < asked.peers
+        seed = compete(
+            *(number, asked.branches, asked.flaky), peers=peers, gate=asked.gate, jobs=asked.jobs
+        )
+        ours, theirs = seed.ours, seed.serial
+        ratios.append(ours.runs / seed.low)
         shares.append(ours.seconds / theirs.seconds)
         print(
-            f"{seed:4}  {len(ours.landed):6} {len(theirs.landed):8}  {ours.runs:5} {theirs.runs:8}"
-            f" {low:6}  {ratios[-1]:5.2f}  {ours.seconds:7.1f} {theirs.seconds:8.1f}"
-            f"  {shares[-1]:5.2f}",
+            f"{number:4}  {len(ours.landed):6} {len(theirs.landed):8}  {ours.runs:5}"
+            f" {theirs.runs:8} {seed.low:6}  {ratios[-1]:5.2f}  {ours.seconds:7.1f}"
+            f" {theirs.seconds:8.1f}  {shares[-1]:5.2f}",
             flush=True,
         )
+        if (train := seed.mergetrain) is not None:
+            told = f"{len(train.landed)} landed, {train.runs} gates, {train.seconds:.1f} s"
+            print(f"      mergetrain {VERSION}: {told}", flush=True)
     print(f"medians: gates {statistics.median(ratios):.2f} of the least,", end=" ")
     print(f"{statistics.median(shares):.2f} of the serial script's time")
 
