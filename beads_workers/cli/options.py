@@ -387,6 +387,10 @@ class Options:
     worktree_disk_floor: int | None = _in_file(
         ValueKind(read_bytes(0)), limits.DISK_FLOOR_BYTES, table=("worktree", "disk_floor")
     )
+    worktree_pool: int | None = _in_file(_integer(0, 64), 0, table=("worktree", "pool"))
+    worktree_setup_reads: tuple[str, ...] | None = _in_file(
+        _several(ValueKind(_inside)), (), table=("worktree", "setup_reads")
+    )
     land: bool | None = _flag(
         "Merge finished branches behind a gate; the default with worktrees.",
         "--land/--no-land",

@@ -39,8 +39,8 @@ from beads_workers.kinds import SourceKind
 from beads_workers.registry import kind_of, kinds, service
 from beads_workers.runtime.project import STATE_FOLDER, Project, find_project
 from beads_workers.worktrees.git import BRANCHES, GitError, git
+from beads_workers.worktrees.making import matching, resolve_base
 from beads_workers.worktrees.places import default_folder
-from beads_workers.worktrees.preparation import matching
 
 if TYPE_CHECKING:
     import sqlite3
@@ -217,6 +217,8 @@ def find_worktrees(options: Options, project: Path, state_directory: str) -> Wor
         setup=options.worktree_setup,
         copy=options.worktree_copy or (),
         disk_floor_bytes=options.worktree_disk_floor,
+        pool=options.worktree_pool or 0,
+        setup_reads=options.worktree_setup_reads or (),
     )
 
 
@@ -283,8 +285,6 @@ def _repository(project: Path) -> tuple[str, str, str]:
 
 
 def _base(project: Path, base: str, *, named: bool) -> str:
-    from beads_workers.worktrees.preparation import resolve_base
-
     try:
         return resolve_base(str(project), base)
     except GitError as error:

@@ -76,7 +76,8 @@ class Worktrees:
     directory. ``base``: resolved to a commit for every attempt; a run that was given none has its
     commit here already, and ``base_name`` says what that was. ``base_else``: the commit to begin
     with while there is no such ``base`` yet. ``beads``: the tracker's ``.beads``,
-    where there is one, for the agent's own ``bd``.
+    where there is one, for the agent's own ``bd``. ``pool``: how many are made ahead;
+    ``setup_reads``: patterns of files by which the set-up hook goes, beside those that are known.
     """
 
     checkout: str
@@ -91,6 +92,8 @@ class Worktrees:
     copy: tuple[str, ...] = ()
     disk_floor_bytes: int = limits.DISK_FLOOR_BYTES
     beads: str | None = None
+    pool: int = 0
+    setup_reads: tuple[str, ...] = ()
 
 
 @value
@@ -320,7 +323,8 @@ def _agent_from_json(fields: dict[str, Any]) -> Agent:
 
 def worktrees_from_json(fields: dict[str, Any]) -> Worktrees:
     """Read back what ``asdict`` wrote."""
-    return Worktrees(**{**fields, "copy": tuple(fields["copy"])})
+    several = {name: tuple(fields[name]) for name in ("copy", "setup_reads")}
+    return Worktrees(**{**fields, **several})
 
 
 def landing_from_json(fields: dict[str, Any]) -> Landing:

@@ -34,14 +34,17 @@ from beads_workers.runtime import sessions
 from beads_workers.runtime.locks import try_lock
 from beads_workers.runtime.processes import GIT_PLACES
 from beads_workers.worktrees.git import GitError, git
-from beads_workers.worktrees.preparation import (
+from beads_workers.worktrees.making import (
     TRIES_MAX,
     TRY_AGAIN_SECONDS,
     alone,
-    copy_files,
-    matching,
+    copied_state,
+    free_bytes,
+    refresh_copies,
+    take_whole_tree,
 )
 from beads_workers.worktrees.records import git_directories
+from beads_workers.worktrees.warm import changed_files, clear_gone
 
 NO_VERDICT = (75, 126, 127)
 """Exit statuses by which a command says that it could not be run: ``EX_TEMPFAIL``, not executable,
@@ -105,11 +108,7 @@ class Verdicts:
     def look_again(self) -> None:
         """Before a train: the copied files may have changed. Raises ``GitError``."""
         worktrees = self._settings.worktrees
-        copied = [
-            (name, *_content(Path(worktrees.checkout, name)))
-            for pattern in worktrees.copy
-            for name in matching(worktrees, pattern)
-        ]
+        copied = copied_state(worktrees)
         about = [self._settings.verify, worktrees.setup, worktrees.prefix, copied, self._tools]
         self._holds_for = hashlib.sha256(json.dumps(about).encode()).hexdigest()
 
@@ -152,14 +151,6 @@ def _output(tool: str, folder: str) -> list[object]:
     except (OSError, subprocess.TimeoutExpired) as error:
         return [tool, str(error)]
     return [tool, done.returncode, (done.stdout + done.stderr).decode("utf-8", "replace")]
-
-
-def _content(file: Path) -> tuple[int, str]:
-    try:
-        found = os.fsencode(file.readlink()) if file.is_symlink() else file.read_bytes()
-        return file.lstat().st_mode, hashlib.sha256(found).hexdigest()
-    except OSError:
-        return 0, ""
 
 
 # --- running gates -------------------------------------------------------------------------------
@@ -329,7 +320,7 @@ class GatePlace:
             self.sweep()
             self._check_disk()
             self._check_out(order)
-            for warning in self._copy():
+            for warning in refresh_copies(self.settings.worktrees, str(self.path)):
                 _say(f"warning: {warning}")
         except (GitError, _CannotGate) as error:
             return GateResult(GateVerdict.NONE, str(error))
@@ -368,16 +359,12 @@ class GatePlace:
         directory, head = self._enter() or self._add(order.commit)
         for name in ("index.lock", "HEAD.lock"):
             (directory / name).unlink(missing_ok=True)
-        changed = None if order.fresh or head != at else self._changed(at, order.commit)
+        changed = None if order.fresh or head != at else changed_files(path, at, order.commit)
         if changed is None:
             self._empty(directory)
         git(path, "checkout", "--quiet", "--force", "--detach", order.commit)
         git(path, "clean", "--quiet", "-ffd")
-        gone = [name for state, name in changed or () if state == "D"]
-        for folder in sorted({str(each) for name in gone for each in Path(name).parents} - {"."}):
-            # What git ignores in a folder that is no more: Python imports from such a one.
-            if not git(path, "ls-files", "-z", "--", f":(literal){folder}"):
-                shutil.rmtree(self.path / folder, ignore_errors=True)
+        clear_gone(path, changed or ())
         mark.write_text(order.commit)
 
     def _enter(self) -> tuple[Path, str] | None:
@@ -409,30 +396,11 @@ class GatePlace:
         add = ("worktree", "add", "--quiet", "--force", "--force", "--detach", "--no-checkout")
         with alone(common):
             git(common, *add, path, commit)
-        sparse = ("config", "--type=bool", "--default=false", "core.sparseCheckout")
-        if git(path, *sparse).strip() == "true":
-            # It was copied from the user's checkout, and half a tree would be gated.
-            git(path, "sparse-checkout", "disable")
+        take_whole_tree(path)  # Half a tree would be gated.
         found = self._enter()
         if found is None:
             raise GitError(f"git does not know the worktree that it made: {path}")
         return found[0]
-
-    def _changed(self, at: str, commit: str) -> list[tuple[str, str]] | None:
-        """How each file changes that does; None where the worktree cannot stay warm."""
-        path = str(self.path)
-        try:
-            listed = git(path, "ls-files", "-v", "-z").split("\0")
-            words = git(path, "diff-tree", "-r", "-z", "--no-renames", "--name-status", at, commit)
-        except GitError:
-            return None
-        if any(row[:1] == "S" or row[:1].islower() for row in listed):
-            return None  # Hidden from git by a gate: it would keep what it has there.
-        told = words.split("\0")
-        changed = list(zip(told[0::2], told[1::2], strict=False))
-        if any(name.rpartition("/")[2] == ".gitattributes" for _, name in changed):
-            return None  # Line ends may change in files that do not.
-        return changed
 
     def _empty(self, directory: Path) -> None:
         (directory / "index").unlink(missing_ok=True)
@@ -444,20 +412,8 @@ class GatePlace:
             else:
                 inner.unlink()
 
-    def _copy(self) -> Iterator[str]:
-        worktrees = self.settings.worktrees
-        below = self.path / worktrees.prefix
-        below.mkdir(parents=True, exist_ok=True)
-        for pattern in worktrees.copy:
-            for name in matching(worktrees, pattern):
-                # Those of the last gate: the user's may have changed since.
-                if os.path.lexists(below / name) and not _is_tracked(below, name):
-                    (below / name).unlink()
-        yield from copy_files(worktrees, str(self.path))
-
     def _check_disk(self) -> None:
-        disk = os.statvfs(self.folder)
-        floor, free = self.settings.worktrees.disk_floor_bytes, disk.f_bavail * disk.f_frsize
+        floor, free = self.settings.worktrees.disk_floor_bytes, free_bytes(self.folder)
         if free < floor:
             raise _CannotGate(
                 f"{size(free)} of disk are free at {self.folder}, and the floor is {size(floor)}"
@@ -524,10 +480,6 @@ def _pidfd(pid: int) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
-
-
-def _is_tracked(folder: Path, name: str) -> bool:
-    return bool(git(str(folder), "ls-files", "-z", "--", f":(literal){name}"))
 
 
 def _make_writable(act: Callable[[str], object], name: str, error: object) -> None:

@@ -58,6 +58,7 @@ from beads_workers.runtime.zygote_client import ZygoteClient
 from beads_workers.trackers.settlement_rules import boot_seconds
 
 if TYPE_CHECKING:
+    from beads_workers.runtime.pool import PoolProcess
     from beads_workers.runtime.sources import Ingress
 
 
@@ -75,6 +76,7 @@ class Fleet:
         self._zygote = zygote
         self._directory = RunDirectory(Path(settings.state_directory))
         self._tracer: RunTracer | None = None
+        self._pool: PoolProcess | None = None
         self._broken = ""
         """Why the run came to an end that the core did not decide on."""
         self.has_log = False  # Until then, stderr is the user's terminal.
@@ -173,6 +175,7 @@ class Fleet:
             )
             self._share_accounts(loop)
             self._prepare_lander(selector, loop)
+            self._fill_pool()
             if self._settings.notify:
                 self._notify(self._settings.notify, selector, board, loop)
             self._trace(selector, loop)
@@ -247,6 +250,8 @@ class Fleet:
         loop.tracker_thread.stop(0.0 if self._broken else TRACKER_STOP_SECONDS)
         if loop.lander is not None:
             loop.lander.close()
+        if self._pool is not None:
+            self._pool.close()
         with suppress(OSError):
             zygote_client.close()
         if loop.settled:
@@ -311,6 +316,14 @@ class Fleet:
             landing, work.worktrees, self._run_id, work.verify, work.term_grace_seconds
         )
         loop.lander = LanderProcess(settings, self._folder / "lander.log", selector, loop.tell)
+
+    def _fill_pool(self) -> None:
+        worktrees = self._settings.work.worktrees
+        if worktrees is None or not worktrees.pool:
+            return
+        from beads_workers.runtime.pool import PoolProcess  # Few fleets need it.
+
+        self._pool = PoolProcess(worktrees, self._run_id, self._folder / "pool.log")
 
     def _orchestrator(self, last: RecoveryState) -> Orchestrator:
         return Orchestrator(

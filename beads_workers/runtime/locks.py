@@ -10,9 +10,13 @@ import os
 from pathlib import Path
 
 
-def try_lock(path: Path) -> int | None:
-    """Lock a file for as long as the descriptor, or a copy of it, is open; None if it is held."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+def try_lock(path: Path, *, create: bool = True) -> int | None:
+    """Lock a file for as long as the descriptor, or a copy of it, is open; None if it is held.
+
+    Raises ``FileNotFoundError`` where there is none that is not to be made.
+    """
+    made = os.O_CREAT if create else 0
+    fd = os.open(path, os.O_RDWR | made | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

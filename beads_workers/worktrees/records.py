@@ -3,6 +3,7 @@
     .beads-workers/worktree-records/
       <name>.json    whose it is; written before git is told, locked (flock) while it is made
       <name>.ready   there once a task may run in it
+      <name>.ahead   there while it is made ahead of an attempt, which may take it: its state
 
 A worktree is ours only while the git directory that git keeps for it holds the record's token:
 whatever else may have come to that path since is a stranger's.
@@ -14,6 +15,7 @@ import json
 import os
 import secrets
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -27,10 +29,17 @@ from beads_workers.runtime.run_directory import RunDirectory
 
 RECORDS = "worktree-records"
 
+AHEAD = "BW_AHEAD"
+"""In the environment of a set-up hook that runs ahead: which worktree it is for."""
+
 
 @value
 class WorktreeRecord:
-    """One worktree. ``base``: the commit that it began with; ``common``: the repository."""
+    """One worktree. ``base``: the commit that it began with; ``common``: the repository.
+
+    One that is made ahead of an attempt has no issue and no branch yet. Whoever takes it writes a
+    record of its own, with the same path and token, before this one is forgotten.
+    """
 
     name: str
     issue_id: str
@@ -53,6 +62,22 @@ class Records:
 
     def all(self) -> list[WorktreeRecord]:
         """Every record that can be read, by name."""
+        found = self._read()
+        taken = {record.token for record in found if record.issue_id}
+        return [record for record in found if record.issue_id or record.token not in taken]
+
+    def made_ahead(self) -> list[WorktreeRecord]:
+        """Those that no attempt has taken."""
+        return [record for record in self.all() if not record.issue_id]
+
+    def forget_taken(self) -> None:
+        """Whoever took one was killed before it could forget the first record."""
+        kept = {record.name for record in self.all()}
+        for record in self._read():
+            if record.name not in kept:
+                self.forget(record)
+
+    def _read(self) -> list[WorktreeRecord]:
         found = (self.find(path.stem) for path in sorted(self.folder.glob("*.json")))
         return [record for record in found if record is not None]
 
@@ -104,10 +129,38 @@ class Records:
         """Whether a task may ever have run in it."""
         return (self.folder / f"{record.name}.ready").exists()
 
+    def set_ahead(self, record: WorktreeRecord, state: str | None) -> None:
+        """It is made, and waits for an attempt (``state``: for ``ahead``); None: not any more."""
+        file = self.folder / f"{record.name}.ahead"
+        if state is None:
+            file.unlink(missing_ok=True)
+            return
+        fresh = file.with_suffix(".ahead.new")
+        fresh.write_text(state)
+        fresh.rename(file)
+
+    def ahead(self, record: WorktreeRecord) -> str | None:
+        """What ``set_ahead`` was told; None where it may not be taken."""
+        try:
+            return (self.folder / f"{record.name}.ahead").read_text()
+        except OSError:
+            return None
+
     def lock(self, record: WorktreeRecord) -> int | None:
-        """Lock it for the descriptor's life; None where it is made or removed just now."""
+        """Lock it for the descriptor's life; None where it is made or removed just now, or gone."""
         path = self.folder / f"{record.name}.json"
-        return try_lock(path) if path.exists() else None
+        try:
+            lock = try_lock(path, create=False)
+        except FileNotFoundError:
+            return None
+        if lock is None:
+            return None
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(lock), path.stat()):
+                return lock
+        # Forgotten, or written anew, since we opened it: the file that we hold is nobody's.
+        os.close(lock)
+        return None
 
     def is_locked(self, record: WorktreeRecord) -> bool:
         """Whether it is made or removed just now."""
@@ -118,7 +171,7 @@ class Records:
 
     def forget(self, record: WorktreeRecord) -> None:
         """There is no such worktree any more."""
-        for ending in (".ready", ".json"):
+        for ending in (".ready", ".ahead", ".json"):
             (self.folder / f"{record.name}{ending}").unlink(missing_ok=True)
 
     def in_use(self, record: WorktreeRecord) -> bool:
@@ -126,6 +179,8 @@ class Records:
         runs = RunDirectory(self.state_directory)
         if not runs.is_alive(record.run_id):
             return False
+        if not record.issue_id:
+            return True  # Its attempts are still to come.
         place = Path(place_file(str(runs.run(record.run_id)), record.worker_id))
         return named_in(place) == record.name
 

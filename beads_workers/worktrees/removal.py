@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterable, Iterator, Set
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -12,6 +13,7 @@ from pathlib import Path
 from beads_workers.core.model import value
 from beads_workers.core.text import counted
 from beads_workers.executors.files import branch_part
+from beads_workers.runtime import sessions
 from beads_workers.worktrees.git import BRANCHES, GitError, call, git, lines
 from beads_workers.worktrees.landed import (
     ATTEMPTS,
@@ -20,7 +22,13 @@ from beads_workers.worktrees.landed import (
     landed_commits,
     still_landed,
 )
-from beads_workers.worktrees.records import Records, WorktreeRecord, git_directories, token_in
+from beads_workers.worktrees.records import (
+    AHEAD,
+    Records,
+    WorktreeRecord,
+    git_directories,
+    token_in,
+)
 
 # --- worktrees -----------------------------------------------------------------------------------
 # When a worktree may go: only when nothing that anybody did there would be lost with it.
@@ -431,6 +439,8 @@ class CleanupResult:
 def clean(state_directory: Path, *, dry_run: bool) -> Iterator[CleanupResult]:
     """Look at every worktree that we made, and remove those that hold no work."""
     records = Records(state_directory)
+    if not dry_run:
+        records.forget_taken()
     waiting, gone, last = list(records.all()), set[Path](), False
     while waiting:
         survey, held, went = Survey(records), list[WorktreeRecord](), len(gone)
@@ -444,8 +454,8 @@ def clean(state_directory: Path, *, dry_run: bool) -> Iterator[CleanupResult]:
                 reasons = remove(records, worktree)
             if not reasons and worktree.path is not None:
                 gone.add(worktree.path.resolve())
-            branch = record.branch if worktree.tip or worktree.found.in_use else None
-            yield CleanupResult(record, worktree.path, branch, reasons)
+            branch = record.branch if worktree.tip or worktree.found.in_use else ""
+            yield CleanupResult(record, worktree.path, branch or None, reasons)
         waiting, last = held, len(gone) == went
 
 
@@ -469,9 +479,15 @@ def _tidy(records: Records, survey: Survey, some: Iterable[WorktreeRecord]) -> N
             remove(records, worktree)
 
 
+def discard(records: Records, record: WorktreeRecord) -> None:
+    """Remove one that was made ahead, and that nobody may take any more."""
+    _tidy(records, Survey(records, thorough=False, ended=record.run_id), [record])
+
+
 def tidy_run(state_directory: Path, run_id: str) -> None:
     """The same for a run whose workers have all left, and for what it landed of earlier runs."""
     records = Records(state_directory)
+    records.forget_taken()
     survey = Survey(records, thorough=False, ended=run_id)
     over = [r for r in records.all() if r.run_id == run_id or survey.has_landed(r)]
     _tidy(records, survey, over)
@@ -497,6 +513,8 @@ def remove(records: Records, worktree: Worktree) -> tuple[str, ...]:
     if lock is None:
         return ("it is being made, or removed, just now",)
     try:
+        if not worktree.record.issue_id:
+            end_set_up(worktree.record.path)
         _remove_folder(worktree)
         _remove_branch(worktree)
     except GitError as error:
@@ -508,6 +526,14 @@ def remove(records: Records, worktree: Worktree) -> tuple[str, ...]:
         return ()
     finally:
         os.close(lock)
+
+
+def end_set_up(path: str) -> None:
+    """KILL what a set-up hook that ran ahead has left running."""
+    for _ in range(sessions.ROUNDS_MAX):
+        found = sessions.with_variable(f"{AHEAD}={path}")
+        if not any(sessions.kill(p.pid, p.started, signal.SIGKILL) for p in found):
+            return
 
 
 def _remove_folder(worktree: Worktree) -> None:

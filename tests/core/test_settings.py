@@ -36,6 +36,8 @@ WORKTREES = st.builds(
     copy=WORDS,
     disk_floor_bytes=st.integers(0, 1 << 62),
     beads=st.none() | TEXT,
+    pool=st.integers(0, 64),
+    setup_reads=WORDS,
 )
 COUNTS = st.none() | st.integers(1, 1 << 40)
 CONTEXTS = st.builds(

@@ -207,6 +207,56 @@ def test_worktrees_lie_outside_of_the_checkout_and_lead_to_its_tracker(
     fleet.leaves_nothing()
 
 
+def test_attempts_begin_in_worktrees_that_were_made_while_others_worked(
+    embedded: EmbeddedProject, start: StartFleet
+) -> None:
+    top = repository(embedded)
+    embedded.create_many([{} for _ in range(3)])
+    with (embedded.folder / "beads-workers.toml").open("a") as file:
+        file.write("\n[worktree]\npool = 1\nsetup = 'echo run >>setup.local'\n")
+    (top / ".gitignore").write_text("*.local\n.beads-workers/\n")
+    git(top, "commit", "--quiet", "--all", "-m", "begin")
+    seen = embedded.folder.parent / "seen"
+    records = f'"{embedded.folder}/.beads-workers/worktree-records"'
+    script = (
+        f"until ls {records}/*.ahead >&2; do sleep 0.1; done;"
+        f' echo "$(pwd) $(wc -l <setup.local)" $(ls) >>"{seen}"; touch loose left.local'
+    )
+    fleet = start(embedded, "-n", "1", *START, "--no-land", "--", "sh", "-c", script)
+    assert fleet.wait() == 0, fleet.said()
+    rows = [line.split() for line in seen.read_text().splitlines()]
+    assert [Path(row[0]).name.partition("-")[0] for row in rows] == ["bw", "ready", "ready"]
+    assert all(row[1:] == ["1", "beads-workers.toml", "setup.local"] for row in rows), rows
+    # What was made ahead and never used went with the run.
+    assert not Records(fleet.state_directory).made_ahead()
+    assert len(cleaned(embedded)[1]) == 3
+    fleet.leaves_nothing()
+
+
+def test_a_killed_fleet_leaves_a_pool_that_the_next_one_uses_and_clean_removes(
+    embedded: EmbeddedProject, start: StartFleet
+) -> None:
+    top = repository(embedded)
+    embedded.create_many([{} for _ in range(2)])
+    with (embedded.folder / "beads-workers.toml").open("a") as file:
+        file.write("\n[worktree]\npool = 2\n")
+    fleet = start(embedded, "-n", "1", *START, "--", "sleep", "1000")
+    records = Records(fleet.state_directory)
+    until(lambda: [bool(records.ahead(r)) for r in records.made_ahead()] == [True, True])
+    os.kill(fleet.pid, signal.SIGKILL)
+    fleet.wait()
+    made = {record.path for record in records.made_ahead()}
+    again = start(embedded, "-n", "1", *START, "--", "sh", "-c", "pwd >>where; exit 0")
+    assert again.wait() == 0, again.said()
+    # The second one stands on what the first has landed.
+    where = git(top, "show", "bw-landing/main:where").splitlines()
+    assert len(where) == 2 and where[0] in made and "/ready-" in where[1]
+    call(embedded, "clean")
+    left = git(top, "worktree", "list").splitlines()[1:]
+    assert all("[bw/" in line for line in left) and records.made_ahead() == []
+    again.leaves_nothing()
+
+
 def test_several_agents_in_one_checkout_need_a_word(embedded: EmbeddedProject) -> None:
     repository(embedded)
     embedded.create_many([{}])

@@ -68,6 +68,8 @@ setup = "make deps"
 copy = [".env", "config/*.local"]
 folder = "../trees"
 disk_floor = "2.5GB"
+pool = 3
+setup_reads = ["schema/*.sql"]
 [landing]
 enabled = true
 on = "main"
@@ -98,6 +100,7 @@ def test_every_key_is_read_and_its_origin_kept(tmp_path: Path) -> None:
         "/var/state", str(tmp_path / "logs"), True, ("echo", "{id}"), 2.0, 20.0,
         "never", True, "main",
         "make deps", (".env", "config/*.local"), str(tmp_path / "../trees"), 2_500_000_000,
+        3, ("schema/*.sql",),
         True, "main", "release", 3, "merge", "git push", ("node --version",), "origin", 1, 600.0,
         True,
         "desktop", 3, 1 << 20, 2 << 20, True, ("shop.tasks",), ("rrq:serve it",), 5,

@@ -1,0 +1,244 @@
+"""What a worktree is made of: a checkout of a commit, copied files, and what the set-up hook left.
+
+For attempts (``preparation``), those that are made ahead (``pool``), and gates.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+
+from beads_workers.core.settings import Worktrees
+from beads_workers.core.text import size
+from beads_workers.worktrees import removal
+from beads_workers.worktrees.git import GitError, git
+from beads_workers.worktrees.places import make_folder
+from beads_workers.worktrees.records import WorktreeRecord
+
+TRIES_MAX = 5
+TRY_AGAIN_SECONDS = 0.2
+"""Somebody else's git may hold one of its short locks."""
+SHOWN_MAX = 3
+
+
+class CannotPrepare(Exception):
+    """No worktree; ``str()`` is one line."""
+
+
+def add_worktree(settings: Worktrees, record: WorktreeRecord) -> Path:
+    """Have git make it, with no file in it yet, on its branch or on none; gives its git directory.
+
+    The caller is ``alone``. Raises ``GitError``.
+    """
+    head = ("--no-track", "-b", record.branch) if record.branch else ("--detach",)
+    add = ("worktree", "add", "--quiet", "--no-checkout", *head)
+    for last in (*[False] * (TRIES_MAX - 1), True):
+        try:
+            git(settings.checkout, *add, record.path, record.base)
+            break
+        except GitError:
+            if last:
+                raise
+            time.sleep(TRY_AGAIN_SECONDS)
+    take_whole_tree(record.path)
+    return Path(git(record.path, "rev-parse", "--absolute-git-dir").rstrip("\n"))
+
+
+def take_whole_tree(worktree: str) -> None:
+    """A sparse checkout of the user's is copied by ``git worktree add``: not in ours."""
+    asked = ("config", "--type=bool", "--default=false", "core.sparseCheckout")
+    if git(worktree, *asked).strip() == "true":
+        git(worktree, "sparse-checkout", "disable")
+
+
+@contextmanager
+def alone(common: str) -> Iterator[None]:
+    """One at a time for this repository: parallel ``git worktree add`` fail now and then."""
+    lock = os.open(f"{common}/beads-workers.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+def resolve_base(folder: str, base: str) -> str:
+    """The commit that ``base`` names now; raises ``GitError``."""
+    name = f"{base}^{{commit}}"
+    try:
+        return git(folder, "rev-parse", "--verify", "--end-of-options", name).split()[-1]
+    except GitError as error:
+        raise GitError(f"no such base, {base}: {error}") from None
+
+
+def base_of(settings: Worktrees) -> str:
+    """The commit that an attempt begins with now; raises ``GitError``."""
+    try:
+        return resolve_base(settings.checkout, settings.base)
+    except GitError:
+        if not settings.base_else:
+            raise
+        return settings.base_else
+
+
+def set_up(script: str, folder: str, environment: dict[str, str]) -> None:
+    """Run the set-up hook; raises ``CannotPrepare``."""
+    done = subprocess.run(
+        ["sh", "-c", script],
+        cwd=folder,
+        env={**os.environ, **environment},
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise CannotPrepare(f"setup failed: exit status {done.returncode}")
+
+
+def left_by_set_up(worktree: str) -> str:
+    """What git shows that should be clean, in a few words; "" for nothing. Raises
+    ``CannotPrepare``."""
+    try:
+        left = removal.changes(worktree)
+    except GitError as error:
+        raise CannotPrepare(str(error)) from None
+    return ", ".join(left[:SHOWN_MAX])
+
+
+def check_disk(settings: Worktrees) -> None:
+    """Whether there is room for a worktree; raises ``CannotPrepare``."""
+    folder = Path(settings.folder)
+    try:
+        make_folder(folder)
+        free = free_bytes(folder)
+    except OSError as error:
+        raise CannotPrepare(f"{folder}: {error.strerror}") from None
+    if free < settings.disk_floor_bytes:
+        raise CannotPrepare(
+            f"{size(free)} of disk are free at {folder}, and the floor is"
+            f" {size(settings.disk_floor_bytes)}; 'beads-workers clean' may make room"
+        )
+
+
+def free_bytes(folder: Path) -> int:
+    """What is free on its disk; raises ``OSError``."""
+    disk = os.statvfs(folder)
+    return disk.f_bavail * disk.f_frsize
+
+
+def environment(settings: Worktrees, record: WorktreeRecord) -> dict[str, str]:
+    """What is told to everything that runs in it. One that is made ahead has no branch yet."""
+    added = {
+        "BW_WORKTREE": record.path,
+        "BW_BRANCH": record.branch,
+        "BW_BASE": record.base,
+        "BW_CHECKOUT": settings.checkout,
+        "PWD": os.path.normpath(f"{record.path}/{settings.prefix}"),
+    }
+    if not record.branch:
+        del added["BW_BRANCH"]
+    if settings.beads is not None:
+        # The worktree may hold a copy of ``.beads``; there is one tracker all the same.
+        added["BEADS_DIR"] = settings.beads
+    return added
+
+
+# --- copies --------------------------------------------------------------------------------------
+# Files that git ignores and an attempt needs all the same (``.env``): copied into its worktree.
+
+
+def copy_files(settings: Worktrees, worktree: str) -> Iterator[str]:
+    """Copy what ``settings.copy`` names; gives a warning for each part that is left out.
+
+    Only what git ignores, here and there, so that no attempt commits it; only from inside the
+    project, and over nothing that is there. Raises ``GitError`` and ``OSError``.
+    """
+    target = Path(worktree, settings.prefix)
+    copied: set[str] = set()
+    for pattern in settings.copy:
+        found = matching(settings, pattern)
+        if not found:
+            yield f"copy: nothing that git ignores matches {pattern}"
+        for name in found:
+            if name in copied:
+                continue
+            if trouble := _copy(Path(settings.checkout), target, name):
+                yield f"copy: {name} left out, {trouble}"
+            else:
+                copied.add(name)
+    shown = git(str(target), "ls-files", "-z", "--others", "--exclude-standard").split("\0")
+    for name in sorted(copied & set(shown)):
+        (target / name).unlink()
+        yield f"copy: {name} left out, the .gitignore of the base does not name it"
+
+
+def matching(settings: Worktrees, pattern: str) -> list[str]:
+    """The ignored files of the project that a pattern names, seen from the project's folder."""
+    listed = git(
+        settings.checkout,
+        *("ls-files", "-z", "--others", "--ignored", "--exclude-standard"),
+        *("--", f":(glob){pattern}"),
+    )
+    ours = [Path(place).resolve() for place in (settings.state_directory, settings.folder)]
+    names = [name for name in listed.split("\0") if name and not name.endswith("/")]
+    root = Path(settings.checkout).resolve()
+    return [name for name in names if not any((root / name).is_relative_to(o) for o in ours)]
+
+
+def _copy(project: Path, target: Path, name: str) -> str | None:
+    """Copy one file; returns why not."""
+    source, goal = project / name, target / name
+    if not source.resolve().is_relative_to(project.resolve()):
+        return "it leads out of the project"
+    if os.path.lexists(goal):
+        return "it is in the repository"
+    goal.parent.mkdir(parents=True, exist_ok=True)
+    if not goal.parent.resolve().is_relative_to(target.resolve()):
+        return "its place leads out of the worktree"
+    shutil.copy2(source, goal, follow_symlinks=False)
+    return None
+
+
+def refresh_copies(
+    settings: Worktrees, worktree: str, earlier: Iterable[str] = ()
+) -> Iterator[str]:
+    """``copy_files`` where that was done before, with files ``earlier``: the user's may have
+    changed since."""
+    below = Path(worktree, settings.prefix)
+    below.mkdir(parents=True, exist_ok=True)
+    now = (name for pattern in settings.copy for name in matching(settings, pattern))
+    for name in {*earlier, *now}:
+        if os.path.lexists(below / name) and not _is_tracked(below, name):
+            (below / name).unlink()
+    yield from copy_files(settings, worktree)
+
+
+def copied_state(settings: Worktrees) -> list[tuple[str, int, str]]:
+    """What would be copied now: names, modes and hashes. Raises ``GitError``."""
+    names = (name for pattern in settings.copy for name in matching(settings, pattern))
+    return [(name, *_content(Path(settings.checkout, name))) for name in names]
+
+
+def _is_tracked(folder: Path, name: str) -> bool:
+    return bool(git(str(folder), "ls-files", "-z", "--", f":(literal){name}"))
+
+
+def _content(file: Path) -> tuple[int, str]:
+    try:
+        found = os.fsencode(file.readlink()) if file.is_symlink() else file.read_bytes()
+        return file.lstat().st_mode, sha256(found).hexdigest()
+    except OSError:
+        return 0, ""
+
+
+def say(text: str) -> None:
+    """Print a line for whoever reads the log."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()

@@ -1,0 +1,380 @@
+"""Worktrees made ahead of attempts, set up, and moved to the newest commit by whoever takes one.
+
+``make`` and ``take`` are the two ends. Between them stands a record without an issue, and beside
+it the state of the worktree, ``MadeAhead``, from when it may be taken until it is. One is never
+given back: what an attempt has left in it must not reach the next one.
+
+As a program (``python -m``), told a ``Refill`` on its stdin, it makes what is missing each time
+that an attempt has begun, and ends with its stdin. Each worktree is made by another process, which
+ends with this one. Source: docs/SEMANTICS.md, "Worktrees".
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import asdict, replace
+from hashlib import sha256
+from pathlib import Path
+
+from beads_workers.core.model import value
+from beads_workers.core.settings import Worktrees, worktrees_from_json
+from beads_workers.runtime import sessions
+from beads_workers.runtime.pool import MODULE, POOL
+from beads_workers.runtime.processes import heard, wake_on
+from beads_workers.worktrees import removal
+from beads_workers.worktrees.git import GitError, git
+from beads_workers.worktrees.making import (
+    CannotPrepare,
+    add_worktree,
+    alone,
+    base_of,
+    check_disk,
+    copied_state,
+    copy_files,
+    environment,
+    free_bytes,
+    left_by_set_up,
+    refresh_copies,
+    say,
+    set_up,
+)
+from beads_workers.worktrees.records import AHEAD, Records, WorktreeRecord, new_token, token_in
+from beads_workers.worktrees.warm import changed_files, clear_gone, must_set_up
+
+FIFO = "pool.wake"
+NICE = 19
+MAKE = "make"
+NEVER = 3
+"""Exit status of a maker: what cannot be made ahead this time cannot be the next time."""
+
+
+class CannotTake(Exception):
+    """It is not what an attempt may begin with; ``str()`` says why."""
+
+
+@value
+class Refill:
+    """What the program is told."""
+
+    worktrees: Worktrees
+    run_id: str
+
+
+@value
+class MadeAhead:
+    """``at``: the commit that is checked out; ``recipe``: how it was made; ``copied``: the files
+    that were copied, with their modes and hashes."""
+
+    at: str
+    recipe: str
+    copied: list[tuple[str, int, str]]
+
+
+@value
+class Taken:
+    """One that an attempt has for its own. ``lock``: on its record, until it is handed over.
+    ``sets_up``: the set-up hook has to run again."""
+
+    record: WorktreeRecord
+    lock: int
+    sets_up: bool
+
+
+# --- taking --------------------------------------------------------------------------------------
+
+
+def take(settings: Worktrees, records: Records, base: str) -> Taken | None:
+    """Take one, and move it to ``base``; None where there is none that can be."""
+    for record in records.made_ahead():
+        lock = records.lock(record)
+        if lock is None:
+            continue
+        state = _state(records, record)
+        # From here on nobody else takes it, whatever becomes of us: it is removed.
+        records.set_ahead(record, None)
+        try:
+            if state is None or state.recipe != _recipe(settings):
+                raise CannotTake("it was made in another way")
+            sets_up = _move(settings, record, state, base)
+        except (GitError, OSError, CannotTake) as error:
+            say(f"a worktree that was made ahead is of no use: {error}")
+            os.close(lock)
+            continue
+        if sets_up:
+            say(f"made ahead, but {sets_up} has changed since: set up again")
+        return Taken(record, lock, sets_up != "")
+    return None
+
+
+def hand_over(taken: Taken, records: Records, record: WorktreeRecord) -> None:
+    """It is the worktree of this record from now on, on its branch; raises ``GitError``."""
+    ref = f"refs/heads/{record.branch}"
+    git(record.path, "update-ref", ref, record.base, "")
+    git(record.path, "symbolic-ref", "HEAD", ref)
+    records.forget(taken.record)
+    os.close(taken.lock)
+
+
+def wake(records: Records) -> None:
+    """Tell the process that fills the pool, if there is one, to look again."""
+    try:
+        fifo = os.open(records.folder / FIFO, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return
+    with suppress(OSError):
+        os.write(fifo, b"\n")
+    os.close(fifo)
+
+
+def _move(settings: Worktrees, record: WorktreeRecord, state: MadeAhead, base: str) -> str:
+    """Check out another commit; why the set-up hook must run again, or ""."""
+    path = record.path
+    asked = ("--show-toplevel", "--absolute-git-dir", "HEAD")
+    top, directory, head = git(path, "rev-parse", *asked).splitlines()
+    if Path(top) != Path(path).resolve() or token_in(Path(directory)) != record.token:
+        raise CannotTake("it is not what we made any more")
+    changed = changed_files(path, state.at, base) if head == state.at else None
+    if changed is None:
+        raise CannotTake(f"it cannot be moved to {base[:12]}")
+    git(path, "checkout", "--quiet", "--force", "--detach", base)
+    git(path, "clean", "--quiet", "-ffd")
+    clear_gone(path, changed)
+    sets_up = must_set_up(settings, changed)
+    ignores = any(name.rpartition("/")[2] == ".gitignore" for _, name in changed)
+    if ignores or copied_state(settings) != state.copied:
+        for warning in refresh_copies(settings, path, (name for name, *_ in state.copied)):
+            say(f"warning: {warning}")
+        sets_up = sets_up or (settings.setup and "a copied file") or ""
+    os.makedirs(os.path.normpath(f"{path}/{settings.prefix}"), exist_ok=True)  # noqa: PTH103
+    return sets_up
+
+
+def _recipe(settings: Worktrees) -> str:
+    """Whatever else a worktree that is made ahead depends on."""
+    settings = replace(settings, disk_floor_bytes=0, setup_reads=())
+    about = asdict(replace(settings, base="", base_name="", base_else="", pool=0))
+    return sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
+
+
+def _state(records: Records, record: WorktreeRecord) -> MadeAhead | None:
+    try:
+        fields = json.loads(records.ahead(record) or "")
+        copied = [(str(name), int(mode), str(text)) for name, mode, text in fields["copied"]]
+        return MadeAhead(str(fields["at"]), str(fields["recipe"]), copied)
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+# --- making --------------------------------------------------------------------------------------
+
+
+class NotAhead(CannotPrepare):
+    """This project's worktrees cannot be made ahead; ``str()`` says why."""
+
+
+def make(settings: Worktrees, records: Records, run_id: str, nice: int = 0) -> WorktreeRecord:
+    """Make one; raises ``CannotPrepare``, and then nothing is left of it. ``nice``: this process
+    gets slower by so much for it."""
+    check_disk(settings)
+    token = new_token()
+    name = f"ready-{token[:8]}"
+    try:
+        base = base_of(settings)
+        path = f"{settings.folder}/{name}"
+        record = WorktreeRecord(name, "", 0, "", base, path, settings.common, run_id, POOL, token)
+        lock = records.begin(record)
+        try:
+            with alone(settings.common):
+                records.mark(record, add_worktree(settings, record), settings)
+            # Not before: whoever waits for that lock must not wait for us.
+            os.nice(nice)
+            copied = _fill(settings, record)
+            state = MadeAhead(base, _recipe(settings), copied)
+            records.set_ahead(record, json.dumps(asdict(state)))
+        finally:
+            os.close(lock)
+            if records.ahead(record) is None:
+                removal.discard(records, record)
+    except GitError as error:
+        raise CannotPrepare(str(error)) from None
+    except OSError as error:
+        raise CannotPrepare(f"{error.filename}: {error.strerror}") from None
+    say(f"made ahead: {path} at {base[:12]}")
+    return record
+
+
+def _fill(settings: Worktrees, record: WorktreeRecord) -> list[tuple[str, int, str]]:
+    path, added = record.path, environment(settings, record)
+    git(path, "reset", "--hard", "--quiet")
+    os.makedirs(added["PWD"], exist_ok=True)  # noqa: PTH103
+    copied = copied_state(settings)
+    for warning in copy_files(settings, path):
+        say(f"warning: {warning}")
+    if settings.setup is not None:
+        try:
+            set_up(settings.setup, added["PWD"], added | {AHEAD: path})
+        finally:
+            removal.end_set_up(path)
+    if left := left_by_set_up(path):
+        raise NotAhead(f"setup left what git does not ignore: {left}")
+    head, directory = git(path, "rev-parse", "HEAD", "--absolute-git-dir").splitlines()
+    if head != record.base or Path(directory, "modules").exists():
+        raise NotAhead("setup commits, or fetches submodules")
+    return copied
+
+
+# --- filling -------------------------------------------------------------------------------------
+
+
+class Filler:
+    """The program: makes what is missing, one at a time, when it is woken."""
+
+    def __init__(self, asked: Refill, selector: selectors.BaseSelector) -> None:
+        self._asked, self._settings = asked, asked.worktrees
+        self._records = Records(Path(asked.worktrees.state_directory))
+        self._selector = selector
+        self._wanted = False
+        self._never = False
+        self._maker: subprocess.Popen[bytes] | None = None
+
+    def open(self) -> None:
+        """Take over what earlier runs left, and listen; raises ``OSError``."""
+        folder = self._records.folder
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with suppress(FileExistsError):
+            os.mkfifo(folder / FIFO, 0o600)
+        # For reading and writing: it never ends.
+        self._fifo = os.open(folder / FIFO, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._selector.register(self._fifo, selectors.EVENT_READ, self._woken)
+        self._records.forget_taken()
+        for record in self._records.made_ahead():
+            if (lock := self._records.lock(record)) is not None:
+                taken = self._records.take_over(record, self._asked.run_id, POOL)
+                os.close(lock)
+                if _state(self._records, taken) is None:
+                    removal.discard(self._records, taken)
+
+    def _woken(self) -> None:
+        os.read(self._fifo, 1 << 12)
+        self._wanted = True
+        self.work()
+
+    def work(self) -> None:
+        """Begin with the next one, where one is missing."""
+        if not self._wanted or self._maker is not None:
+            return
+        there = self._useful()
+        if self._never or len(there) >= self._settings.pool:
+            self._wanted = False
+            return
+        self._maker = subprocess.Popen(
+            [sys.executable, "-P", "-m", MODULE, MAKE],
+            stdin=subprocess.PIPE,
+            process_group=0,
+        )
+        assert self._maker.stdin is not None
+        with suppress(BrokenPipeError), self._maker.stdin as pipe:
+            pipe.write(json.dumps(asdict(self._asked)).encode())
+        self._pidfd = os.pidfd_open(self._maker.pid)
+        self._selector.register(self._pidfd, selectors.EVENT_READ, self._made)
+
+    def _useful(self) -> list[WorktreeRecord]:
+        """What waits for attempts; all else goes, and all of it where the disk is too full."""
+        records, settings = self._records, self._settings
+        found = []
+        for record in records.made_ahead():
+            lock = records.lock(record)
+            if lock is None:
+                continue  # It is being taken.
+            try:
+                useful = free_bytes(Path(settings.folder)) >= settings.disk_floor_bytes
+                useful = useful and self._is_useful(record)
+            except (GitError, OSError):
+                useful = False
+            if useful:
+                found.append(record)
+            else:
+                records.set_ahead(record, None)
+            os.close(lock)
+            if not useful:
+                removal.discard(records, record)
+        return found
+
+    def _is_useful(self, record: WorktreeRecord) -> bool:
+        state = _state(self._records, record)
+        if state is None or state.recipe != _recipe(self._settings):
+            return False
+        changed = changed_files(record.path, state.at, base_of(self._settings))
+        return changed is not None and not must_set_up(self._settings, changed)
+
+    def _made(self) -> None:
+        maker, self._maker = self._maker, None
+        assert maker is not None
+        self._selector.unregister(self._pidfd)
+        os.close(self._pidfd)
+        status = maker.wait()
+        self._never = status == NEVER
+        # What failed is tried again when the next attempt has begun.
+        self._wanted = status == 0
+        if status == 0 and len(self._useful()) == 0:
+            self._wanted = False  # Below the disk floor with it.
+        self.work()
+
+    def close(self) -> None:
+        """End the maker, with all that it has started."""
+        maker, self._maker = self._maker, None
+        if maker is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(maker.pid, signal.SIGKILL)
+            maker.wait()
+        for record in self._records.made_ahead():
+            if _state(self._records, record) is None and not self._records.is_locked(record):
+                removal.discard(self._records, record)
+
+
+def main() -> int:
+    """See the module text; 0, or 1 after saying why."""
+    fields = json.loads(sys.stdin.readline())
+    asked = Refill(worktrees_from_json(fields["worktrees"]), fields["run_id"])
+    if sys.argv[1:] == [MAKE]:
+        return _main_of_maker(asked)
+    wake_up = wake_on((signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
+    selector = selectors.DefaultSelector()
+    filler, ends = Filler(asked, selector), False
+    selector.register(0, selectors.EVENT_READ)
+    selector.register(wake_up, selectors.EVENT_READ)
+    try:
+        filler.open()
+        while not ends:
+            for key, _ in selector.select():
+                if key.data is None:
+                    ends = key.fd == 0 or bool(heard(wake_up))
+                else:
+                    key.data()
+    except OSError as error:
+        say(f"no worktrees are made ahead: {error.filename}: {error.strerror}")
+        return 1
+    finally:
+        filler.close()
+    return 0
+
+
+def _main_of_maker(asked: Refill) -> int:
+    sessions.die_with_parent(signal.SIGKILL)
+    try:
+        records = Records(Path(asked.worktrees.state_directory))
+        make(asked.worktrees, records, asked.run_id, NICE)
+    except CannotPrepare as error:
+        say(f"cannot make a worktree ahead: {error}")
+        return NEVER if isinstance(error, NotAhead) else 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,74 @@
+"""A worktree that has served another commit is not the tree of this one: what would make it lie.
+
+For gates, which keep one for each lane, and for worktrees that are made ahead. Source:
+docs/SEMANTICS.md, "Worktrees".
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePosixPath
+
+from beads_workers.core.settings import Worktrees
+from beads_workers.worktrees.git import GitError, git
+
+MANIFESTS = (
+    *("package.json", "*-lock.json", "*-lock.y*ml", "*-workspace.y*ml", "*.lock", "*.lockb"),
+    *("npm-shrinkwrap.json", ".npmrc", ".yarnrc*", ".nvmrc", ".node-version", ".tool-versions"),
+    *("pyproject.toml", "setup.py", "setup.cfg", "*requirements*.txt", "*constraints*.txt"),
+    *("Pipfile", "environment.y*ml", ".python-version", "Cargo.toml", "rust-toolchain*"),
+    *("go.mod", "go.sum", "go.work", "Gemfile", "*.gemspec", ".ruby-version", "composer.json"),
+    *("mix.exs", "pom.xml", "*.gradle*", "gradle.properties", "*.csproj", "*.sln", "*.props"),
+    *("Package.swift", "Package.resolved", "pubspec.yaml", "CMakeLists.txt", "*.nix"),
+    *("Makefile", "makefile", "GNUmakefile", "*.mk", "justfile", "Justfile", "Taskfile.y*ml"),
+    *("Dockerfile*", ".gitmodules", ".gitignore"),
+)
+"""Files that say what a project needs, by which set-up hooks go; and what git ignores, which
+decides what of theirs stays."""
+
+
+def changed_files(worktree: str, at: str, commit: str) -> list[tuple[str, str]] | None:
+    """How each file changes from one commit to the other (git's letter, and its name); None where
+    the worktree cannot be moved between them."""
+    try:
+        listed = git(worktree, "ls-files", "-v", "-z").split("\0")
+        words = git(worktree, "diff-tree", "-r", "-z", "--no-renames", "--name-status", at, commit)
+    except GitError:
+        return None
+    if any(row[:1] == "S" or row[:1].islower() for row in listed):
+        return None  # Hidden from git: it would keep what it has there.
+    told = words.split("\0")
+    changed = list(zip(told[0::2], told[1::2], strict=False))
+    if any(name.rpartition("/")[2] == ".gitattributes" for _, name in changed):
+        return None  # Line ends may change in files that do not.
+    return changed
+
+
+def clear_gone(worktree: str, changed: Iterable[tuple[str, str]]) -> None:
+    """Remove what git ignores in folders that are no more: Python imports from such a one."""
+    gone = [name for state, name in changed if state == "D"]
+    for folder in sorted({str(each) for name in gone for each in Path(name).parents} - {"."}):
+        if not git(worktree, "ls-files", "-z", "--", f":(literal){folder}"):
+            shutil.rmtree(Path(worktree, folder), ignore_errors=True)
+
+
+def must_set_up(settings: Worktrees, changed: Iterable[tuple[str, str]]) -> str:
+    """The first of these files that a set-up hook may have gone by; "" for none: a manifest, one
+    that the hook's line names, or one of ``setup_reads``."""
+    if settings.setup is None:
+        return ""
+    words = re.split(r"[\s;&|()<>'\"=`$]+", settings.setup)
+    project = PurePosixPath(settings.prefix)
+    named = {project / word for word in words if word} - {project}
+    for _, name in changed:
+        path = PurePosixPath(name)
+        if any(fnmatchcase(path.name, manifest) for manifest in MANIFESTS):
+            return name
+        if not named.isdisjoint((path, *path.parents)):
+            return name
+        if any(fnmatchcase(name, f"{settings.prefix}{each}") for each in settings.setup_reads):
+            return name
+    return ""
