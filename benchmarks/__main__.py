@@ -26,6 +26,7 @@ from benchmarks import (
     rrq_serving,
     start,
     tasks,
+    worktrees,
 )
 from benchmarks.tools.figures import Figure, say
 from benchmarks.tools.fleets import Broken
@@ -47,6 +48,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "bd": bd.measure,
     "rrq": rrq.measure,
     "rrq-executor": rrq_serving.measure,
+    "worktrees": worktrees.measure,
 }
 """Each takes the number of rounds, whether to be quick, and a folder of its own."""
 
