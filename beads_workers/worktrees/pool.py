@@ -225,6 +225,8 @@ def _fill(settings: Worktrees, record: WorktreeRecord) -> list[tuple[str, int, s
         raise NotAhead(f"setup left what git does not ignore: {left}")
     head, directory = git(path, "rev-parse", "HEAD", "--absolute-git-dir").splitlines()
     if head != record.base or Path(directory, "modules").exists():
+        # Its commit is nobody's work, for which this one would be kept.
+        git(path, "checkout", "--quiet", "--force", "--detach", record.base)
         raise NotAhead("setup commits, or fetches submodules")
     return copied
 
