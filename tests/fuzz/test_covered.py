@@ -27,6 +27,7 @@ EXEMPT = {
     "attempts/hook.py": "the call of a tool as claude tells it; what it is not, is let pass",
     "ui/agents.py": "one time of ours in a snapshot; anything else is shown as it is",
     "runtime/attempt_channel.py": "what our own program answers; its receipt is 'receipts', fuzzed",
+    "chaos/landed.py": "what its own gates have written",
     "chaos/account.py": "what its own tasks and runs have written, which it is there to judge",
     "chaos/workspace.py": "a throw-away tracker that it has made itself, judged in a test run",
     "integrations/dispatcherd/fleet_settings.py": "a user's file; 'from_config', fuzzed, judges it",
