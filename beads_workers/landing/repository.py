@@ -16,7 +16,7 @@ from beads_workers.core.text import printable
 from beads_workers.executors.files import branch_part
 from beads_workers.landing.train import Builder, Follow, Objects, PlannedCommit, TrackerFiles
 from beads_workers.worktrees import places
-from beads_workers.worktrees.git import GitError, git
+from beads_workers.worktrees.git import GitError, git, unlock
 from beads_workers.worktrees.landed import LandedCommit, landed_commits, still_landed
 from beads_workers.worktrees.removal import OPERATIONS, status
 
@@ -215,6 +215,8 @@ class LandingRepository:
         return self.objects.git("for-each-ref", "--format=%(worktreepath)", ref) or None
 
     def _update(self, ref: str, commit: str, old: str, why: str) -> None:
+        if ref == self.ref or ref.startswith(f"{RUNS}/"):  # The user's own is the user's.
+            unlock(self.common, ref)
         self.objects.git("update-ref", "--create-reflog", "-m", why, ref, commit, old)
 
     # --- the user's branch ------------------------------------------------------------------------

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 
 from beads_workers.core.model import value
 from beads_workers.runtime.processes import GIT_PLACES
@@ -15,6 +18,9 @@ NO_HOOKS = ("-c", "core.hooksPath=/dev/null")
 BRANCHES = "bw"
 """Our branches are ``bw/<issue>/<attempt>``."""
 
+
+LOCKED_SECONDS = 10.0
+"""A ref that has been locked for longer is locked by nobody."""
 
 FALLBACK_IDENTITY = ("-c", "user.name=beads-workers", "-c", "user.email=beads-workers@localhost")
 
@@ -69,6 +75,15 @@ def call(
     except subprocess.TimeoutExpired:
         raise GitError(f"git {arguments[0]} took longer than {seconds:g} seconds") from None
     return GitCall(done.returncode, os.fsdecode(done.stdout), _said(done.stderr))
+
+
+def unlock(common: str, ref: str) -> None:
+    """Remove the lock of a ref of ours that a killed git has left: nobody else ever would, and a
+    git that lives holds it for milliseconds."""
+    lock = Path(common, f"{ref}.lock")
+    with suppress(OSError):
+        if time.time() - lock.stat().st_mtime > LOCKED_SECONDS:
+            lock.unlink()
 
 
 def identity(folder: str) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from pathlib import Path
 from beads_workers.core.settings import Worktrees
 from beads_workers.core.text import size
 from beads_workers.worktrees import removal
-from beads_workers.worktrees.git import GitError, git
+from beads_workers.worktrees.git import GitError, git, unlock
 from beads_workers.worktrees.places import make_folder
 from beads_workers.worktrees.records import WorktreeRecord
 
@@ -40,6 +40,8 @@ def add_worktree(settings: Worktrees, record: WorktreeRecord) -> Path:
     """
     head = ("--no-track", "-b", record.branch) if record.branch else ("--detach",)
     add = ("worktree", "add", "--quiet", "--no-checkout", *head)
+    if record.branch:
+        unlock(settings.common, f"refs/heads/{record.branch}")
     for last in (*[False] * (TRIES_MAX - 1), True):
         try:
             git(settings.checkout, *add, record.path, record.base)

@@ -310,6 +310,18 @@ def test_who_is_withdrawn_does_not_land_also_while_it_is_gated(world: LandingWor
     assert "slow" not in world.files()
 
 
+def test_a_lock_that_a_killed_git_has_left_holds_nobody_up(world: LandingWorld) -> None:
+    first = landing(world, world.work("app-1", {"f1": "x"}))
+    first.idle("app-1")
+    assert first.end() == 0
+    lock = world.top / ".git" / "refs" / "heads" / f"{BRANCH}.lock"
+    lock.touch()
+    os.utime(lock, (time.time() - 60.0,) * 2)
+    program = landing(world, world.work("app-2", {"f2": "x"}))
+    program.idle("app-2")
+    assert program.landed == {"app-2"} and program.end() == 0
+
+
 @pytest.mark.parametrize("kills", [1, 1000])
 def test_a_git_that_is_killed_convicts_nobody(
     world: LandingWorld, monkeypatch: pytest.MonkeyPatch, kills: int

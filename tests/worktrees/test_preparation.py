@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,22 @@ def test_a_named_branch_is_looked_up_for_each_attempt_and_a_commit_stays(world: 
     second = commit(world.top, "merged")
     assert world.make("a").record.base == second
     assert world.make("b", base=first).record.base == first
+
+
+@pytest.mark.parametrize("age", [60.0, 0.0])
+def test_a_lock_that_a_killed_git_has_left_goes_and_one_that_is_held_stays(
+    world: World, age: float
+) -> None:
+    lock = world.top / ".git" / "refs" / "heads" / "bw" / "i-1" / "1.lock"
+    lock.parent.mkdir(parents=True)
+    lock.touch()
+    os.utime(lock, (time.time() - age,) * 2)
+    if age:
+        assert world.make("i-1").folder.exists()
+    else:
+        with pytest.raises(CannotPrepare, match="cannot lock ref"):
+            world.make("i-1")
+    assert lock.exists() == (not age)
 
 
 def test_no_hook_of_the_repository_runs(world: World) -> None:
