@@ -33,8 +33,11 @@ def test_one_line_and_the_backlog_is_done_each_in_a_worktree(
     fleet: Fleet = start(project, "-n", "2", "--agent", "claude", "--until-empty")
     assert fleet.wait() == 0, fleet.said()
     assert project.statuses() == ["closed"] * 4
-    branches = git(project.folder, "for-each-ref", "--format=%(refname)", "refs/heads/bw")
-    assert len(branches.splitlines()) == 4
+    landed = git(project.folder, "ls-tree", "--name-only", "bw-landing/main").split()
+    assert set(landed) == {"README", *(f"file{n}.py" for n in range(4))}
+    kept = git(project.folder, "for-each-ref", "--format=%(refname)", "refs/bw/attempts")
+    assert len(kept.splitlines()) == 4
+    assert git(project.folder, "for-each-ref", "refs/heads/bw") == "", "they hold no work any more"
     assert git(project.folder, "status", "--porcelain", "--untracked-files=no") == ""
 
 
