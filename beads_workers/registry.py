@@ -123,7 +123,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "undo": "Take back what has landed, and open its issues again.",
     },
     "cli.clean": {
-        "clean": "Remove what old runs left: logs, sockets, empty worktrees.",
+        "clean": "Remove what old runs left: logs, sockets, empty worktrees, those of gates.",
     },
 }
 """Module of ``beads_workers`` -> its commands, each with the first sentence of its help.

@@ -77,7 +77,7 @@ class MadeAhead:
 
 
 @value
-class Taken:
+class TakenWorktree:
     """One that an attempt has for its own. ``lock``: on its record, until it is handed over.
     ``sets_up``: the set-up hook has to run again."""
 
@@ -89,7 +89,7 @@ class Taken:
 # --- taking --------------------------------------------------------------------------------------
 
 
-def take(settings: Worktrees, records: Records, base: str) -> Taken | None:
+def take(settings: Worktrees, records: Records, base: str) -> TakenWorktree | None:
     """Take one, and move it to ``base``; None where there is none that can be."""
     for record in records.made_ahead():
         lock = records.lock(record)
@@ -108,11 +108,11 @@ def take(settings: Worktrees, records: Records, base: str) -> Taken | None:
             continue
         if sets_up:
             say(f"made ahead, but {sets_up} has changed since: set up again")
-        return Taken(record, lock, sets_up != "")
+        return TakenWorktree(record, lock, sets_up != "")
     return None
 
 
-def hand_over(taken: Taken, records: Records, record: WorktreeRecord) -> None:
+def hand_over(taken: TakenWorktree, records: Records, record: WorktreeRecord) -> None:
     """It is the worktree of this record from now on, on its branch; raises ``GitError``."""
     ref = f"refs/heads/{record.branch}"
     git(record.path, "update-ref", ref, record.base, "")

@@ -149,7 +149,7 @@ def _write_place(settings: Worktrees, record: WorktreeRecord, place_file: Path) 
 
 
 def _begin(
-    asked: Preparation, records: Records, base: str, taken: pool.Taken | None
+    asked: Preparation, records: Records, base: str, taken: pool.TakenWorktree | None
 ) -> tuple[WorktreeRecord, int]:
     settings = asked.worktrees
     for number in range(1, NAMES_MAX):

@@ -213,7 +213,8 @@ def test_agents_that_would_share_a_checkout_are_refused_as_start_refuses_them(
     remedy = shlex.split(found.one("worktree")["remedy"])
     assert remedy[:2] == ["beads-workers", "doctor"]
     for arguments in (remedy[2:], ["--agent", "mine", "-n", "3", "--shared-checkout"]):
-        assert here.doctor(*arguments).problems() == set()
+        # That nothing is verified before it lands is another matter.
+        assert here.doctor(*arguments).problems() <= {"landing"}
     (here.folder / "new").touch()
     text = here.doctor(*remedy[2:]).one("git")["text"]
     assert text == "1 uncommitted change: tasks in worktrees would not see them"

@@ -289,8 +289,9 @@ def test_recovery_undoes_what_agents_have_closed_that_were_not_done(
     names = ("undone", "out of attempts", "by a person", "of a command")
     undone, spent, theirs, plain = (tracker.create(name) for name in names)
     assert len(taken(source_of(US))) == 4
-    for issue_id, by in ((undone, US), (spent, US), (theirs, STRANGER), (plain, US)):
-        tracker.put(issue_id, "closed", by)
+    for issue_id in (undone, spent, plain):
+        tracker.close_as(issue_id, US)
+    tracker.put(theirs, "closed", STRANGER)
     quarantined = ((spent, "three attempts"),)
     dead = CrashedRun(US, quarantined=quarantined, by_agents=(undone, spent, theirs))
     for _ in range(2):
