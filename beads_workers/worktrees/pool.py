@@ -17,6 +17,7 @@ import selectors
 import signal
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from dataclasses import asdict, replace
 from hashlib import sha256
@@ -50,6 +51,7 @@ from beads_workers.worktrees.warm import changed_files, clear_gone, must_set_up
 FIFO = "pool.wake"
 NICE = 19
 MAKE = "make"
+LOOKED_AT_SECONDS = 1.0
 NEVER = 3
 """Exit status of a maker: what cannot be made ahead this time cannot be the next time."""
 
@@ -92,7 +94,7 @@ class TakenWorktree:
 def take(settings: Worktrees, records: Records, base: str) -> TakenWorktree | None:
     """Take one, and move it to ``base``; None where there is none that can be."""
     for record in records.made_ahead():
-        lock = records.lock(record)
+        lock = _lock_soon(records, record)
         if lock is None:
             continue
         state = _state(records, record)
@@ -130,6 +132,16 @@ def wake(records: Records) -> None:
     with suppress(OSError):
         os.write(fifo, b"\n")
     os.close(fifo)
+
+
+def _lock_soon(records: Records, record: WorktreeRecord) -> int | None:
+    """Lock it; where it is only being looked at, after that. None where it is not to be had."""
+    until = time.monotonic() + LOOKED_AT_SECONDS
+    while (lock := records.lock(record)) is None:
+        if records.ahead(record) is None or time.monotonic() > until:
+            return None
+        time.sleep(0.01)
+    return lock
 
 
 def _move(settings: Worktrees, record: WorktreeRecord, state: MadeAhead, base: str) -> str:

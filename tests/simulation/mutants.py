@@ -230,7 +230,7 @@ MUTANTS = {
     "limit-is-empty": Mutant((4, 9), agents=True, orchestrator=EndsTooSoon),
     "sleep-unnoticed": Mutant((20,), agents=True, orchestrator=SleepsOn),
     "closed-before-it-landed": Mutant((21,), landing=True, orchestrator=ClosesFirst),
-    "queue-forgotten": Mutant((1, 2, 22), landing=True, orchestrator=ForgetsTheQueue),
+    "queue-forgotten": Mutant((22,), landing=True, orchestrator=ForgetsTheQueue),
     "lander-asked-once": Mutant((2, 4, 9), landing=True, orchestrator=AsksOnce),
     "lands-twice": Mutant((22,), landing=True, forgets_landed=True),
     "invented-commit": Mutant((21,), landing=True, invents_commits=True),

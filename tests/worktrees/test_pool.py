@@ -8,6 +8,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, replace
@@ -80,6 +81,16 @@ def test_where_there_is_none_an_attempt_makes_its_own(world: World) -> None:
     ahead(world)
     first, second = world.make("a", worker="W1"), world.make("b", worker="W2")
     assert first.folder.name.startswith("ready-") and second.folder.name == "b.1"
+
+
+def test_one_that_is_only_being_looked_at_is_waited_for(world: World) -> None:
+    record = ahead(world)
+    lock = world.records.lock(record)
+    assert lock is not None
+    looks = threading.Timer(0.1, os.close, (lock,))
+    looks.start()
+    assert world.make("a").folder == Path(record.path)
+    looks.join()
 
 
 def test_the_base_has_moved_meanwhile(world: World) -> None:

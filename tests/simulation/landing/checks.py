@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from beads_workers.core import journal as rec
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class LandingChecks(Checks):
-    """21: closed means landed. 22: nothing lands twice."""
+    """21: closed means landed. 22: nothing lands twice, and what is done is not done again."""
 
     _world: LandingWorld
 
@@ -24,10 +25,33 @@ class LandingChecks(Checks):
         super().__init__(world)
         self._heads: dict[str, list[str]] = {}
         self._by_strangers: set[str] = set()
+        self._done: dict[str, tuple[Node, int]] = {}
+        """What waits to land, unless the lander or a person said otherwise; where that stands."""
 
     def committed(self, issue_id: str, head: str) -> None:
         """A worker of ours has committed what its task left."""
         self._heads.setdefault(issue_id, []).append(head)
+
+    def refused(self, issue_id: str) -> None:
+        """The lander has said that its branch cannot land."""
+        self._done.pop(issue_id, None)
+
+    def disturbed(self, issue_id: str) -> None:
+        """A person changed it."""
+        super().disturbed(issue_id)
+        self._done.pop(issue_id, None)
+
+    def given_back_by_hand(self, issue_ids: Iterable[str]) -> None:
+        """A person wants them done again."""
+        issue_ids = list(issue_ids)
+        super().given_back_by_hand(issue_ids)
+        for issue_id in issue_ids:
+            self._done.pop(issue_id, None)
+
+    def power_cut(self) -> None:
+        """What was not on disk is not known any more."""
+        kept = {i: (n, at) for i, (n, at) in self._done.items() if at <= n.journal.synced}
+        self._done = kept
 
     def work_succeeded(self, issue_id: str) -> None:
         """A worker that is not ours has no branch to show: what it did is closed as it is."""
@@ -39,6 +63,8 @@ class LandingChecks(Checks):
     def tracker_changed(self, issue_id: str, before: Ownership, after: Ownership, by: str) -> None:
         """Somebody wrote to the tracker."""
         super().tracker_changed(issue_id, before, after, by)
+        if not by.startswith(ACTOR):
+            self._done.pop(issue_id, None)
         if not (by.startswith(ACTOR) and after.status == CLOSED):
             return
         heads = self._heads.get(issue_id, [])
@@ -50,7 +76,12 @@ class LandingChecks(Checks):
         """A record is in the file now."""
         super().written(node, entry, offset)
         record = entry.record
+        if isinstance(record, rec.Finished) and record.verdict == "land":
+            self._done[record.issue_id] = node, offset
+        elif isinstance(record, rec.Started) and record.issue_id in self._done:
+            raise Violation(22, f"{record.issue_id} is done, waits to land, and is begun again")
         if isinstance(record, rec.BranchLanded):
+            self._done.pop(record.issue_id, None)
             heads, landed = self._heads.get(record.issue_id, []), self._world.repository.landed
             known = {self._world.repository.commit_of(head) for head in heads if head in landed}
             if record.commit not in known:

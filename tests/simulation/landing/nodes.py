@@ -76,6 +76,7 @@ class Lander:
         repository, faults = self._world.repository, self._world.faults
         why = "" if self._world.peace else repository.trouble(add.commit)
         if why:
+            self._world.check.refused(add.issue_id)
             against = tuple(repository.made[head] for head in repository.landed[-1:])
             self._say(ld.Refused(add.issue_id, add.attempt, why, "text", ("f",), "tip", against))
             return

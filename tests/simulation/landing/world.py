@@ -33,6 +33,11 @@ class LandingWorld(World):
         self.check = LandingChecks(self)
         self.mishaps = LandingMishaps(self)
 
+    def cut_power(self) -> None:
+        """The whole machine stops."""
+        self.check.power_cut()
+        super().cut_power()
+
     def make_node(self, settings: FleetSettings) -> Node:
         """Its branches land; in most worlds somebody mends those that do not."""
         work = replace(settings.work, lands=True)
