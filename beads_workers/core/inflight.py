@@ -41,10 +41,8 @@ from beads_workers.core.policy import (
     Requeue,
     Verdict,
     judge,
-    quarantine_note,
-    unlanded_note,
 )
-from beads_workers.core.receipts import close_reason, to_text
+from beads_workers.core.receipts import to_text
 from beads_workers.core.retry import CircuitBreaker, RetryState
 from beads_workers.core.round_trips import RoundTrips
 from beads_workers.core.source import Action, Lease, Renewed, Result, Settled, Settlement
@@ -326,9 +324,7 @@ class Tasks:
         )
         match verdict:
             case Finish():
-                note = outcome.note
-                if outcome.receipt is not None:
-                    note = close_reason(outcome.receipt, started.attempt)
+                note = issue.close_note
                 self._enqueue(
                     in_flight, Action.CLOSE, note, outcome, unseen=unseen, by_agent=by_agent
                 )
@@ -341,9 +337,9 @@ class Tasks:
                 if in_flight.cancelled == RELEASED:
                     self._effects.write(PutOnHold(job.issue_id))
                 self._enqueue(in_flight, Action.RELEASE, unseen=unseen, by_agent=by_agent)
-            case Quarantine(reason, history):
+            case Quarantine():
                 self._retry_state.failed_here.add(job.issue_id)
-                note = quarantine_note(history.charged, reason)
+                note = issue.quarantine_note
                 self._enqueue(in_flight, Action.QUARANTINE, note, unseen=unseen, by_agent=by_agent)
         if struck:
             self._breaker.refund()
@@ -363,15 +359,14 @@ class Tasks:
         in_flight.cancelled, in_flight.queued_on_worker = "", False
         self.move(in_flight.issue, IssueStimulus.TO_MEND, ended, self._line_up(in_flight.job))
 
-    def quarantined_unlanded(self, issue: Issue, branch: str, *, shelved: bool) -> None:
+    def quarantined_unlanded(self, issue: Issue, *, shelved: bool) -> None:
         """Nobody can mend its branch, which stays."""
         issue_id = IssueId(issue.issue_id)
         self._retry_state.failed_here.add(issue_id)
         if shelved:
             self.ended += 1
             return
-        note = unlanded_note(branch, issue.error)
-        by_agent = bool(issue.agent)
+        note, by_agent = issue.quarantine_note, bool(issue.agent)
         self._round_trips.enqueue(
             Settlement(Action.QUARANTINE, issue_id, note, by_agent, by_agent=by_agent)
         )

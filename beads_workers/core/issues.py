@@ -31,6 +31,7 @@ from beads_workers.core.landing import (
     refusal_text,
 )
 from beads_workers.core.model import PRIORITY_DEFAULT, value
+from beads_workers.core.policy import quarantine_note
 from beads_workers.core.receipts import Receipt, close_reason, receipt_from_text, to_text
 from beads_workers.core.source import Action, Result
 from beads_workers.core.states import IssueState, Key
@@ -120,6 +121,12 @@ class Issue:
         """Its close is pending, and an earlier run has blocked it in nobody's name."""
         landing = self.retry_entry.landing if self.retry_entry else ""
         return self.state is IssueState.CLOSING and bool(landing)
+
+    @property
+    def quarantine_note(self) -> str:
+        """Why it is quarantined, for the tracker."""
+        landing = self.landing
+        return quarantine_note(self.charged, self.error, landing.branch if landing else "")
 
     @property
     def close_note(self) -> str:

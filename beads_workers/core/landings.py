@@ -243,9 +243,8 @@ class Landings:
             self.withdraw(issue_id)  # Its agent goes on with the branch.
         if not mendable:
             ended = LandingEnded(issue_id, "quarantined", *told)
-            branch = add.branch if (add := issue.landing) else ""
             self._tasks.move(issue, IssueStimulus.SPENT, ended)
-            self._tasks.quarantined_unlanded(issue, branch, shelved=shelved)
+            self._tasks.quarantined_unlanded(issue, shelved=shelved)
         elif in_flight is not None and said.why and self.mends:
             self._tasks.mend(in_flight, LandingEnded(issue_id, "mend", *told))
         else:

@@ -110,17 +110,11 @@ def _is_last(policy: Policy, history: AttemptHistory, outcome: Outcome) -> bool:
     return hopeless or history.charged + 1 >= policy.hand_back_after
 
 
-def quarantine_note(attempts: int, reason: str) -> str:
-    """What a person reads about it in the tracker."""
-    if not attempts:
-        # Its work was done, and did not land.
-        return f"beads-workers quarantined this: {reason}"
+def quarantine_note(attempts: int, reason: str, branch: str = "") -> str:
+    """What a person reads about it in the tracker. ``branch``: its work is done, and is there."""
+    if branch:
+        return f"beads-workers quarantined this: {reason}. The work is on the branch {branch}."
     return f"beads-workers quarantined this after {attempts} attempts. Last error: {reason}"
-
-
-def unlanded_note(branch: str, reason: str) -> str:
-    """The same, for work that is done and cannot land."""
-    return f"beads-workers quarantined this: {reason}. The work is on the branch {branch}."
 
 
 def _charge(policy: Policy, history: AttemptHistory, outcome: Outcome, jitter: float) -> Verdict:

@@ -18,7 +18,7 @@ from beads_workers.core.journal import (
     Resumed,
     Unsettled,
 )
-from beads_workers.core.landing import landed_note, shelve_note
+from beads_workers.core.landing import shelve_note
 from beads_workers.core.model import (
     PRIORITY_DEFAULT,
     IssueId,
@@ -27,7 +27,6 @@ from beads_workers.core.model import (
     kept,
     note_of,
 )
-from beads_workers.core.policy import quarantine_note
 from beads_workers.core.receipts import close_reason, read_receipt, receipt_from_text, to_text
 from beads_workers.core.snapshot import Board
 from beads_workers.core.source import CrashedRun
@@ -94,7 +93,7 @@ class RecoveryState:
         """The notes of their last failures, which the tracker does not have yet."""
         quarantining = self._in(IssueState.QUARANTINING)
         return {
-            i.issue_id: quarantine_note(i.charged, i.error)
+            i.issue_id: i.quarantine_note
             for i in quarantining
             if i.standing is Standing.QUARANTINED
         }
@@ -231,8 +230,7 @@ class RecoveryState:
         return (done.retry_entry.claimed_by if done.retry_entry else "") or self.actor
 
     def _outcome(self, end: Finished) -> Outcome:
-        issue, outcome = self.issues.known[end.issue_id], outcome_of(end)
-        return replace(outcome, note=landed_note(outcome.note, issue.landed))
+        return replace(outcome_of(end), note=self.issues.known[end.issue_id].close_note)
 
 
 def _sorted(issue_ids: Iterable[str]) -> tuple[IssueId, ...]:
