@@ -153,7 +153,9 @@ def test_a_tree_that_was_gated_is_never_gated_again(world: LandingWorld) -> None
     again = landing(world, *adds)
     again.idle("app-0", "app-1")
     assert again.landed == {"app-0", "app-1"} and gated(world) == seen
-    assert all(news.kept for news in again.of(Gate))
+    # The tip's own gate was stopped in the first run, where the branches' was quicker.
+    ended = [news for news in again.of(Gate) if news.state not in ("began", "stopped")]
+    assert ended and all(news.kept for news in ended)
 
 
 def test_two_gates_that_end_in_the_same_moment(world: LandingWorld) -> None:
