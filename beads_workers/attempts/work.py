@@ -16,7 +16,7 @@ from beads_workers.core.landing import FILES_NAMED
 from beads_workers.core.model import value
 from beads_workers.core.receipts import Receipt
 from beads_workers.executors.files import branch_part
-from beads_workers.worktrees.git import GitError, git, identity
+from beads_workers.worktrees.git import GitError, git, identity, unlock_worktree
 from beads_workers.worktrees.landed import ATTEMPTS
 from beads_workers.worktrees.removal import OPERATIONS, status
 
@@ -82,11 +82,12 @@ class Workplace:
     def commit(self, title: str, text: str = "") -> str | None:
         """Commit what is not committed, in a worktree of its own; gives the new commit.
 
-        None where nothing was to be committed. Raises ``CannotCommit`` while a merge or a rebase
-        is under way, and ``GitError``.
+        None where nothing was to be committed. Whoever worked in it has ended. Raises
+        ``CannotCommit`` while a merge or a rebase is under way, and ``GitError``.
         """
         if not self.own or not status(self.folder)[2]:
             return None
+        unlock_worktree(self.folder)
         self._check_operation()
         git(self.folder, "add", "--all")
         if not git(self.folder, "diff", "--cached", "--name-only", "-z"):

@@ -33,7 +33,7 @@ from beads_workers.landing.queue import GateVerdict
 from beads_workers.runtime import sessions
 from beads_workers.runtime.locks import try_lock
 from beads_workers.runtime.processes import GIT_PLACES
-from beads_workers.worktrees.git import GitError, git
+from beads_workers.worktrees.git import GitError, git, unlock_worktree
 from beads_workers.worktrees.making import (
     TRIES_MAX,
     TRY_AGAIN_SECONDS,
@@ -357,8 +357,7 @@ class GatePlace:
         # A gate that is killed from here on leaves a worktree that nobody trusts.
         mark.unlink(missing_ok=True)
         directory, head = self._enter() or self._add(order.commit)
-        for name in ("index.lock", "HEAD.lock"):
-            (directory / name).unlink(missing_ok=True)
+        unlock_worktree(path)
         changed = None if order.fresh or head != at else changed_files(path, at, order.commit)
         if changed is None:
             self._empty(directory)

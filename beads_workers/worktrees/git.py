@@ -86,6 +86,18 @@ def unlock(common: str, ref: str) -> None:
             lock.unlink()
 
 
+def unlock_worktree(folder: str) -> None:
+    """The same for a worktree of ours in which nobody works any more: its index, its ``HEAD`` and
+    the branch that is checked out, however young their locks are."""
+    asked = ("--absolute-git-dir", "--git-common-dir")
+    with suppress(GitError, OSError):
+        own, common = (Path(folder, line) for line in git(folder, "rev-parse", *asked).splitlines())
+        head = (own / "HEAD").read_text().strip().removeprefix("ref: ")
+        branch = [common / f"{head}.lock"] if head.startswith(f"refs/heads/{BRANCHES}/") else []
+        for lock in (own / "index.lock", own / "HEAD.lock", *branch):
+            lock.unlink(missing_ok=True)
+
+
 def identity(folder: str) -> tuple[str, ...]:
     """Options by which a commit can be made, also where nobody ever said who commits."""
     try:

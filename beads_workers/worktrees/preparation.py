@@ -13,7 +13,7 @@ from beads_workers.core.model import value
 from beads_workers.core.settings import Worktrees, worktrees_from_json
 from beads_workers.executors.files import branch_part, file_name
 from beads_workers.worktrees import pool, removal
-from beads_workers.worktrees.git import BRANCHES, GitError, git
+from beads_workers.worktrees.git import BRANCHES, GitError, git, unlock_worktree
 from beads_workers.worktrees.making import (
     CannotPrepare,
     add_worktree,
@@ -72,6 +72,7 @@ def prepare(asked: Preparation) -> None:
         removal.tidy(records, [record])
     if asked.continues and (left := _left_by_the_last(asked, records)) is not None:
         _write_place(settings, records.take_over(left, asked.run_id, asked.worker_id), place_file)
+        unlock_worktree(left.path)
         say(f"worktree {left.path}, branch {left.branch}: the work goes on")
         return
     try:

@@ -50,6 +50,17 @@ def test_what_lies_there_is_committed_with_trailers(folder: Path) -> None:
     assert git(folder, "status", "--porcelain") == ""
 
 
+def test_what_a_killed_git_has_locked_is_committed_all_the_same(folder: Path) -> None:
+    locks = [Path(git(folder, "rev-parse", "--absolute-git-dir"), "index.lock")]
+    locks += [folder.parent / "checkout" / ".git" / "refs/heads/bw/i-1/1.lock"]
+    for lock in locks:
+        assert lock.parent.is_dir()
+        lock.touch()
+    (folder / "cart.py").write_text("total = 1\n")
+    assert entered(folder).commit("T") == git(folder, "rev-parse", "bw/i-1/1")
+    assert not any(lock.exists() for lock in locks)
+
+
 def test_what_the_agent_committed_counts_oldest_first(folder: Path) -> None:
     place = entered(folder)
     made = [commit(folder, name) for name in ("a.py", "b.py")]

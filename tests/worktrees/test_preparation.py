@@ -268,8 +268,11 @@ def test_twelve_at_once_all_get_one(world: World) -> None:
 def test_an_attempt_that_goes_on_finds_the_work_of_the_one_before(world: World) -> None:
     first = world.make("bw-1", 1, worker="W1")
     (first.folder / "half").write_text("done")
+    # Its git was killed in the middle of a commit.
+    lock = Path(git(first.folder, "rev-parse", "--absolute-git-dir"), "index.lock")
+    lock.touch()
     again = world.make("bw-1", 2, worker="W2", continues=True)
-    assert again.folder == first.folder
+    assert again.folder == first.folder and not lock.exists()
     assert (again.folder / "half").read_text() == "done"
     assert again.environment["BW_BASE"] == first.environment["BW_BASE"]
     # The worker that had it last makes another one, and leaves this alone.
