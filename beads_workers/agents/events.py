@@ -213,6 +213,9 @@ Event = (
 )
 
 
+_NO_BEGINNING = (Retrying, RunFailure, Printed)
+
+
 # --- the sum --------------------------------------------------------------------------------------
 
 
@@ -247,7 +250,8 @@ class Tally:
 
     ``usage``: by model. ``failure`` and ``retrying``: the last of their kind, until it goes on.
     ``limits``: by window. ``text``: the agent's last words. ``background``: its tasks that go on
-    beside it. ``result``: until it does something again.
+    beside it. ``result``: until it does something again. ``began``: whether it has said anything
+    but why it cannot.
     """
 
     session: str = ""
@@ -260,6 +264,7 @@ class Tally:
     failure: RunFailure | None = None
     result: FinalResult | None = None
     background: int = 0
+    began: bool = False
     printed: deque[str] = field(default_factory=lambda: deque(maxlen=PRINTED_LINES_MAX))
     _unpaid: dict[str, Usage] = field(default_factory=dict)
 
@@ -290,6 +295,7 @@ class Tally:
         return total if self.usage else None
 
     def _hear(self, event: Event) -> None:
+        self.began = self.began or not isinstance(event, _NO_BEGINNING)
         match event:
             case Session(id):
                 self.session, self.result = id, None

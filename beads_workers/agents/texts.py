@@ -68,7 +68,7 @@ PATTERNS = (
     # What could not begin as it was asked for.
     Pattern(Kind.UNFINISHED, r"no conversation found with session id", "claude 2.1.328", True),
     Pattern(Kind.UNFINISHED, r"session id \S+ is already in use", "claude 2.1.328", True),
-    Pattern(Kind.UNFINISHED, r"no rollout found for thread id", "codex 0.169", True),
+    Pattern(Kind.UNFINISHED, r"thread/resume failed", "codex 0.169", True),
 )
 """In the order in which they hold. An entry has an example in ``tests/agents/test_texts.py``."""
 

@@ -166,9 +166,14 @@ def _unfinished(tally: Tally, ending: RunEnding) -> Verdict:
     if tally.result is not None:
         why = sentence(tally.text) or why or "it ended with an error"
     elif not why or (ending.signal is None and not ending.clock):
-        said = tally.printed[-1] if tally.printed else ""
-        why = sentence(said) or why or "it ended without a result"
+        why = sentence(_complaint(tally)) or why or "it ended without a result"
     return Verdict(Kind.UNFINISHED, why, text=tally.text)
+
+
+def _complaint(tally: Tally) -> str:
+    """What it printed last; rather the last line that calls itself an error: a trace may follow."""
+    errors = [line for line in tally.printed if line.lower().startswith("error")]
+    return next(reversed(errors or tally.printed), "")
 
 
 def _cut_short(ending: RunEnding) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -130,7 +130,12 @@ class WorkingAgent:
             return Verdict(
                 Kind.LIMITED, why, limit.until, self.tally.text, False, limit.window, limit.model
             )
-        return self.adapter.verdict(self.tally, self._ending(ended))
+        verdict = self.adapter.verdict(self.tally, self._ending(ended))
+        gave_up = verdict.kind is Kind.UNFINISHED and ended.status > 0
+        if resume and gave_up and ended.ended_by is EndedBy.NOBODY and not self.tally.began:
+            # A kill may leave a session that cannot be read any more.
+            return replace(verdict, session_lost=True)
+        return verdict
 
     # --- inside -----------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -178,6 +179,22 @@ def test_the_next_attempt_goes_on_with_the_session_and_the_lesson(
     assert second.session == first.session
     total = (first.money or 0) + (second.money or 0)
     assert total == pytest.approx(api.accounts.total().dollars)
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("left", [0, 150])
+def test_a_session_that_a_kill_has_left_unreadable_is_begun_anew(
+    attempts: Attempts, agent: str, left: int
+) -> None:
+    description = '[[stub: write a.py "1"]]'
+    _, _, first = attempts.run(attempts.assignment(description, agent, verify="false"))
+    kept = [*Path(attempts.home.environment["HOME"]).rglob(f"*{first.session}.jsonl")]
+    assert len(kept) == 1
+    os.truncate(kept[0], left)
+    asked = attempts.assignment(description, agent, earlier=first, resumes=True, error=first.why)
+    outcome, error, second = attempts.run(asked)
+    assert outcome == "success", (error, attempts.log)
+    assert second.session and second.session != first.session
 
 
 @pytest.mark.parametrize(("agent", "until_known"), [("claude", True), ("codex", True)])

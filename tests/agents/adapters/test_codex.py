@@ -126,6 +126,12 @@ def test_what_it_could_not_begin_is_told_on_stderr() -> None:
     assert (verdict.kind, verdict.session_lost) == (Kind.UNFINISHED, True)
 
 
+def test_what_it_complained_of_stands_before_its_trace() -> None:
+    data = b"Error: it is empty (code 3)\n\nStack backtrace:\n   0: <unknown>\n   1: <unknown>\n"
+    verdict = adapter("codex").verdict(heard("codex", data), RunEnding(1))
+    assert verdict.why == "Error: it is empty (code 3)"
+
+
 def test_a_turn_that_fails_without_a_word_has_failed() -> None:
     found = events("codex", stream({"type": "turn.failed"}))
     assert found == [
