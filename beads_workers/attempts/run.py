@@ -115,8 +115,14 @@ class AgentAttempt:
         return self._asked.allows_no_change or self._asked.review is not None
 
     def _earlier(self) -> Receipt | None:
+        """The attempt whose session goes on; None where a new one begins. That is so where what
+        the session remembers is not in this worktree, and where it held that all was done while
+        nothing was: it would say so again."""
         earlier = self._asked.earlier
-        return earlier if earlier and earlier.session and self._asked.resumes else None
+        if earlier is None or not earlier.session or not self._asked.resumes:
+            return None
+        elsewhere = earlier.branch not in ("", self._place.branch())
+        return None if elsewhere or earlier.verdict == Kind.NO_CHANGE.value else earlier
 
     def _begin(self) -> Verdict:
         earlier = self._earlier()

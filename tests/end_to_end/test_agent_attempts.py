@@ -197,6 +197,25 @@ def test_a_session_that_a_kill_has_left_unreadable_is_begun_anew(
     assert second.session and second.session != first.session
 
 
+@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("branch", ["bw/i-1/1", "bw/i-1/2"])
+def test_a_session_whose_work_is_gone_does_not_say_for_ever_that_it_is_done(
+    attempts: Attempts, agent: str, branch: str
+) -> None:
+    description = '[[stub: write a.py "1"]]'
+    _, _, receipt = attempts.run(attempts.assignment(description, agent, verify="false"))
+    git(attempts.worktree, "checkout", "-q", "-B", branch, attempts.base)
+    ends = []
+    for _ in range(2):
+        asked = attempts.assignment(description, agent, earlier=receipt, resumes=True)
+        outcome, _, receipt = attempts.run(asked)
+        ends.append((outcome, receipt.verdict))
+        if outcome == "success":
+            break
+    unchanged = [("error", "no_change")] if branch == "bw/i-1/1" else []
+    assert ends == [*unchanged, ("success", "done")], attempts.log
+
+
 @pytest.mark.parametrize(("agent", "until_known"), [("claude", True), ("codex", True)])
 def test_a_limit_is_an_uncharged_retry_with_its_reset(
     attempts: Attempts, agent: str, until_known: bool
