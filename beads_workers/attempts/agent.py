@@ -130,12 +130,7 @@ class WorkingAgent:
             return Verdict(
                 Kind.LIMITED, why, limit.until, self.tally.text, False, limit.window, limit.model
             )
-        verdict = self.adapter.verdict(self.tally, self._ending(ended))
-        gave_up = verdict.kind is Kind.UNFINISHED and ended.status > 0
-        if resume and gave_up and ended.ended_by is EndedBy.NOBODY and not self.tally.began:
-            # A kill may leave a session that cannot be read any more.
-            return replace(verdict, session_lost=True)
-        return verdict
+        return self._verdict(ended, resumed=resume)
 
     # --- inside -----------------------------------------------------------------------------------
 
@@ -158,6 +153,14 @@ class WorkingAgent:
         if (now := time.monotonic()) - self._told_at >= PROGRESS_SECONDS:
             self._told_at = now
             self._around.tell(self.tally.activity)
+
+    def _verdict(self, ended: ProcessEnd, *, resumed: bool) -> Verdict:
+        verdict = self.adapter.verdict(self.tally, self._ending(ended))
+        gave_up = verdict.kind is Kind.UNFINISHED and ended.status > 0
+        if resumed and gave_up and ended.ended_by is EndedBy.NOBODY and not self.tally.began:
+            # A kill may leave a session that cannot be read any more.
+            return replace(verdict, session_lost=True)
+        return verdict
 
     def _ending(self, ended: ProcessEnd) -> RunEnding:
         ended_by = ended.ended_by

@@ -16,8 +16,9 @@ from pathlib import Path
 from beads_workers.chaos.account import ChaosAccount
 from beads_workers.cli.throwaway import Promise
 from beads_workers.worktrees.git import git
+from beads_workers.worktrees.landed import PREFIX
 
-BRANCH = "bw-landing/main"
+BRANCH = f"{PREFIX}/main"
 REF = f"refs/heads/{BRANCH}"
 
 

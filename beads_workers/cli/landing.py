@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,13 +9,7 @@ from beads_workers.cli.errors import EXIT_USAGE, CommandError
 from beads_workers.cli.options import Options
 from beads_workers.core.settings import FleetSettings, Landing
 from beads_workers.worktrees.git import GitError, git
-
-PREFIX = "bw-landing"
-"""Integration branches are ``bw-landing/<the user's branch>``: a name below ``bw/`` would be in the
-way of the attempts of an issue that is called like it."""
-
-GIT_NEEDED = (2, 38)
-"""``git merge-tree --write-tree``."""
+from beads_workers.worktrees.landed import PREFIX, git_too_old
 
 
 def with_landing(settings: FleetSettings, options: Options) -> FleetSettings:
@@ -55,7 +48,8 @@ def find_landing(options: Options, project: Path, base: str) -> Landing:
             "leave it out; [landing] after = 'git push ...' takes what has landed elsewhere",
             EXIT_USAGE,
         )
-    _check_git(project)
+    if why := git_too_old():
+        raise CommandError(why, "install a newer git; --no-land goes without", EXIT_USAGE)
     current = _current_branch(project)
     target = options.land_on or current
     if target is None:
@@ -107,17 +101,6 @@ def _check(options: Options) -> None:
         raise CommandError(
             "--shared: each clone would land on a branch of its own",
             "say --no-land: the branches stay, and 'beads-workers land' lands those of this clone",
-            EXIT_USAGE,
-        )
-
-
-def _check_git(project: Path) -> None:
-    said = git(str(project), "version")
-    found = re.search(r"(\d+)\.(\d+)", said)
-    if found and (int(found[1]), int(found[2])) < GIT_NEEDED:
-        raise CommandError(
-            f"landing needs git {GIT_NEEDED[0]}.{GIT_NEEDED[1]}, and this is {found[0]}",
-            "install a newer git; --no-land goes without",
             EXIT_USAGE,
         )
 

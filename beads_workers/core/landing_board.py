@@ -25,7 +25,7 @@ class LandingBoard:
     """A fold, part of ``snapshot.Board``. ``running``: by lane, and since when (elapsed seconds).
 
     ``gates``: how many ran and ended, by ``VERDICTS``, and how many were ``KEPT``; ``last``: the
-    last landings and refusals; ``recent``: when the last ones landed.
+    last landings and refusals.
     """
 
     branch: str = ""
@@ -43,7 +43,6 @@ class LandingBoard:
     gate_seconds: float = 0.0
     running: dict[int, tuple[rec.GateRan, float]] = field(default_factory=dict)
     last: deque[tuple[Entry, str]] = field(default_factory=lambda: deque(maxlen=limits.RECENT_MAX))
-    recent: deque[float] = field(default_factory=lambda: deque(maxlen=200))
 
     def apply(self, entry: Entry, change: Transition | None = None) -> None:
         """Take in a record of landing; ``change``: of its issue, where it is about one."""
@@ -62,7 +61,6 @@ class LandingBoard:
                 self.unverified += not landed.verified and not landed.contained
                 self.tip = landed.commit
                 self.last.append((entry, title))
-                self.recent.append(entry.elapsed)
             case rec.LandingEnded(_, verdict, why) if why:
                 self.conflicts += why == "conflict"
                 self.culprits += why == "verify"

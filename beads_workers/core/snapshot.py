@@ -342,10 +342,15 @@ class Board:
     @property
     def unlanded(self) -> list[Issue]:
         """Done, with a branch that is to land; by priority, then by the time of their ends."""
-        if not self.issues.count(*_TO_LAND):
+        if not self.unlanded_count:
             return []
         found = [i for i in self.issues.known.values() if i.state in _TO_LAND]
         return sorted(found, key=lambda issue: turn(issue.landing or Add("", 0, "", "", "")))
+
+    @property
+    def unlanded_count(self) -> int:
+        """How many are done, and have not landed."""
+        return self.issues.count(*_TO_LAND)
 
     @property
     def refused(self) -> list[Issue]:

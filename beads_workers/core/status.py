@@ -123,7 +123,7 @@ def _queue(board: Board, elapsed: float, ready: int, running: int) -> dict[str, 
         "quarantined": len(board.quarantined),
         "on_hold": len(board.issues.standing(Standing.ON_HOLD)),
         "unclosed": board.unclosed_count,
-        "unlanded": len(board.unlanded),
+        "unlanded": board.unlanded_count,
     }
 
 

@@ -17,7 +17,7 @@ from beads_workers.executors.files import branch_part
 from beads_workers.landing.train import Builder, Follow, Objects, PlannedCommit, TrackerFiles
 from beads_workers.worktrees import places
 from beads_workers.worktrees.git import GitError, git, unlock
-from beads_workers.worktrees.landed import LandedCommit, landed_commits, still_landed
+from beads_workers.worktrees.landed import LandedCommit, git_too_old, landed_commits, still_landed
 from beads_workers.worktrees.removal import OPERATIONS, status
 
 RUNS = "refs/bw/runs"
@@ -27,9 +27,6 @@ UNDONE = "refs/bw/undone"
 ``land`` lands it again only by name."""
 PINS = "refs/bw/train"
 """The train that is gated just now: ``git gc`` would remove what no ref names."""
-
-GIT_NEEDED = (2, 38)
-"""The first one with ``git merge-tree --write-tree``."""
 
 
 class CannotLand(Exception):
@@ -262,11 +259,5 @@ def _undone(run_id: str, issue_id: str, attempt: int) -> str:
 
 def check_git() -> None:
     """Raises ``CannotLand`` for a git that is too old."""
-    try:
-        told = git("/", "version").split()[2]
-        version = tuple(int(part) for part in told.split(".")[:2])
-    except (GitError, IndexError, ValueError):
-        raise CannotLand("git does not say its version") from None
-    if version < GIT_NEEDED:
-        needed = ".".join(map(str, GIT_NEEDED))
-        raise CannotLand(f"landing needs git {needed} or newer, and this is {told}; or --no-land")
+    if why := git_too_old():
+        raise CannotLand(f"{why}; or --no-land")

@@ -1,7 +1,6 @@
 """The lander, seen from the loop: a process of its own, with lines of JSON on its two pipes.
 
-It runs in a session of its own and carries the run's token, like a worker: what it starts is found
-and ended with the run. When the orchestrator dies its stdin ends, and it ends its gates and itself.
+When the orchestrator dies its stdin ends, and it ends its gates and itself.
 """
 
 from __future__ import annotations
@@ -10,8 +9,6 @@ import os
 import selectors
 import signal
 import subprocess
-import sys
-import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -26,7 +23,7 @@ from beads_workers.core.landing import (
     settings_to_line,
     to_line,
 )
-from beads_workers.runtime import sessions
+from beads_workers.runtime import beside, sessions
 from beads_workers.runtime.processes import say
 
 MODULE = "beads_workers.landing.run"
@@ -34,8 +31,6 @@ LANDER = "lander"
 """Its name among the workers of a run: part of the token."""
 LINE_BYTES_MAX = 1 << 20
 READ_BYTES = 1 << 16
-LEAVES_SECONDS = 10.0
-"""How long it may take to end its gates, once nothing more is asked of it."""
 
 
 class LanderProcess:
@@ -60,18 +55,9 @@ class LanderProcess:
         """Start it; where that fails, that is its end."""
         self._reader = LineReader(LINE_BYTES_MAX)
         self._unsent = deque([settings_to_line(self._settings)])
-        token = {"BW_RUN_ID": self._settings.run_id, "BW_WORKER_ID": LANDER}
+        run_id = self._settings.run_id
         try:
-            with self._log.open("ab") as log:
-                process = subprocess.Popen(
-                    # -P: what lies in the project's folder is never imported.
-                    [sys.executable, "-P", "-m", MODULE],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=log,
-                    start_new_session=True,
-                    env={**os.environ, **token},
-                )
+            process = beside.start(MODULE, run_id, LANDER, self._log, subprocess.PIPE)
         except OSError as error:
             self._report(LanderGone(error.strerror or str(error)))
             return
@@ -94,13 +80,7 @@ class LanderProcess:
         if process is None:
             return
         self._forget()
-        ends = time.monotonic() + LEAVES_SECONDS
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(max(0.0, ends - time.monotonic()))
-        if process.returncode is None:
-            process.kill()
-            process.wait()
-        sessions.sweep(self._settings.run_id, LANDER)
+        beside.end(process, self._settings.run_id, LANDER)
 
     def _send(self) -> None:
         process = self._process

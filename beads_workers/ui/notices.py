@@ -255,7 +255,7 @@ def _finished(ended: rec.RunEnded, entry: Entry, board: Board) -> Notice:
     figures = f"closed {totals['done']}, failed attempts {totals['failed']}"
     figures += f", quarantined {totals['quarantined']}"
     figures += f", unclosed {unclosed}" if unclosed else ""
-    landed, unlanded = board.landings.landed, len(board.unlanded)
+    landed, unlanded = board.landings.landed, board.unlanded_count
     figures += f"; landed {landed} on {board.landings.branch}" if landed else ""
     figures += f"; not landed yet {unlanded}" if unlanded else ""
     used_up = board.agents.ledger.spent()
@@ -277,7 +277,7 @@ def _notice(event: str, text: str, at: float, board: Board, **others: Any) -> No
         "quarantined": totals["quarantined"],
         "unclosed": _unclosed(board),
         "landed": board.landings.landed,
-        "unlanded": len(board.unlanded),
+        "unlanded": board.unlanded_count,
         "spent_usd": round(spent.money, 6),
         "tokens": spent.tokens,
         "run_id": run.run_id if run else "",

@@ -6,18 +6,36 @@ says the same.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from beads_workers.core.model import value
 from beads_workers.worktrees.git import GitError, git
 
-LANDING = "refs/heads/bw-landing"
-"""Integration branches are below it: ``bw-landing/main``."""
+PREFIX = "bw-landing"
+"""Integration branches are ``bw-landing/<the user's branch>``: a name below ``bw/`` would be in the
+way of the attempts of an issue that is called like it."""
+
+LANDING = f"refs/heads/{PREFIX}"
+
+GIT_NEEDED = (2, 38)
+"""``git merge-tree --write-tree``."""
 
 ATTEMPTS = "refs/bw/attempts"
 """``refs/bw/attempts/<issue>/<n>``: the tree of each attempt that ended, committed or not."""
 
 TRAILERS = ("Issue", "Attempt", "Run", "Verified", "Undoes")
+
+
+def git_too_old() -> str:
+    """Why nothing can land with this git, "" where it can; raises ``GitError``."""
+    said = git("/", "version").split()
+    found = re.match(r"(\d+)\.(\d+)", said[2]) if len(said) > 2 else None
+    if found is None:
+        return "git does not say its version"
+    needed = ".".join(map(str, GIT_NEEDED))
+    old = (int(found[1]), int(found[2])) < GIT_NEEDED
+    return f"landing needs git {needed} or newer, and this is {said[2]}" if old else ""
 
 
 @value

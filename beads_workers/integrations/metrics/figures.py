@@ -159,7 +159,7 @@ def _queue(board: Board) -> list[Family]:
         "quarantined": len(board.quarantined),
         "on_hold": len(board.issues.standing(Standing.ON_HOLD)),
         "unclosed": board.unclosed_count,
-        "unlanded": len(board.unlanded),
+        "unlanded": board.unlanded_count,
     }
     return [
         _gauge(
