@@ -124,6 +124,7 @@ class Adapter(ABC):
     named with ``--agent``.
     ``own_session``: it takes a session id of ours. ``resumes``: it can go on with a session.
     ``prompt_bytes_max``: of a prompt that has to be an argument; None: it comes on stdin.
+    ``usage_grows``: its ``usage_files`` get a line for each answer, and are no documents.
     ``measured``: versions that were run against a stub, the oldest first; ``untried``: written from
     published types, never run by us. ``has_hook``: it can be told in time why a guard refuses.
     """
@@ -137,6 +138,7 @@ class Adapter(ABC):
     own_session: ClassVar[bool] = False
     resumes: ClassVar[bool] = True
     prompt_bytes_max: ClassVar[int | None] = None
+    usage_grows: ClassVar[bool] = False
     measured: ClassVar[tuple[str, ...]] = ()
     untried: ClassVar[bool] = False
     has_hook: ClassVar[bool] = False
@@ -152,6 +154,11 @@ class Adapter(ABC):
     def verdict(self, tally: Tally, ending: RunEnding) -> Verdict:
         """What became of a run; the same order for all agents."""
         return judge(tally, ending)
+
+    def usage_files(self, session: str, environment: Mapping[str, str]) -> list[tuple[str, str]]:
+        """Where it may write down by itself what a session uses: folders, each with a pattern of
+        names; none where it does not."""
+        return []
 
     def obstacles(
         self, arguments: Sequence[str], environment: Mapping[str, str], *, root: bool

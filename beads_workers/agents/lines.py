@@ -62,7 +62,8 @@ class Parser(ABC):
         return self.feed(b"\n")
 
     def usage_told(self, text: str) -> list[Event]:
-        """The events of what it wrote to ``AgentRequest.usage_file``; most write none."""
+        """The events of what it wrote of its usage beside its stream: a line of one of
+        ``Adapter.usage_files``, or the whole of ``AgentRequest.usage_file``. Most write nothing."""
         return []
 
     def totals(self, prices: Prices = MappingProxyType({})) -> Totals:

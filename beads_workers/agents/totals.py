@@ -35,6 +35,11 @@ class Totals:
     reported: ByModel = field(default_factory=dict)
     unreported: ByModel = field(default_factory=dict)
 
+    @property
+    def tokens(self) -> int:
+        """Of all processes of the session."""
+        return _tokens(self.reported) + _tokens(self.unreported)
+
     def to_object(self) -> dict[str, Any]:
         """As JSON; each usage is ``[input, output, cached_read, cached_write, money]``."""
         return {
@@ -60,6 +65,7 @@ class Increments:
         self._last = last or Totals()
         self._session = self._last.session
         self._messages: OrderedDict[str, Usage] = OrderedDict()
+        self._answered: dict[str, Usage] = {}
         self._told: dict[str, Usage] = {}
         self._reported: ByModel | None = None
 
@@ -69,14 +75,21 @@ class Increments:
             self._session, self._last = session, Totals(session)
 
     def answer(self, message_id: str, usage: Usage) -> list[Usage]:
-        """One answer of the model. The same id may come again; only what is more then counts."""
+        """One answer of the model. The same id may come again; only what is more then counts, and
+        only what a total has not told already."""
         before = self._messages.get(message_id, Usage(usage.model))
         if message_id:
             self._messages[message_id] = usage
             self._messages.move_to_end(message_id)
             if len(self._messages) > MESSAGES_MAX:
                 self._messages.popitem(last=False)
-        return self._tell([usage.beyond(before)])
+        model, more = usage.model, usage.beyond(before)
+        answered = self._answered.get(model, Usage(model)).plus(more)
+        if model in self._answered or len(self._answered) < MODELS_MAX:
+            self._answered[model] = answered
+        if self._reported is None:
+            return self._tell([more])
+        return self._tell([answered.beyond(self._told.get(model, _NOTHING))])
 
     def total(self, usages: Iterable[Usage]) -> list[Usage]:
         """A total by model: of this process, or of the whole session. May come several times."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
-from beads_workers.agents.adapter import AgentRequest, Permission, load
+from beads_workers.agents.adapter import Adapter, AgentRequest, Permission, load
 from beads_workers.agents.adapters.plain import PlainParser
 from beads_workers.agents.events import Event, FinalResult, Kind, Limit, Session, Tally, Usage
 from beads_workers.agents.totals import Totals, from_object
@@ -18,7 +20,7 @@ from beads_workers.attempts.log import MaskedLog
 from beads_workers.attempts.process import Clocks, EndedBy, Hearing, ProcessEnd, run_agent
 from beads_workers.core.assignment import AgentSpec
 from beads_workers.core.receipts import Receipt
-from beads_workers.runtime.usage_file import UsageFile, prices_of
+from beads_workers.runtime.usage_file import SessionFile, UsageFile, prices_of
 
 PROGRESS_SECONDS = 1.0
 
@@ -60,8 +62,6 @@ class WorkingAgent:
         self._last = from_object(dict(earlier.totals)) if earlier else Totals()
         self._permission = permission
         self._around = around
-        self._told_at = 0.0
-        self._overage: Limit | None = None
 
     @property
     def can_go_on(self) -> bool:
@@ -86,46 +86,24 @@ class WorkingAgent:
             money=money,
             arguments=self.spec.arguments,
             settings=self._around.settings,
+            usage_file=f"{self._around.usage.path}.told",
         )
         called = self.adapter.arguments(request)
         argv = (self.spec.program or called.argv[0], *called.argv[1:])
-        around, self.tally = self._around, Tally(session=request.session)
-        parser = self.adapter.parser(self.spec.model, self._last if resume else None)
-        works = self._permission is Permission.EDIT
-        around.usage.begin(self.spec.name, self.spec.model, self.spec.prices, works=works)
-        if request.session:
-            around.usage.session(request.session, self._last if resume else Totals())
-        by = f", session {request.session}" if request.session else ""
-        # ``cli.agent_logs`` reads it: from here on the lines are that adapter's.
-        around.log.say(f"agent {self.spec.name}, adapter {self.spec.adapter}{by}")
-
-        def totals() -> Totals:
-            return parser.totals(prices_of(self.spec.prices))
-
-        def heard(data: bytes) -> bool:
-            around.log.write(data)
-            self._hear(parser.feed(data), totals)
-            return self.tally.is_over
-
-        def complained(data: bytes) -> None:
-            around.log.write(data)
-            self._hear(errors.feed(data), totals)
-
-        errors = PlainParser()
-        environment = {**around.environment, **called.environment}
+        environment = {**self._around.environment, **called.environment}
+        run = _Run(self.spec, self.adapter, self._around, request, environment)
+        run.begin(self._last if resume else None)
         ended = run_agent(
             argv,
             called.stdin,
             environment,
-            Hearing(heard, complained, self._tick),
-            around.clocks,
-            lambda: around.told() or self._overage is not None,
+            Hearing(run.heard, run.complained, run.tick),
+            self._around.clocks,
+            lambda: self._around.told() or run.overage is not None,
         )
-        self._hear([*parser.end(), *errors.end()], totals)
-        around.log.flush()
-        self._last = totals()
-        self.session = self.tally.session
-        if (limit := self._overage) is not None:
+        self._last = run.end()
+        self.tally, self.session = run.tally, run.tally.session
+        if (limit := run.overage) is not None:
             why = "its limit is used up, and what is beyond it is paid for"
             return Verdict(
                 Kind.LIMITED, why, limit.until, self.tally.text, False, limit.window, limit.model
@@ -136,23 +114,6 @@ class WorkingAgent:
 
     def _new_session(self) -> str:
         return str(uuid.uuid4()) if self.adapter.own_session else ""
-
-    def _hear(self, events: list[Event], totals: Callable[[], Totals]) -> None:
-        for event in events:
-            if isinstance(event, Session):
-                self._around.usage.session(event.id, totals())
-            elif isinstance(event, Limit) and event.overage and not self._around.pays_overage:
-                self._overage = event
-        if used := [event for event in events if isinstance(event, Usage)]:
-            self._around.usage.add(used, totals())
-        self.tally.hear(events)
-        if any(isinstance(event, FinalResult) for event in events):
-            self._told_at = 0.0
-
-    def _tick(self) -> None:
-        if (now := time.monotonic()) - self._told_at >= PROGRESS_SECONDS:
-            self._told_at = now
-            self._around.tell(self.tally.activity)
 
     def _verdict(self, ended: ProcessEnd, *, resumed: bool) -> Verdict:
         verdict = self.adapter.verdict(self.tally, self._ending(ended))
@@ -175,3 +136,90 @@ class WorkingAgent:
             at=time.time(),
             zone=datetime.now().astimezone().tzinfo or RunEnding.zone,
         )
+
+
+class _Run:
+    """What is heard of one process. ``overage``: the limit beyond which it would be paid for."""
+
+    def __init__(
+        self,
+        spec: AgentSpec,
+        adapter: Adapter,
+        around: AttemptContext,
+        request: AgentRequest,
+        environment: Mapping[str, str],
+    ) -> None:
+        self.tally = Tally(session=request.session)
+        self.overage: Limit | None = None
+        self._spec, self._adapter, self._around, self._request = spec, adapter, around, request
+        self._errors = PlainParser()
+        self._beside = SessionFile(adapter, environment)
+        self._told_at = 0.0
+
+    def begin(self, last: Totals | None) -> None:
+        """It is about to start; ``last``: of the session that it resumes."""
+        spec, request, usage = self._spec, self._request, self._around.usage
+        self._parser = self._adapter.parser(spec.model, last)
+        Path(request.usage_file).unlink(missing_ok=True)
+        works = request.permission is Permission.EDIT
+        usage.begin(spec.name, spec.model, spec.prices, works=works, adapter=spec.adapter)
+        if request.session:
+            usage.session(request.session, last or Totals())
+            self._look_beside(request.session, at=None if request.resume else 0)
+        by = f", session {request.session}" if request.session else ""
+        # ``cli.agent_logs`` reads it: from here on the lines are that adapter's.
+        self._around.log.say(f"agent {spec.name}, adapter {spec.adapter}{by}")
+
+    def heard(self, data: bytes) -> bool:
+        """Of its stdout; whether it is over by its own account."""
+        self._around.log.write(data)
+        self._read_beside()  # First: answers that are known explain the total that has them.
+        self._hear(self._parser.feed(data))
+        return self.tally.is_over
+
+    def complained(self, data: bytes) -> None:
+        """Of its stderr."""
+        self._around.log.write(data)
+        self._hear(self._errors.feed(data))
+
+    def tick(self) -> None:
+        """Now and then, whether it says anything or not."""
+        self._look_beside(self.tally.session)
+        self._read_beside()
+        if (now := time.monotonic()) - self._told_at >= PROGRESS_SECONDS:
+            self._told_at = now
+            self._around.tell(self.tally.activity)
+
+    def end(self) -> Totals:
+        """It has ended; what its session had used by then."""
+        self._read_beside()
+        self._hear([*self._parser.end(), *self._errors.end()])
+        with suppress(OSError):  # Most write none.
+            told = Path(self._request.usage_file).read_text("utf-8", "replace")
+            self._hear(self._parser.usage_told(told))
+        self._around.log.flush()
+        return self._totals()
+
+    def _totals(self) -> Totals:
+        return self._parser.totals(prices_of(self._spec.prices))
+
+    def _look_beside(self, session: str, at: int | None = 0) -> None:
+        if self._beside.begin(session, at):
+            self._around.usage.beside(self._beside.path, self._beside.at)
+
+    def _read_beside(self) -> None:
+        for line, at in self._beside.read():
+            self._hear(self._parser.usage_told(line), at)
+
+    def _hear(self, events: list[Event], at: int | None = None) -> None:
+        for event in events:
+            if isinstance(event, Session):
+                self._around.usage.session(event.id, self._totals())
+                self._look_beside(event.id)
+            elif isinstance(event, Limit) and event.overage and not self._around.pays_overage:
+                self.overage = event
+        if used := [event for event in events if isinstance(event, Usage)]:
+            self._around.usage.add(used, self._totals(), at)
+        self.tally.hear(events)
+        if any(isinstance(event, FinalResult) for event in events):
+            self._told_at = 0.0

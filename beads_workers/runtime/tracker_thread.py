@@ -325,9 +325,11 @@ class Recovery:
         inherited: list[Inherited] = []
         for left in self._unsettled:
             self._wait_until_gone(left)
-            unread, living = left.unread, self._still_held(left)
-            self._find_usage(left, [each for each in unread if each.issue_id not in living])
+            living = self._still_held(left)
             ends = self._hear(left)
+            # After that: whose worker left word of its end has said what it had used.
+            unread = left.unread
+            self._find_usage(left, [each for each in unread if each.issue_id not in living])
             late = [each for each in left.checkpoint() if each.issue_id in ends]
             heard += late
             if any(each.landing for each in late):

@@ -1,21 +1,23 @@
 """What an attempt has used, on disk as it is heard: exact after a ``kill -9`` of everything.
 
 One line for each run of an agent, with its prices, and one for each increment of its usage. A
-worker that dies says nothing any more; whoever finds its attempt reads this (``usage_read``).
+worker that dies says nothing any more; whoever finds its attempt reads this (``usage_read``), and
+what the agent wrote by itself since (``SessionFile``).
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from beads_workers.agents.events import Price, Prices, Tally
 from beads_workers.agents.events import Usage as Increment
-from beads_workers.agents.totals import Totals
+from beads_workers.agents.totals import Totals, from_object
 from beads_workers.core import limits
 from beads_workers.core.commands import ReadUsage
 from beads_workers.core.events import UsageRead
@@ -24,14 +26,20 @@ from beads_workers.core.model import IssueId
 from beads_workers.core.receipts import Receipt, Tokens, read_receipt, to_text
 from beads_workers.executors.files import usage_file
 
+if TYPE_CHECKING:
+    from beads_workers.agents.adapter import Adapter
+
 FILE_BYTES_MAX = 8 << 20
 """Thirty thousand answers of a model; it is read in the loop, in a tenth of a second."""
+LINE_BYTES_MAX = 1 << 20
+"""A tool's output stands in one line; what is longer is read in pieces that mean nothing."""
 
 
 class UsageFile:
     """Appended to by one attempt. A disk that is full costs the account, and not the work."""
 
     def __init__(self, path: str) -> None:
+        self.path = path
         self._runs: list[tuple[Tally, Prices]] = []
         try:
             Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -41,25 +49,37 @@ class UsageFile:
             self._fd = -1
 
     def begin(
-        self, agent: str, model: str, prices: Mapping[str, tuple[float, ...]], *, works: bool = True
+        self,
+        agent: str,
+        model: str,
+        prices: Mapping[str, tuple[float, ...]],
+        *,
+        works: bool = True,
+        adapter: str = "",
     ) -> None:
         """A run of this agent begins. ``works``: on the issue, and does not review it."""
         self._runs.append((Tally(), prices_of(prices)))
-        row = {"agent": agent, "model": model, "prices": dict(prices)}
+        row = {"agent": agent, "model": model, "prices": dict(prices), "adapter": adapter}
         self._write(row if works else row | {"works": False})
 
     def session(self, session: str, totals: Totals) -> None:
         """Its session has this id, and had used so much when it began."""
         self._write({"session": session, "totals": totals.to_object()})
 
-    def add(self, increments: Sequence[Increment], totals: Totals) -> None:
-        """It has used more; ``totals``: of its session by now, for whoever resumes it."""
+    def beside(self, path: str, at: int) -> None:
+        """It writes its usage there as well, and this run's begins at this byte."""
+        self._write({"beside": path, "at": at})
+
+    def add(self, increments: Sequence[Increment], totals: Totals, at: int | None = None) -> None:
+        """It has used more; ``totals``: of its session by now, for whoever resumes it. ``at``: up
+        to this byte of the file beside."""
         for number, each in enumerate(increments, 1):
             self._runs[-1][0].hear([each])
             used = [each.input, each.output, each.cached_read, each.cached_write, each.money]
             row: dict[str, Any] = {"of": each.model, "used": used}
             if number == len(increments):
                 row["totals"] = totals.to_object()
+                row |= {} if at is None else {"at": at}
             self._write(row)
 
     def spent(self) -> tuple[dict[str, Tokens], float | None]:
@@ -74,6 +94,48 @@ class UsageFile:
                 pass
 
 
+class SessionFile:
+    """What a command line writes by itself of a session's usage, read as it grows."""
+
+    def __init__(self, adapter: Adapter, environment: Mapping[str, str]) -> None:
+        self._adapter, self._environment = adapter, environment
+        self._session = ""
+        self.path = ""
+        self.at = 0
+        """How much of it was read."""
+
+    def begin(self, session: str, at: int | None = 0, path: str = "") -> bool:
+        """A run of this session begins; whether its file was found just now. ``at``: where this
+        run's part begins, None for its present end."""
+        if session != self._session:
+            self._session, self.path, self.at = session, path, at or 0
+        if self.path or not session or not self._adapter.usage_grows:
+            return False
+        for folder, pattern in self._adapter.usage_files(session, self._environment):
+            self.path = next(map(str, Path(folder).glob(pattern)), self.path)
+        if self.path and at is None:
+            with suppress(OSError):
+                self.at = Path(self.path).stat().st_size
+        return bool(self.path)
+
+    def read(self) -> Iterator[tuple[str, int]]:
+        """Its new lines, each with where it ends. A line that is not finished waits."""
+        if not self.path:
+            return
+        try:
+            file = open(self.path, "rb")  # noqa: SIM115
+        except OSError:
+            return
+        with file:
+            file.seek(self.at)
+            end = self.at + FILE_BYTES_MAX
+            while self.at < end and (line := file.readline(LINE_BYTES_MAX)):
+                if not line.endswith(b"\n") and len(line) < LINE_BYTES_MAX:
+                    return
+                self.at += len(line)
+                yield line.decode("utf-8", "replace"), self.at
+
+
 def read_usage(path: Path) -> Receipt | None:
     """What an attempt had used whose worker said nothing; None where no agent ran."""
     try:
@@ -84,6 +146,7 @@ def read_usage(path: Path) -> Receipt | None:
         return None
     runs: list[tuple[Tally, Prices]] = []
     said: dict[str, Any] = {}
+    beside: dict[str, Any] = {}
     works = False
     for line in lines:
         row = _row(line)
@@ -91,9 +154,15 @@ def read_usage(path: Path) -> Receipt | None:
             runs.append((Tally(), _read_prices(row.get("prices"))))
             # Beside the one that works there may be a reviewer, whose session nobody resumes.
             works = row.get("works") is not False
+            beside = {}
         if works:
-            said |= {n: row[n] for n, kind in _OF_SESSION.items() if isinstance(row.get(n), kind)}
+            said |= _known(row, _OF_SESSION)
+            beside |= _known(row, _BESIDE)
         if runs and (increment := _increment(row)) is not None:
+            runs[-1][0].hear([increment])
+    if runs and works:
+        prices = runs[-1][1]
+        for increment in _unheard(said, beside, prices):
             runs[-1][0].hear([increment])
     receipt = read_receipt(said) if runs else None
     if receipt is None:
@@ -111,7 +180,33 @@ def usage_read(run_directory: Path, ended: ReadUsage | Started | Finished) -> Us
     return UsageRead(*ids, to_text(found))
 
 
+def _unheard(said: dict[str, Any], beside: dict[str, Any], prices: Prices) -> list[Increment]:
+    """What the agent wrote by itself since the last line; in ``said`` the totals go on with it."""
+    from beads_workers.agents.adapter import load  # Only where an attempt is found so.
+
+    adapter = load(beside.get("adapter", ""))
+    session = said.get("session", "")
+    if adapter is None or not adapter.usage_grows or not session:
+        return []
+    totals = from_object(said.get("totals"))
+    if "beside" not in beside and totals.tokens:
+        return []  # Nobody knows where this run's part begins.
+    parser = adapter.parser(said.get("model", ""), totals)
+    parser.usage.begin(session)
+    file = SessionFile(adapter, os.environ)
+    file.begin(session, max(0, beside.get("at", 0)), beside.get("beside", ""))
+    events = [event for line, _ in file.read() for event in parser.usage_told(line)]
+    if events:
+        said["totals"] = parser.totals(prices).to_object()
+    return [event for event in events if isinstance(event, Increment)]
+
+
+def _known(row: Mapping[str, Any], fields: Mapping[str, type]) -> dict[str, Any]:
+    return {name: row[name] for name, kind in fields.items() if type(row.get(name)) is kind}
+
+
 _OF_SESSION = {"agent": str, "model": str, "session": str, "totals": dict}
+_BESIDE = {"adapter": str, "beside": str, "at": int}
 WHY = "it was ended before it could say what it had done"
 
 

@@ -15,6 +15,7 @@ from beads_workers.attempts.agent import AttemptContext, WorkingAgent
 from beads_workers.attempts.log import MaskedLog
 from beads_workers.attempts.process import Clocks
 from beads_workers.core.assignment import AgentSpec
+from beads_workers.core.receipts import Tokens
 from beads_workers.runtime.usage_file import UsageFile
 
 OVERAGE = {
@@ -80,6 +81,32 @@ def test_a_program_that_the_user_names_is_the_one_that_is_run(tmp_path: Path) ->
         spec = AgentSpec("mine", "claude", program=str(program))
         verdict = WorkingAgent(spec, around).work("do it", resume=False, money=None)
     assert (verdict.kind, verdict.text) == (Kind.DONE, "ok")
+
+
+def test_tokens_that_a_command_line_writes_to_a_file_at_its_end_count(tmp_path: Path) -> None:
+    """copilot's stream has none."""
+    used = {"inputTokens": 10, "outputTokens": 2, "cacheReadTokens": 3, "cacheWriteTokens": 4}
+    written = json.dumps({"modelMetrics": {"gpt-9": {"usage": used}}})
+    result = json.dumps({"type": "result", "sessionId": "s", "exitCode": 0})
+    program = tmp_path / "my-copilot"
+    script = 'while [ "$1" != --usage-output-file ]; do shift; done'
+    program.write_text(f"#!/bin/sh\n{script}\necho '{written}' >\"$2\"\necho '{result}'\n")
+    program.chmod(0o755)
+    usage = UsageFile(str(tmp_path / "usage"))
+    with (tmp_path / "log").open("wb") as log:
+        around = AttemptContext(
+            environment=dict(os.environ),
+            log=MaskedLog({}, log.fileno()),
+            usage=usage,
+            clocks=Clocks(),
+            told=lambda: False,
+            pays_overage=False,
+            changed=lambda: True,
+            tell=lambda activity: None,
+        )
+        spec = AgentSpec("mine", "copilot", program=str(program))
+        WorkingAgent(spec, around).work("do it", resume=False, money=None)
+    assert usage.spent()[0] == {"gpt-9": Tokens(10, 2, 3, 4)}
 
 
 CORPUS = Path(__file__).resolve().parents[1] / "agents" / "corpus" / "claude-2.1.328"

@@ -137,8 +137,8 @@ def _kill_workers(place: Ground, count: int, *, exact: bool) -> int:
 
 def _kill_everything(place: Ground, rows: Rows, agent: str, wanted: int) -> float | None:
     """All processes of the fleet in one moment, once so many attempts have ended; what is known
-    then lacks no more than what its agents had not said: so many tokens of codex, or dollars of
-    claude. None where it ended before."""
+    then lacks no more than the answers that came in that moment: so many tokens of codex, or
+    dollars of claude. None where it ended before."""
     fleet = place.fleets[-1]
     wait_until(partial(_goes_on, place, wanted), PATIENCE, f"{wanted} attempts end")
     wait_until(lambda: fleet.process.poll() is not None or _used_by(place), 30, "one is used")
@@ -163,43 +163,32 @@ def _kill_everything(place: Ground, rows: Rows, agent: str, wanted: int) -> floa
     what = (
         f"{agent}: right after kill -9 of everything, {len(under_way)} attempts under way: off by"
     )
+    # The answer that came while it was killed.
+    unsaid = sum(_dearest(place, agent, session) for session in under_way)
     if agent == "codex":
-        # It says what it has used at its end only; its next process says the whole session's.
-        lacks = _prompt_of(meter.tokens) + meter.tokens.output - said.tokens[agent]
-        unsaid: float = sum(_tokens_of(place, session) for session in under_way)
-        rows.at_most(f"{what}, tokens", abs(lacks), unsaid)
+        rows.at_most(f"{what}, tokens", abs(_tokens(meter.tokens) - said.tokens[agent]), unsaid)
     else:
-        # The answer that came while it was killed.
-        unsaid = sum(_dearest(place, session) for session in under_way)
         rows.at_most(f"{what}, dollars", abs(meter.dollars - said.money[agent]), unsaid)
     return unsaid
 
 
-def _tokens_of(place: Ground, session: str) -> int:
-    used = place.api.accounts.total(session=session).tokens
-    return _prompt_of(used) + used.output
-
-
-def _dearest(place: Ground, session: str) -> float:
+def _dearest(place: Ground, agent: str, session: str) -> float:
     with place.api.accounts.lock:
-        charges = [each.dollars for each in place.api.accounts.charges if each.session == session]
-    return max(charges, default=0.0)
+        charges = [each for each in place.api.accounts.charges if each.session == session]
+    if agent == "codex":
+        return max((_tokens(each.tokens) for each in charges), default=0)
+    return max((each.dollars for each in charges), default=0.0)
 
 
 def _used_by(place: Ground) -> str:
-    """A worker whose attempt goes on and has used something; "" where there is none.
-
-    codex says what it has used at its end only: there the stub knows that it was answered."""
+    """A worker whose attempt goes on and has used something; "" where there is none."""
     fleet = place.fleets[-1]
-    answered = {r.session for r in place.api.requests if r.outcome == "answered"}
     over = {row["request_id"] for row in place.ends()}
     for row in fleet.journal("started"):
         file = fleet.run_folder / "usage" / f"{row['request_id']}.jsonl"
         if row["request_id"] in over or not file.exists():
             continue
-        said = [json.loads(line) for line in file.read_text().splitlines()]
-        asked = row["agent"] == "codex" and any(each.get("session") in answered for each in said)
-        if asked or any("used" in each for each in said):
+        if any("used" in json.loads(line) for line in file.read_text().splitlines()):
             return str(row["worker_id"])
     return ""
 
@@ -229,7 +218,7 @@ def _goes_on(place: Ground, wanted: int) -> bool:
 
 def _compare(place: Ground, rows: Rows, agent: str, workers_killed: int, unsaid: float) -> None:
     """``unsaid``: dollars of claude that may be missing beside the promised share, or tokens of
-    codex: of attempts that were killed together with all that could have heard them."""
+    codex: see ``_kill_everything``."""
     attempts, found = place.journal("started"), place.journal("usage_found")
     said, files = _said(place)
     ends = Counter(row["outcome"] for row in place.ends())
@@ -240,7 +229,7 @@ def _compare(place: Ground, rows: Rows, agent: str, workers_killed: int, unsaid:
     rows.count(what, f"{workers_killed}; {len(found)}; {files}")
     meter = place.api.accounts.total(account=_account(place, agent))
     if agent == "codex":
-        tokens = _prompt_of(meter.tokens) + meter.tokens.output
+        tokens = _tokens(meter.tokens)
         rows.count("codex: tokens, ours and the meter's", f"{said.tokens[agent]}, {tokens}")
         rows.at_most("codex: the difference, tokens", abs(said.tokens[agent] - tokens), unsaid)
         return
@@ -280,5 +269,5 @@ def _prompt(tokens: Tokens) -> int:
     return tokens.input + tokens.cached_read + tokens.cached_write
 
 
-def _prompt_of(tokens: Metered) -> int:
-    return tokens.input + tokens.cache_read + tokens.cache_write
+def _tokens(tokens: Metered) -> int:
+    return tokens.input + tokens.cache_read + tokens.cache_write + tokens.output

@@ -145,6 +145,9 @@ def test_what_its_agents_had_used_is_told_also_where_the_tracker_is_in_trouble(
     assert '"money":0.25' in used.receipt
 
 
+RECEIPT = {"verdict": "done", "agent": "claude", "usage": {"m": {"input": 10, "output": 1}}}
+
+
 def agent_used(scene: Scene, issue_id: str = "a") -> UsageFile:
     """An agent of the crashed run has worked on it, and used something."""
     file = UsageFile(usage_file(str(scene.directory.run(scene.run_id)), "r.1"))
@@ -153,6 +156,16 @@ def agent_used(scene: Scene, issue_id: str = "a") -> UsageFile:
     started = Started(issue_id, "W7", 1, "r.1", agent="claude")
     scene.dead.apply(Entry(started, 5.0, 2.0))
     return file
+
+
+def test_whose_worker_left_word_of_its_end_has_said_what_it_had_used(scene: Scene) -> None:
+    os.close(scene.alive)
+    agent_used(scene)
+    folder = scene.directory.run(scene.run_id)
+    spooled = Done(IssueId("a"), "W7", 7, request_id="r.1", receipt=RECEIPT)
+    spool_result(str(folder), spooled)
+    scene.recovery.run()
+    assert scene.used == []
 
 
 def test_a_run_is_settled_only_once_our_journal_has_what_its_agents_had_used(scene: Scene) -> None:

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from beads_workers.agents.adapters.codex import Codex
 from beads_workers.agents.events import Usage
 from beads_workers.agents.totals import Increments, Totals, from_object
 from beads_workers.core.commands import ReadUsage
 from beads_workers.core.model import IssueId
 from beads_workers.core.receipts import Tokens, receipt_from_text
 from beads_workers.executors.files import usage_file
-from beads_workers.runtime.usage_file import UsageFile, prices_of, read_usage, usage_read
+from beads_workers.runtime.usage_file import (
+    SessionFile,
+    UsageFile,
+    prices_of,
+    read_usage,
+    usage_read,
+)
 
 PRICES = {"opus*": (5.0, 25.0, 0.5)}
 PRICED: tuple[str, str, dict[str, tuple[float, ...]]] = ("codex", "gpt", {"gpt*": (1.0, 10.0, 0.1)})
@@ -179,6 +187,47 @@ def test_tokens_without_a_price_make_the_money_unknown(tmp_path: Path) -> None:
     file.begin("codex", "", {})
     file.add([Usage("gpt-5", input=10)], Totals())
     assert file.spent()[1] is None
+
+
+def answered(number: int) -> str:
+    """How codex keeps an answer in the file of a session."""
+    usage = {"input_tokens": 100 * number, "cached_input_tokens": 0, "output_tokens": 1}
+    payload = {"response_id": f"r{number}", "usage": usage}
+    return json.dumps({"type": "token_usage_record", "payload": payload}) + "\n"
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_what_an_agent_kept_by_itself_after_its_worker_was_killed_counts_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: bool
+) -> None:
+    session = "01a2051e-2551-7ff1-8343-c033fdf6c90f"
+    kept = tmp_path / "sessions" / "2026" / "11" / "22" / f"rollout-x-{session}.jsonl"
+    kept.parent.mkdir(parents=True)
+    monkeypatch.setenv("CODEX_HOME", str(tmp_path))
+    file = UsageFile(str(tmp_path / "u"))
+    file.begin("mine", "gpt", {}, adapter="codex")
+    file.session(session, Totals(session))
+    if known:
+        kept.write_text(answered(1))
+        found = SessionFile(Codex(), {"CODEX_HOME": str(tmp_path)})
+        assert found.begin(session) and found.path == str(kept)
+        file.beside(found.path, found.at)
+        counts = Increments()
+        counts.begin(session)
+        ((_, at),) = found.read()
+        file.add(counts.answer("r1", Usage("gpt", 100, 1)), counts.totals(), at)
+    kept.write_text(answered(1) + answered(2) + answered(3)[:-1])
+    receipt = read_usage(tmp_path / "u")
+    assert receipt is not None and receipt.usage == {"gpt": Tokens(300, 2)}
+    totals = from_object(dict(receipt.totals))
+    assert (totals.session, totals.tokens) == (session, 302), "for whoever goes on with it"
+    # Whoever goes on is told of what comes from now on only.
+    again = SessionFile(Codex(), {"CODEX_HOME": str(tmp_path)})
+    kept.write_text(answered(1) + answered(2) + answered(3))
+    assert again.begin(session, at=None)
+    with kept.open("a") as more:
+        more.write(answered(4))
+    assert [line for line, _ in again.read()] == [answered(4)]
 
 
 def test_nothing_is_found_where_no_agent_ran(tmp_path: Path) -> None:

@@ -4,13 +4,17 @@ Measured with 0.169.0; the shapes are those of ``index.d.ts`` in @openai/codex-s
 
 - An ``error`` line may be a retry ("Reconnecting... 1/5"); ``turn.failed`` is the end.
 - Why it failed stands in a sentence only: a usage limit names its reset as local time.
-- ``usage`` of a turn is the total of the thread, resumed ones included; there is no money.
+- ``usage`` of a turn is the total of the thread, resumed ones included; there is no money. It
+  comes at the end of the turn, and after a kill the last answer may be missing in it for ever:
+  each answer stands in the file of the session (``token_usage_record``) as soon as it is there.
 - In its sandbox it cannot commit: its work lies in the files.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 
 from beads_workers.agents.adapter import (
     Adapter,
@@ -34,6 +38,7 @@ from beads_workers.agents.events import (
 from beads_workers.agents.lines import Fields, Parser
 from beads_workers.agents.texts import recognise
 from beads_workers.agents.verdict import of_text
+from beads_workers.core.framing import ProtocolError, parse_object
 
 _SANDBOXES = {
     Permission.READ: ("--sandbox", "read-only"),
@@ -68,6 +73,19 @@ class CodexParser(Parser):
                 return [_error(said.text("message"))]
         return ()
 
+    def usage_told(self, text: str) -> list[Event]:
+        """A line of the file of its session."""
+        if _ANSWER not in text:
+            return []
+        try:
+            said = Fields(parse_object(text.encode("utf-8", "replace")))
+        except ProtocolError:
+            return []
+        if said.text("type") != _ANSWER:
+            return []
+        answer, used = said.at("payload"), said.at("payload", "usage")
+        return list(self.usage.answer(answer.name("response_id"), self._usage(used)))
+
     def _begin(self, thread: str) -> Iterator[Event]:
         if thread:
             self.usage.begin(thread)
@@ -94,19 +112,18 @@ class CodexParser(Parser):
                     yield self.activity("edit", change)
 
     def _turn(self, usage: Fields) -> Iterator[Event]:
-        cached, written = (usage.count(n) for n in ("cached_input_tokens", _WRITTEN))
-        total = Usage(
-            self.model,
-            max(0, usage.count("input_tokens") - cached - written),
-            usage.count("output_tokens"),
-            cached,
-            written,
-        )
-        yield from self.usage.total([total])
+        yield from self.usage.total([self._usage(usage)])
         yield FinalResult(self._answer, True)
+
+    def _usage(self, usage: Fields) -> Usage:
+        cached, written = (usage.count(n) for n in ("cached_input_tokens", _WRITTEN))
+        own = max(0, usage.count("input_tokens") - cached - written)
+        return Usage(self.model, own, usage.count("output_tokens"), cached, written)
 
 
 _WRITTEN = "cache_write_input_tokens"
+_ANSWER = "token_usage_record"
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def _error(text: str) -> Event:
@@ -128,6 +145,7 @@ class Codex(Adapter):
         variables=("CODEX_API_KEY",),
         login_status=("login", "status"),
     )
+    usage_grows = True
     measured = ("0.169.0",)
     command = "codex"
 
@@ -142,6 +160,20 @@ class Codex(Adapter):
         if request.resume:
             argv += ["resume", request.session]
         return Invocation((*argv, "-"), request.prompt)
+
+    def usage_files(self, session: str, environment: Mapping[str, str]) -> list[tuple[str, str]]:
+        """Below the day on which the session began, which its id (a UUID of version 7) tells, and
+        which may be another one where it runs."""
+        if not _UUID.fullmatch(session):
+            return []
+        try:
+            began = datetime.fromtimestamp(int(session.replace("-", "")[:12], 16) / 1000, UTC)
+            days = [began + timedelta(days=n) for n in (-1, 0, 1)]
+        except (ValueError, OverflowError, OSError):
+            return []
+        home = environment.get("CODEX_HOME") or f"{environment.get('HOME', '')}/.codex"
+        name = f"rollout-*-{session}.jsonl"
+        return [(f"{home}/sessions/{day:%Y/%m/%d}", name) for day in days]
 
     def obstacles(
         self, arguments: Sequence[str], environment: Mapping[str, str], *, root: bool

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -118,6 +119,48 @@ def test_a_total_of_the_thread_counts_what_is_new() -> None:
     assert again.feed(stream(STARTED, turn(2000, 40)))[1] == Usage("o9", 1000, 20)
     other = adapter("codex").parser("o9", Totals("t0", first.totals().reported))
     assert other.feed(stream(STARTED, turn(1000, 20)))[1] == Usage("o9", 1000, 20)
+
+
+def record(number: int, tokens: int) -> str:
+    """A line of the file of its session."""
+    usage = {"input_tokens": tokens, "cached_input_tokens": 0, "output_tokens": 0}
+    payload = {"response_id": f"r{number}", "usage": usage}
+    return json.dumps({"type": "token_usage_record", "payload": payload})
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_answers_in_the_file_of_its_session_and_the_total_count_once(late: bool) -> None:
+    first = adapter("codex").parser("o9")
+    first.feed(stream(STARTED))
+    # Killed after the second answer, which it has no total of.
+    assert [first.usage_told(record(n, 100)) for n in (1, 2, 2)] == [
+        [Usage("o9", 100)],
+        [Usage("o9", 100)],
+        [],
+    ]
+    again = adapter("codex").parser("o9", first.totals())
+    again.feed(stream(STARTED))
+    said = []
+    for step in ("total", "answers") if late else ("answers", "total"):
+        if step == "total":  # Its own sum lacks the answer after which it was killed.
+            said += again.feed(stream(turn(100 + 300, 0)))
+        else:
+            said += [e for n in (3, 4) for e in again.usage_told(record(n, 150))]
+    assert sum(event.tokens for event in said if isinstance(event, Usage)) == 300
+
+
+@pytest.mark.parametrize("line", ["", "token_usage_record", '{"type": "token_usage_record"}', "[]"])
+def test_other_lines_of_that_file_say_nothing(line: str) -> None:
+    assert adapter("codex").parser().usage_told(line) == []
+
+
+def test_the_file_of_a_session_lies_below_the_day_of_its_id() -> None:
+    session = "01a2051e-2551-7ff1-8343-c033fdf6c90f"
+    found = adapter("codex").usage_files(session, {"HOME": "/home/me"})
+    assert ("/home/me/.codex/sessions/2026/11/22", f"rollout-*-{session}.jsonl") in found
+    elsewhere = adapter("codex").usage_files(session, {"HOME": "/home/me", "CODEX_HOME": "/c"})
+    assert elsewhere[0][0].startswith("/c/sessions/")
+    assert adapter("codex").usage_files("../*", {}) == []
 
 
 def test_what_it_could_not_begin_is_told_on_stderr() -> None:
