@@ -148,6 +148,10 @@ def _believes(text: str, now: float, zone: Any) -> float | None:
 
 # --- a file of usage, and an issue --------------------------------------------------------------
 
+ANSWER = {
+    "type": "token_usage_record",
+    "payload": {"response_id": "r", "usage": {"input_tokens": 5, "output_tokens": 1}},
+}
 USAGE = {"totalNanoAiu": 5, "modelMetrics": {"m": {"usage": {"inputTokens": 5, "x": 1}}}}
 ISSUE = {
     "id": "x-1", "title": "A title", "description": "`````\ntext", "priority": 1, "notes": "n",
@@ -192,7 +196,8 @@ def _believes_usage(text: str) -> Any:
 
 
 def _told(text: str) -> list[Event]:
-    return next(each for each in ADAPTERS if each.name == "copilot").parser().usage_told(text)
+    """By those that write their usage into a file: copilot a document, codex a line an answer."""
+    return [event for each in ADAPTERS for event in each.parser().usage_told(text)]
 
 
 PARSERS = [
@@ -216,10 +221,10 @@ PARSERS = [
         {"believes any moment": _believes},
     ),
     Entry(
-        "usage of copilot",
-        ("agents/adapters/copilot.py",),
+        "usage beside the stream",
+        ("agents/adapters/copilot.py", "agents/adapters/codex.py"),
         _told,
-        objects([USAGE]),
+        objects([USAGE, ANSWER]),
         usage_holds,
         {"believes that it is JSON": _believes_usage},
     ),
