@@ -51,7 +51,7 @@ from beads_workers.worktrees.warm import changed_files, clear_gone, must_set_up
 FIFO = "pool.wake"
 NICE = 19
 MAKE = "make"
-LOOKED_AT_SECONDS = 1.0
+LOOKED_AT_SECONDS = 5.0
 NEVER = 3
 """Exit status of a maker: what cannot be made ahead this time cannot be the next time."""
 
