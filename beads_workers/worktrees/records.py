@@ -215,10 +215,12 @@ def git_directories(common: str) -> Iterator[tuple[Path, Path]]:
     """Each linked worktree of a repository: its git directory, and its own folder."""
     for folder in sorted(Path(common, "worktrees").glob("*")):
         try:
-            dot_git = (folder / "gitdir").read_bytes()
+            dot_git = Path(os.fsdecode((folder / "gitdir").read_bytes()).rstrip("\n"))
         except OSError:
             continue  # half made, or just being removed
-        yield folder, Path(os.fsdecode(dot_git).rstrip("\n")).parent
+        if not dot_git.is_absolute():  # As ``worktree.useRelativePaths`` has it.
+            dot_git = Path(os.path.normpath(folder.resolve() / dot_git))
+        yield folder, dot_git.parent
 
 
 def new_token() -> str:

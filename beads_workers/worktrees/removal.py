@@ -355,11 +355,14 @@ def _detached(
 ) -> int:
     """The commits of a worktree whose folder is gone, also those that only its HEAD keeps."""
     base, tip = base_and_tip
-    try:
-        head = (directory / "HEAD").read_text().strip()
-    except OSError:
+    if not (directory / "HEAD").exists():
         return found.commits
-    if head == base or head.startswith("ref:"):
+    # The file does not say it in a repository with reftables.
+    place = f"--git-dir={directory}"
+    if call(repository.common, place, "symbolic-ref", "--quiet", "HEAD").status == 0:
+        return found.commits
+    head = git(repository.common, place, "rev-parse", "--verify", "HEAD").strip()
+    if head == base:
         return found.commits
     return len(repository.only_in([head, *([tip] if tip and found.commits else [])]))
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from pathlib import Path
+
+import pytest
 
 IDENTITY = {
     "GIT_AUTHOR_NAME": "tester",
@@ -43,12 +46,39 @@ def commit(folder: Path, name: str, text: str = "x\n") -> str:
     return git(folder, "rev-parse", "HEAD")
 
 
-def make_repository(folder: Path) -> Path:
-    """A repository with one commit on ``main``, in which ``.env`` and ``*.local`` are ignored."""
+def make_repository(folder: Path, *options: str) -> Path:
+    """A repository with one commit on ``main``, in which ``.env`` and ``*.local`` are ignored.
+
+    ``options``: of ``git init``.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    git(folder, "init", "--quiet", "--initial-branch=main")
+    git(folder, "init", "--quiet", "--initial-branch=main", *options)
     commit(folder, ".gitignore", ".env\n*.local\n.beads-workers/\n")
     return folder
+
+
+def needs_git(*version: int) -> pytest.MarkDecorator:
+    """Skips a test where git is older."""
+    said = git(Path("/"), "version")
+    found = tuple(map(int, re.findall(r"\d+", said)[:2]))
+    needed = ".".join(map(str, version))
+    return pytest.mark.skipif(found < version, reason=f"needs git {needed}, and this is {said}")
+
+
+FORMATS = (
+    pytest.param("--object-format=sha256", id="sha256"),
+    pytest.param("--ref-format=reftable", id="reftable", marks=needs_git(2, 45)),
+)
+"""Options of ``git init`` that make another repository than the usual one."""
+
+
+def ref_lock(top: Path, ref: str) -> Path:
+    """The file with which git locks this ref; with reftables it is one for all. Its folder is
+    there."""
+    tables = top / ".git" / "reftable"
+    lock = tables / "tables.list.lock" if tables.exists() else top / ".git" / f"{ref}.lock"
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    return lock
 
 
 def commits(folder: Path) -> set[str]:

@@ -27,10 +27,13 @@ class Place:
 
 
 class World:
-    """A project that is its repository's top (or ``prefix`` below it), and one run."""
+    """A project that is its repository's top (or ``prefix`` below it), and one run.
 
-    def __init__(self, folder: Path, prefix: str = "") -> None:
-        self.top = make_repository(folder / "repository")
+    ``options``: of ``git init``.
+    """
+
+    def __init__(self, folder: Path, prefix: str = "", *options: str) -> None:
+        self.top = make_repository(folder / "repository", *options)
         self.project = self.top / prefix
         self.project.mkdir(exist_ok=True)
         self.state = self.project / ".beads-workers"

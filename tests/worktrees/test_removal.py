@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from beads_workers.worktrees.removal import Survey, remove, unmerged_branches
-from tests.support.repository import commit, git
+from tests.support.repository import FORMATS, commit, git, needs_git
 from tests.support.worktrees import Place, World
 
 
@@ -255,6 +255,30 @@ def test_one_whose_folder_was_deleted_goes_unless_the_disk_is_only_away(
     shutil.move(f"{world.settings.folder}.away", world.settings.folder)
     shutil.rmtree(place.folder)
     assert world.kept() == {} and world.branches() == []
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_commit_that_only_the_head_of_a_deleted_folder_keeps_is_kept(
+    tmp_path: Path, format: str
+) -> None:
+    world = World(tmp_path, "", format)
+    place = world.make("a")
+    world.end_run()
+    git(place.folder, "checkout", "--quiet", "--detach")
+    commit(place.folder, "work")
+    shutil.rmtree(place.folder)
+    assert world.kept() == {"bw/a/1": "1 commit on no other branch"}
+
+
+@needs_git(2, 48)
+def test_one_that_is_linked_by_relative_paths_is_found(world: World) -> None:
+    git(world.top, "config", "worktree.useRelativePaths", "true")
+    one, other = world.make("a", worker="W1"), world.make("b", worker="W2")
+    world.end_run()
+    assert (one.folder / ".git").read_text().startswith("gitdir: ../")
+    (other.folder / "half").write_text("done")
+    assert world.kept() == {"bw/b/1": "1 change not committed: half"}
+    assert not one.folder.exists()
 
 
 def test_one_that_a_person_moved_is_found(world: World, place: Place) -> None:
