@@ -12,8 +12,17 @@ from pathlib import Path
 from beads_workers.core.model import value
 from beads_workers.runtime.processes import GIT_PLACES
 
-NO_HOOKS = ("-c", "core.hooksPath=/dev/null")
-"""What we do to a repository by ourselves runs none of its hooks: some write to the tracker."""
+_EVENTS = (
+    *("pre-commit", "prepare-commit-msg", "commit-msg", "post-commit", "pre-merge-commit"),
+    *("post-merge", "post-rewrite", "post-checkout", "post-index-change", "reference-transaction"),
+    "pre-auto-gc",
+)
+NO_HOOKS = (
+    *("-c", "core.hooksPath=/dev/null"),
+    *(word for event in _EVENTS for word in ("-c", f"hook.{event}.enabled=false")),
+)
+"""What we do to a repository by ourselves runs none of its hooks: some write to the tracker. Those
+that the configuration names do not lie in a folder; git 2.55 can switch them off."""
 
 BRANCHES = "bw"
 """Our branches are ``bw/<issue>/<attempt>``."""

@@ -17,7 +17,7 @@ from beads_workers.core.wire import Task
 from beads_workers.executors.command import preparation
 from beads_workers.runtime.project import find_project
 from beads_workers.worktrees.preparation import CannotPrepare, read_preparation
-from tests.support.repository import IDENTITY, commit, git
+from tests.support.repository import IDENTITY, commit, git, needs_git
 from tests.support.worktrees import World
 
 
@@ -76,6 +76,17 @@ def test_no_hook_of_the_repository_runs(world: World) -> None:
     hook.chmod(0o755)
     world.make("a")
     assert not (world.top / "hooked").exists()
+
+
+@needs_git(2, 55)
+def test_no_hook_that_is_configured_runs(world: World) -> None:
+    for event in ("reference-transaction", "post-checkout", "post-index-change"):
+        git(world.top, "config", "--add", "hook.mine.event", event)
+    git(world.top, "config", "hook.mine.command", f"touch {world.top}/hooked; true")
+    world.make("a")
+    assert not (world.top / "hooked").exists()
+    git(world.top, "branch", "b")
+    assert (world.top / "hooked").exists(), "it would have run"
 
 
 def test_a_project_below_the_top_runs_in_the_same_folder_below(tmp_path: Path) -> None:
