@@ -11,6 +11,7 @@ from pathlib import Path
 
 from beads_workers.core.model import value
 from beads_workers.runtime.processes import GIT_PLACES
+from beads_workers.runtime.sessions import owners
 
 _EVENTS = (
     *("pre-commit", "prepare-commit-msg", "commit-msg", "post-commit", "pre-merge-commit"),
@@ -30,6 +31,16 @@ BRANCHES = "bw"
 
 LOCKED_SECONDS = 10.0
 """A ref that has been locked for longer is locked by nobody."""
+
+TABLES_LOCK = "reftable/tables.list.lock"
+"""In a repository with reftables, one lock for all refs; each worktree has one of its own as well,
+for its ``HEAD``."""
+
+_TABLES_LOCKED = "cannot lock references"
+"""What git says of this lock. It says ``cannot lock ref 'refs/...'`` of a ref's own."""
+
+_WAITS = ("-c", "reftable.lockTimeout=2000")
+"""It gives up after 100 ms, and everybody who writes a ref holds this lock."""
 
 FALLBACK_IDENTITY = ("-c", "user.name=beads-workers", "-c", "user.email=beads-workers@localhost")
 
@@ -68,10 +79,23 @@ def call(
 ) -> GitCall:
     """The same for whoever reads the exit status. ``places``: variables that tell git where it is,
     or whose name it writes. Raises ``GitError`` where it cannot be started, or takes longer than
-    ``seconds``."""
+    ``seconds``. A lock of reftables that a killed git has left goes."""
+    done = _called(folder, arguments, given, places, seconds)
+    if done.status != 0 and done.error.endswith(_TABLES_LOCKED) and _unlock_tables(folder, places):
+        return _called(folder, arguments, given, places, seconds)
+    return done
+
+
+def _called(
+    folder: str,
+    arguments: Sequence[str],
+    given: str | None,
+    places: Mapping[str, str] | None,
+    seconds: float | None,
+) -> GitCall:
     try:
         done = subprocess.run(
-            ["git", *NO_HOOKS, *arguments],
+            ["git", *NO_HOOKS, *_WAITS, *arguments],
             cwd=folder,
             env=_environment() | dict(places or {}),
             input=os.fsencode(given or ""),
@@ -105,6 +129,28 @@ def unlock_worktree(folder: str) -> None:
         branch = [common / f"{head}.lock"] if head.startswith(f"refs/heads/{BRANCHES}/") else []
         for lock in (own / "index.lock", own / "HEAD.lock", *branch):
             lock.unlink(missing_ok=True)
+
+
+def _unlock_tables(folder: str, places: Mapping[str, str] | None) -> bool:
+    """Remove the locks of reftables by which a call in ``folder`` has just failed, where a killed
+    git has left them; whether there is none any more.
+
+    They are the user's as well. A git that lives has them open until it renames them: one that is
+    old and open nowhere is nobody's.
+    """
+    asked = ("rev-parse", "--path-format=absolute", "--git-common-dir", "--absolute-git-dir")
+    told = _called(folder, asked, None, places, None).output
+    locks = [Path(directory, TABLES_LOCK) for directory in set(told.splitlines())]
+    for lock in locks:
+        with suppress(OSError):
+            found = lock.stat()
+            if owners(lock):
+                continue
+            young = found.st_mtime + LOCKED_SECONDS - time.time()
+            time.sleep(min(max(0.0, young), LOCKED_SECONDS))
+            if os.path.samestat(found, lock.stat()) and not owners(lock):
+                lock.unlink()
+    return not any(lock.exists() for lock in locks)
 
 
 def identity(folder: str) -> tuple[str, ...]:

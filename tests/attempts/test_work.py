@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from beads_workers.attempts.work import CannotCommit, Workplace
-from tests.support.repository import IDENTITY, commit, git, make_repository
+from tests.support.repository import IDENTITY, commit, git, make_repository, ref_lock
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_what_lies_there_is_committed_with_trailers(folder: Path) -> None:
 
 def test_what_a_killed_git_has_locked_is_committed_all_the_same(folder: Path) -> None:
     locks = [Path(git(folder, "rev-parse", "--absolute-git-dir"), "index.lock")]
-    locks += [folder.parent / "checkout" / ".git" / "refs/heads/bw/i-1/1.lock"]
+    locks += [ref_lock(folder.parent / "checkout", "refs/heads/bw/i-1/1")]
     for lock in locks:
         assert lock.parent.is_dir()
         lock.touch()

@@ -34,7 +34,7 @@ from beads_workers.runtime.sessions import kill, with_variable
 from tests.landing.program import Program
 from tests.landing.world import BRANCH, LandingWorld
 from tests.support.fleet import until
-from tests.support.repository import git
+from tests.support.repository import FORMATS, git, ref_lock
 
 CHECK = """\
 #!/bin/sh
@@ -316,12 +316,32 @@ def test_a_lock_that_a_killed_git_has_left_holds_nobody_up(world: LandingWorld) 
     first = landing(world, world.work("app-1", {"f1": "x"}))
     first.idle("app-1")
     assert first.end() == 0
-    lock = world.top / ".git" / "refs" / "heads" / f"{BRANCH}.lock"
+    second = world.work("app-2", {"f2": "x"})
+    lock = ref_lock(world.top, f"refs/heads/{BRANCH}")
     lock.touch()
     os.utime(lock, (time.time() - 60.0,) * 2)
-    program = landing(world, world.work("app-2", {"f2": "x"}))
+    program = landing(world, second)
     program.idle("app-2")
     assert program.landed == {"app-2"} and program.end() == 0
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_it_lands_in_repositories_of_other_formats(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: str
+) -> None:
+    world = LandingWorld(tmp_path, monkeypatch, format)
+    world.main({"check": "exec test ! -e broken\n", "file": "0\n"})
+    adds = [world.work(f"app-{n}", {f"f{n}": "x"}) for n in range(4)]
+    adds += [world.work("bad", {"broken": "x"}), world.work("old", {"file": "1\n"})]
+    world.main({"file": "2\n"})
+    program = Program(world.settings("sh ./check", into="main"), *adds)
+    program.idle(*(add.issue_id for add in adds))
+    assert program.landed == {"app-0", "app-1", "app-2", "app-3"} and program.end() == 0
+    assert {(each.issue_id, each.why) for each in program.of(Refused)} == {
+        ("bad", "verify"),
+        ("old", "conflict"),
+    }
+    assert git(world.top, "rev-parse", "main") == world.tip()
 
 
 @pytest.mark.parametrize("kills", [1, 1000])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -339,7 +340,8 @@ def test_commits_are_signed_where_the_user_signs(world: LandingWorld) -> None:
     said = "-----BEGIN PGP SIGNATURE-----\\n\\nsigned\\n-----END PGP SIGNATURE-----\\n"
     signer(world, f"cat >/dev/null; printf '\\n[GNUPG:] SIG_CREATED x\\n' >&2; printf -- '{said}'")
     land(world.repository(), add)
-    assert "gpgsig -----BEGIN PGP SIGNATURE-----" in git(world.top, "cat-file", "-p", world.tip())
+    header = r"^gpgsig(-sha256)? -----BEGIN PGP SIGNATURE-----$"
+    assert re.search(header, git(world.top, "cat-file", "-p", world.tip()), re.MULTILINE)
 
 
 # --- the user's branch ----------------------------------------------------------------------------

@@ -20,11 +20,14 @@ BRANCH = "bw-landing/main"
 
 
 class LandingWorld:
-    """``top``: the user's checkout, on ``main``. ``desk``: a worktree to work in."""
+    """``top``: the user's checkout, on ``main``. ``desk``: a worktree to work in. ``options``: of
+    ``git init``."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch | None = None) -> None:
+    def __init__(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch | None = None, *options: str
+    ) -> None:
         self.folder = folder
-        self.top = make_repository(folder / "project")
+        self.top = make_repository(folder / "project", *options)
         self.start = git(self.top, "rev-parse", "main")
         self.desk = folder / "desk"
         git(self.top, "worktree", "add", "--quiet", "--detach", str(self.desk))

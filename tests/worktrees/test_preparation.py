@@ -17,7 +17,7 @@ from beads_workers.core.wire import Task
 from beads_workers.executors.command import preparation
 from beads_workers.runtime.project import find_project
 from beads_workers.worktrees.preparation import CannotPrepare, read_preparation
-from tests.support.repository import IDENTITY, commit, git, needs_git
+from tests.support.repository import IDENTITY, commit, git, needs_git, ref_lock
 from tests.support.worktrees import World
 
 
@@ -58,15 +58,16 @@ def test_a_named_branch_is_looked_up_for_each_attempt_and_a_commit_stays(world: 
 def test_a_lock_that_a_killed_git_has_left_goes_and_one_that_is_held_stays(
     world: World, age: float
 ) -> None:
-    lock = world.top / ".git" / "refs" / "heads" / "bw" / "i-1" / "1.lock"
-    lock.parent.mkdir(parents=True)
+    lock = ref_lock(world.top, "refs/heads/bw/i-1/1")
     lock.touch()
     os.utime(lock, (time.time() - age,) * 2)
     if age:
         assert world.make("i-1").folder.exists()
     else:
-        with pytest.raises(CannotPrepare, match="cannot lock ref"):
-            world.make("i-1")
+        with lock.open() as held, subprocess.Popen(["sleep", "60"], stdin=held) as holder:
+            with pytest.raises(CannotPrepare, match="cannot lock ref"):
+                world.make("i-1")
+            holder.kill()
     assert lock.exists() == (not age)
 
 

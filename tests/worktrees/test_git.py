@@ -1,0 +1,71 @@
+"""Calls of git where a git that was killed has left something."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from beads_workers.worktrees.git import LOCKED_SECONDS, TABLES_LOCK, GitError
+from beads_workers.worktrees.git import git as call
+from tests.support.repository import git, make_repository, needs_git
+
+pytestmark = needs_git(2, 45)
+
+
+@pytest.fixture
+def top(tmp_path: Path) -> Path:
+    """A repository with reftables."""
+    return make_repository(tmp_path / "repository", "--ref-format=reftable")
+
+
+def locked(directory: Path, age: float) -> Path:
+    """A lock of all refs, so many seconds old."""
+    lock = directory / TABLES_LOCK
+    lock.touch()
+    os.utime(lock, (time.time() - age,) * 2)
+    return lock
+
+
+def test_a_lock_of_all_refs_goes_and_the_call_is_made_again(top: Path) -> None:
+    lock = locked(top / ".git", 60.0)
+    call(str(top), "branch", "made")
+    assert git(top, "branch", "--list", "made") and not lock.exists()
+
+
+def test_one_of_a_worktrees_own_goes_as_well(top: Path) -> None:
+    git(top, "worktree", "add", "-q", "--detach", "../worktree")
+    worktree = top.parent / "worktree"
+    lock = locked(Path(git(worktree, "rev-parse", "--absolute-git-dir")), 60.0)
+    call(str(worktree), "symbolic-ref", "HEAD", "refs/heads/other")
+    assert git(worktree, "symbolic-ref", "HEAD") == "refs/heads/other" and not lock.exists()
+
+
+def test_a_young_one_goes_when_it_is_old_enough(top: Path) -> None:
+    lock = locked(top / ".git", LOCKED_SECONDS - 3.0)
+    made = lock.stat().st_mtime
+    call(str(top), "branch", "made")
+    assert git(top, "branch", "--list", "made") and time.time() - made > LOCKED_SECONDS
+
+
+def test_one_that_somebody_holds_stays(top: Path) -> None:
+    lock = locked(top / ".git", 60.0)
+    with lock.open() as held, subprocess.Popen(["sleep", "60"], stdin=held) as holder:
+        with pytest.raises(GitError, match="cannot lock references"):
+            call(str(top), "branch", "made")
+        holder.kill()
+    assert lock.exists()
+
+
+def test_it_waits_for_a_git_that_is_slow(top: Path) -> None:
+    hook = top / ".git" / "hooks" / "reference-transaction"
+    hook.write_text('#!/bin/sh\ntest "$1" != prepared || { touch held; sleep 1; }\n')
+    hook.chmod(0o755)
+    with subprocess.Popen(["git", "update-ref", "refs/bw/x", "HEAD"], cwd=top) as slow:
+        while not (top / "held").exists():
+            assert slow.poll() is None
+        call(str(top), "branch", "made")
+    assert slow.returncode == 0 and git(top, "branch", "--list", "made")
