@@ -415,6 +415,7 @@ def _landing(here: Situation) -> Any:
     from beads_workers.cli.preparation import apart
     from beads_workers.doctor.rules import fail, ok, warn
     from beads_workers.worktrees.git import GitError, git
+    from beads_workers.worktrees.remote import RemoteTrouble, remote_heads
 
     if here.fleet is None or not here.apart or here.options.land is False:
         return None
@@ -429,6 +430,11 @@ def _landing(here: Situation) -> Any:
         assert landing is not None, "branches do not stay, and there are worktrees"
         asked = ("for-each-ref", "--format=%(worktreepath)", f"refs/heads/{landing.branch}")
         held = git(worktrees.common, *asked).strip()
+        if landing.remote is not None:
+            remote_heads(worktrees.checkout, landing.remote, (f"refs/heads/{landing.branch}",))
+    except RemoteTrouble as error:
+        remedy = f"git ls-remote {here.options.landing_remote}"
+        return fail("landing", f"nothing lands: {error}", remedy)
     except CommandError as error:
         return fail("landing", sentence(error))
     except GitError as error:
@@ -436,10 +442,11 @@ def _landing(here: Situation) -> Any:
     if held:
         text = f"{landing.branch} is checked out in {held}: nothing lands while it is"
         return fail("landing", text, f"git -C {shlex.quote(held)} switch --detach")
+    where = f"{landing.branch} of {landing.remote}" if landing.remote else landing.branch
     if here.verify is None:
-        text = f"whatever merges lands on {landing.branch}: there is no --verify"
+        text = f"whatever merges lands on {where}: there is no --verify"
         return warn("landing", f"{text}, and nothing is tested")
-    return ok("landing", f"finished branches that pass verify land on {landing.branch}")
+    return ok("landing", f"finished branches that pass verify land on {where}")
 
 
 def _fleet(here: Situation) -> Any:

@@ -34,6 +34,7 @@ def with_landing(settings: FleetSettings, options: Options) -> FleetSettings:
             base=f"refs/heads/{landing.branch}",
             base_name=landing.branch,
             base_else=landing.start,
+            remote=landing.remote or "",
         ),
     )
     return replace(settings, landing=landing, work=lands)
@@ -42,10 +43,11 @@ def with_landing(settings: FleetSettings, options: Options) -> FleetSettings:
 def find_landing(options: Options, project: Path, base: str) -> Landing:
     """Where branches land; ``base``: the commit that attempts would begin with. Raises
     ``CommandError``."""
-    if options.landing_remote:
+    remote = options.landing_remote
+    if remote and remote not in git(str(project), "remote").splitlines():
         raise CommandError(
-            "[landing] remote: several clones cannot land together yet",
-            "leave it out; [landing] after = 'git push ...' takes what has landed elsewhere",
+            f"[landing] remote: this clone has no remote {remote}",
+            "'git remote' lists those that it has",
             EXIT_USAGE,
         )
     if why := git_too_old():
@@ -87,6 +89,7 @@ def find_landing(options: Options, project: Path, base: str) -> Landing:
         tools=options.landing_tools or (),
         repairs_max=options.repairs,
         gate_timeout_seconds=options.gate_timeout,
+        remote=remote,
     )
 
 
@@ -97,10 +100,11 @@ def _check(options: Options) -> None:
             "leave it out, or say --no-land",
             EXIT_USAGE,
         )
-    if options.shared:
+    if options.shared and not options.landing_remote:
         raise CommandError(
             "--shared: each clone would land on a branch of its own",
-            "say --no-land: the branches stay, and 'beads-workers land' lands those of this clone",
+            '[landing] remote = "origin" has all of them land on one there; or say --no-land:'
+            " the branches stay",
             EXIT_USAGE,
         )
 

@@ -75,9 +75,10 @@ class Worktrees:
     the top of the repository (``""`` or ``sub/folder``). ``common``: the repository's common git
     directory. ``base``: resolved to a commit for every attempt; a run that was given none has its
     commit here already, and ``base_name`` says what that was. ``base_else``: the commit to begin
-    with while there is no such ``base`` yet. ``beads``: the tracker's ``.beads``,
-    where there is one, for the agent's own ``bd``. ``pool``: how many are made ahead;
-    ``setup_reads``: patterns of files by which the set-up hook goes, beside those that are known.
+    with while there is no such ``base`` yet. ``remote``: where the newest ``base`` is, "" for here.
+    ``beads``: the tracker's ``.beads``, where there is one, for the agent's own ``bd``. ``pool``:
+    how many are made ahead; ``setup_reads``: patterns of files by which the set-up hook goes,
+    beside those that are known.
     """
 
     checkout: str
@@ -88,6 +89,7 @@ class Worktrees:
     base: str
     base_name: str
     base_else: str = ""
+    remote: str = ""
     setup: str | None = None
     copy: tuple[str, ...] = ()
     disk_floor_bytes: int = limits.DISK_FLOOR_BYTES

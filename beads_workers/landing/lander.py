@@ -51,6 +51,7 @@ from beads_workers.landing.train import CannotMerge, Conflict, Coupled, Follow, 
 from beads_workers.runtime.locks import try_lock
 from beads_workers.worktrees.git import GitError
 from beads_workers.worktrees.places import make_folder
+from beads_workers.worktrees.remote import RemoteTrouble
 
 LOCK_SECONDS = 10.0
 """So long the lander before may take to end its gates."""
@@ -59,6 +60,11 @@ POLL_SECONDS = 2.0
 """How often the branches are looked at that others move."""
 AGAIN_SECONDS = (30.0, 600.0)
 """A red tip, or a gate that cannot tell, is tried again after the first; doubled up to the last."""
+FETCH_SECONDS = 30.0
+"""Where other clones land, too: so often it is looked where the remote stands, besides before each
+train."""
+REMOTE_SECONDS = (5.0, 300.0)
+"""The same as ``AGAIN_SECONDS`` for a remote that cannot be reached."""
 STOP_SECONDS = 5.0
 """A gate that is told to end gets so long before it is killed."""
 
@@ -119,6 +125,9 @@ class Lander:
     _conflict: Conflict | None = None
     _stuck: str = ""
     _stuck_until: float = 0.0
+    _must_open: bool = False
+    _remote_seconds: float = REMOTE_SECONDS[0]
+    _fetch_at: float = 0.0
     _after: _After | None = None
     _idle: bool = False
     _look_at: float = 0.0
@@ -128,8 +137,6 @@ class Lander:
     def open(self) -> None:
         """Become the repository's only lander; raises ``CannotLand``."""
         settings = self.settings
-        if settings.landing.remote is not None:
-            raise CannotLand("[landing] remote is not supported yet: one clone lands")
         self._repository = LandingRepository(settings)
         self._folder = landing_folder(settings.worktrees)
         make_folder(self._folder)
@@ -138,9 +145,16 @@ class Lander:
         for lane in range(self.settings.landing.jobs):
             GatePlace(settings, self._folder, lane).sweep()
         self._verdicts = Verdicts(settings, self._folder)
-        self._tip = self._repository.open()
-        self.say(messages.Tip(self._tip, settings.landing.branch))
-        if (into := self._repository.move_into(self._tip)) is not None:
+        try:
+            self._tip = self._repository.open()
+        except (RemoteTrouble, Held) as trouble:
+            self._tip = self._repository.commit_of(self._repository.ref) or ""
+            self._cannot_fetch(trouble)
+        else:
+            self._fetch_at = time.monotonic() + FETCH_SECONDS
+        if self._tip:
+            self.say(messages.Tip(self._tip, settings.landing.branch))
+        if self._tip and (into := self._repository.move_into(self._tip)) is not None:
             self.say(into)
 
     # --- orders -----------------------------------------------------------------------------------
@@ -164,25 +178,31 @@ class Lander:
         if self._passengers.get(add.issue_id) == add and add.issue_id in self.queue.order:
             return
         try:
-            if trouble := self._repository.trouble_with(add):
+            # Without a tip the remote was never reached: where it stands is not known yet.
+            if self._tip and (trouble := self._repository.trouble_with(add)):
                 self._refuse(add, "branch", trouble)
                 return
-            landed = self._repository.landed_as(add, self._tip)
-            contained = self._repository.objects.contains(self._tip, add.commit)
+            if self._tip and self._is_there(add):
+                return
         except GitError as error:
             self._refuse(add, "branch", str(error))
             return
+        self._passengers[add.issue_id] = add
+        self.queue.add(WaitingBranch(add.issue_id, add.priority, add.ended_at))
+
+    def _is_there(self, add: Add) -> bool:
+        """Whether it has landed, which is told then; raises ``GitError``."""
+        landed = self._repository.landed_as(add, self._tip)
         if landed is not None:
             self.say(messages.Landed(add.issue_id, add.attempt, landed.commit, landed.verified))
-        elif contained:
+        elif self._repository.objects.contains(self._tip, add.commit):
             self.say(messages.Landed(add.issue_id, add.attempt, add.commit, contained=True))
         else:
-            self._passengers[add.issue_id] = add
-            self.queue.add(WaitingBranch(add.issue_id, add.priority, add.ended_at))
+            return False
+        return True
 
     def _go_on(self) -> None:
-        self._stuck = ""
-        self._look_at = 0.0
+        self._stuck_until = self._look_at = self._fetch_at = 0.0
         self._again_at = None
         self.queue.go_on()
 
@@ -201,9 +221,14 @@ class Lander:
             self._kill_late(now)
             while not self._stuck and (command := self.queue.next()) is not None:
                 self._carry_out(command)
+        except RemoteTrouble as trouble:
+            self._cannot_fetch(trouble)
+        except Held as held:
+            self._cannot_fetch(held)
         except GitError as error:
             self._get_stuck(f"git: {error}", AGAIN_SECONDS[0])
-        if not self._idle and self.queue.idle and not self._stuck and self._after is None:
+        quiet = self.queue.idle or self._stuck
+        if not self._idle and quiet and not self._gates and self._after is None:
             self._idle = True
             self._repository.unpin()
             self.say(messages.Idle(len(self.queue.order)))
@@ -231,11 +256,11 @@ class Lander:
 
     def _look(self) -> None:
         repository = self._repository
-        if self._stuck:
-            if time.monotonic() < self._stuck_until or repository.worktree_of(repository.ref):
-                return
-            self._stuck = ""
-            self.say(messages.LandingResumed())
+        if self._stuck and not self._is_free():
+            return
+        if time.monotonic() >= self._fetch_at:
+            self._fetch()
+            self._remote_seconds = REMOTE_SECONDS[0]
         tip = repository.tip()
         if tip != self._tip:
             self._idle = False
@@ -249,10 +274,52 @@ class Lander:
             self._passengers[FOLLOWED] = follow
             self.queue.add(WaitingBranch(FOLLOWED, first=True))
 
+    def _is_free(self) -> bool:
+        """Whether what held it up is gone, which is told then."""
+        repository = self._repository
+        if time.monotonic() < self._stuck_until or repository.worktree_of(repository.ref):
+            return False
+        if self._must_open:
+            try:
+                repository.open()
+            except (RemoteTrouble, Held, CannotLand):
+                self._wait_for_remote()
+                return False
+            self._must_open, self._fetch_at = False, time.monotonic() + FETCH_SECONDS
+        self._stuck = ""
+        self.say(messages.LandingResumed())
+        return True
+
+    def _fetch(self) -> None:
+        """Take over where the remote stands; raises as it does."""
+        self._repository.fetch()
+        self._fetch_at = time.monotonic() + FETCH_SECONDS
+
+    def _cannot_fetch(self, trouble: RemoteTrouble | Held) -> None:
+        self._must_open = True
+        if isinstance(trouble, Held):
+            self._get_stuck(self._held_text(trouble))
+        else:
+            self._get_stuck(str(trouble))
+            self._wait_for_remote()
+
+    def _wait_for_remote(self) -> None:
+        self._stuck_until = time.monotonic() + self._remote_seconds
+        self._remote_seconds = min(self._remote_seconds * 2, REMOTE_SECONDS[1])
+
+    def _held_text(self, held: Held) -> str:
+        return f"{self.settings.landing.branch} is checked out in {held}: nothing lands while it is"
+
     def _moved(self, tip: str) -> None:
         self._tip = tip
         self.say(messages.Tip(tip, self.settings.landing.branch))
         self.queue.tip_moved()
+        for key in self.queue.order:
+            # A lander before us, or its push that nobody heard the end of, may have landed it.
+            passenger = self._passengers.get(key)
+            if isinstance(passenger, Add) and self._is_there(passenger):
+                self.queue.withdraw(key)
+                self._passengers.pop(key)
 
     def _get_stuck(self, why: str, seconds: float = 0.0) -> None:
         self._idle = False
@@ -286,6 +353,10 @@ class Lander:
                 assert_never(command)
 
     def _build(self, number: int, keys: tuple[str, ...]) -> None:
+        self._fetch()
+        if (now := self._repository.tip()) != self._tip:
+            self._moved(now)
+            return
         self._verdicts.look_again()
         tip, onto = self._tip, self._tip
         on, coupled, gone = list[str](), list[Coupled](), list[str]()
@@ -400,11 +471,11 @@ class Lander:
         try:
             commits = self._repository.land(self._tip, changes, text)
         except Moved:
+            self._fetch()
             self._moved(self._repository.tip())
             return
         except Held as held:
-            branch = self.settings.landing.branch
-            self._get_stuck(f"{branch} is checked out in {held}: nothing lands while it is")
+            self._get_stuck(self._held_text(held))
             return
         train.landed, self._tip = place, commits[-1]
         for key, commit in zip(keys, commits, strict=True):
@@ -414,7 +485,7 @@ class Lander:
                 self.say(messages.Landed(*of, verified, issues if verified else ()))
         self.say(messages.Tip(self._tip, self.settings.landing.branch, bool(verified) or None))
         self.queue.advanced(place)
-        self._again_seconds = AGAIN_SECONDS[0]
+        self._again_seconds, self._remote_seconds = AGAIN_SECONDS[0], REMOTE_SECONDS[0]
         if (into := self._repository.move_into(self._tip)) is not None:
             self.say(into)
         self._run_after()

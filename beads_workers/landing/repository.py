@@ -18,6 +18,7 @@ from beads_workers.landing.train import Builder, Follow, Objects, PlannedCommit,
 from beads_workers.worktrees import places
 from beads_workers.worktrees.git import GitError, git, unlock
 from beads_workers.worktrees.landed import LandedCommit, git_too_old, landed_commits, still_landed
+from beads_workers.worktrees.remote import LostRace, RemoteTrouble, push, remote_heads
 from beads_workers.worktrees.removal import OPERATIONS, status
 
 RUNS = "refs/bw/runs"
@@ -58,29 +59,41 @@ class LandingRepository:
         self.ref = f"refs/heads/{landing.branch}"
         self.objects = Objects(self.common, landing_folder(worktrees) / "attributes")
         self.tracker = TrackerFiles(worktrees.prefix)
+        self.remote = landing.remote or ""
+        self._checkout = worktrees.checkout
         self._history: tuple[str, str, list[LandedCommit]] = ("", "", [])
+        self._followed_there: str | None = None
         self.builder = Builder(self.objects, self.tracker, landing.style)
 
     # --- at its start -----------------------------------------------------------------------------
 
     def open(self) -> str:
         """Make the branch where there is none, remember where it stands, throw away what a lander
-        left that was killed; gives the tip. Raises ``CannotLand``."""
+        left that was killed; gives the tip. Raises ``CannotLand``, and as ``fetch`` does."""
         check_git()
         try:
+            self.fetch()
             if self.commit_of(self.ref) is None:
-                start = self.commit_of(self.settings.landing.start)
-                if start is None:
-                    raise CannotLand(f"no such commit: {self.settings.landing.start}")
-                self._update(self.ref, start, "", f"landing: branch {self.branch} begins")
+                self._begin(self._start())
             tip = self.tip()
             before = f"{RUNS}/{branch_part(self.settings.run_id)}"
             if self.commit_of(before) is None:
                 self._update(before, tip, "", "landing: before this run")
             self.unpin()
+        except RemoteTrouble:
+            raise
         except GitError as error:
             raise CannotLand(f"the branch {self.branch} cannot be made: {error}") from None
         return tip
+
+    def _start(self) -> str:
+        start = self.commit_of(self.settings.landing.start)
+        if start is None:
+            raise CannotLand(f"no such commit: {self.settings.landing.start}")
+        return start
+
+    def _begin(self, commit: str) -> None:
+        self._update(self.ref, commit, "", f"landing: branch {self.branch} begins")
 
     def tip(self) -> str:
         """The commit of the integration branch; raises ``GitError`` where it is gone."""
@@ -95,12 +108,52 @@ class LandingRepository:
         return done.output.split()[-1] if done.status == 0 else None
 
     def follow(self, tip: str) -> Follow | None:
-        """The user's branch, where it has commits that have not landed."""
+        """The user's branch, here or at the remote, where it has commits that have not landed."""
         name = self.settings.landing.follows
-        commit = self.commit_of(f"refs/heads/{name}") if name else None
-        if commit is None or self.objects.contains(tip, commit):
-            return None
-        return Follow(name, commit)
+        here = self.commit_of(f"refs/heads/{name}") if name else None
+        there = self._followed_there
+        for branch, commit in ((name, here), (f"{self.remote}/{name}", there)):
+            if commit is not None and not self.objects.contains(tip, commit):
+                return Follow(branch, commit)
+        return None
+
+    # --- the remote -------------------------------------------------------------------------------
+
+    def fetch(self) -> None:
+        """Take over where the remote's branch stands, which is what counts; without a remote there
+        is nothing to do. A remote that has no such branch gets it.
+
+        Raises ``RemoteTrouble``, ``Held``, and ``GitError`` where the branch here does not move.
+        """
+        if not self.remote:
+            return
+        name = self.settings.landing.follows
+        followed = f"refs/heads/{name}" if name else self.ref
+        heads = remote_heads(self._checkout, self.remote, (self.ref, followed))
+        self._followed_there = heads.get(followed) if name else None
+        here, there = self.commit_of(self.ref), heads.get(self.ref)
+        if there is None:
+            there = here or self._start()
+            try:
+                push(self._checkout, self.remote, self.ref, "", there)
+            except LostRace:
+                self.fetch()
+                return
+        if here is None:
+            self._begin(there)
+        elif here != there:
+            self._go_along(here, there)
+
+    def _go_along(self, here: str, there: str) -> None:
+        if not self.objects.contains(there, here):
+            raise RemoteTrouble(
+                f"{self.branch} has commits here that {self.remote} has not:"
+                f" 'git push {self.remote} {self.branch}' takes them there, 'git branch -f"
+                f" {self.branch} {there[:12]}' drops them"
+            )
+        if (held := self.worktree_of(self.ref)) is not None:
+            raise Held(held)
+        self._move(here, there, f"landing: as it is on {self.remote}")
 
     # --- what has landed --------------------------------------------------------------------------
 
@@ -120,8 +173,8 @@ class LandingRepository:
         return None
 
     def landed_in(self, run_id: str, tip: str) -> list[LandedCommit] | None:
-        """What landed while this run was the last one, the newest first; None: no such run. Raises
-        ``GitError``."""
+        """What landed while this run was the last one, the newest first; None: no such run. With a
+        remote only of runs of this clone: others land there meanwhile. Raises ``GitError``."""
         told = self.objects.git("for-each-ref", "--format=%(refname) %(objectname)", f"{RUNS}/")
         runs = sorted(tuple(row.split()) for row in told.splitlines())  # By their time.
         name = f"{RUNS}/{branch_part(run_id)}"
@@ -130,7 +183,11 @@ class LandingRepository:
             return None
         start, *later = starts
         end = next((commit for commit in later if self.objects.contains(tip, commit)), tip)
-        return list(self.landed(start, end))
+        found = list(self.landed(start, end))
+        if not self.remote:
+            return found
+        ours = {ref.removeprefix(f"{RUNS}/") for ref, _ in runs}
+        return [each for each in found if branch_part(each.run_id or "none") in ours]
 
     def mark_undone(self, each: LandedCommit) -> None:
         """It is about to be taken back; raises ``GitError``."""
@@ -177,7 +234,9 @@ class LandingRepository:
         """Write these changes on top of ``tip``, and move the branch there if it still stands on
         ``tip``; gives the last commit of each group, which the branch has now.
 
-        Raises ``Moved``, ``Held``, and ``GitError`` where git refuses.
+        With a remote that moves first, and what it did not take is not here either. Raises
+        ``Moved``, ``Held``, and ``GitError`` where git refuses, ``RemoteTrouble`` where the remote
+        does.
         """
         if (held := self.worktree_of(self.ref)) is not None:
             raise Held(held)
@@ -187,11 +246,22 @@ class LandingRepository:
                 parent = self.builder.write(parent, change, verified)
             commits.append(parent)
         if parent != tip:
+            self._publish(tip, parent)
             self._move(tip, parent)
         return commits
 
+    def _publish(self, tip: str, commit: str) -> None:
+        if not self.remote:
+            return
+        try:
+            push(self._checkout, self.remote, self.ref, tip, commit)
+        except LostRace:
+            raise Moved from None
+
     def go_back(self, tip: str, commit: str) -> None:
-        """Move the branch from ``tip`` back to one of its commits; raises as ``land`` does."""
+        """Move the branch from ``tip`` back to one of its commits; raises as ``land`` does. Never
+        where there is a remote: others may stand on it."""
+        assert not self.remote, "a commit takes it back"
         if (held := self.worktree_of(self.ref)) is not None:
             raise Held(held)
         self._move(tip, commit, "landing: taken back")

@@ -55,6 +55,7 @@ class Undo:
         make_folder(landing_folder(self.settings.worktrees))
         lock = take_lock(self.settings)
         try:
+            repository.fetch()
             tip = repository.commit_of(repository.ref)
             if tip is None:
                 raise CannotLand(f"there is no branch {repository.branch}: nothing has landed")
@@ -112,6 +113,8 @@ class Undo:
         self, repository: LandingRepository, gone: list[LandedCommit], tip: str
     ) -> str | None:
         """Where the branch may go back to: these are its last commits, and only its own."""
+        if repository.remote:
+            return None  # Another clone may stand on it by now.
         objects, left, at = repository.objects, {each.commit for each in gone}, tip
         while at in left:
             left.discard(at)

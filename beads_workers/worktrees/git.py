@@ -97,7 +97,7 @@ def _called(
         done = subprocess.run(
             ["git", *NO_HOOKS, *_WAITS, *arguments],
             cwd=folder,
-            env=_environment() | dict(places or {}),
+            env=environment() | dict(places or {}),
             input=os.fsencode(given or ""),
             capture_output=True,
             check=False,
@@ -107,7 +107,7 @@ def _called(
         raise GitError(f"git: {error.strerror} ({error.filename})") from None
     except subprocess.TimeoutExpired:
         raise GitError(f"git {arguments[0]} took longer than {seconds:g} seconds") from None
-    return GitCall(done.returncode, os.fsdecode(done.stdout), _said(done.stderr))
+    return GitCall(done.returncode, os.fsdecode(done.stdout), complaint(done.stderr))
 
 
 def unlock(common: str, ref: str) -> None:
@@ -167,13 +167,15 @@ def lines(folder: str, *arguments: str, given: Sequence[str] = ()) -> list[str]:
     return git(folder, *arguments, given="".join(f"{line}\n" for line in given)).splitlines()
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
+    """That of a call of git: in the environment of nobody else's checkout."""
     kept = {name: value for name, value in os.environ.items() if name not in GIT_PLACES}
     # Nobody is there to be asked, and looking must not write to an index that somebody uses.
     return kept | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}
 
 
-def _said(stderr: bytes) -> str:
+def complaint(stderr: bytes) -> str:
+    """The one line of it that says what is wrong."""
     said = [line.strip() for line in os.fsdecode(stderr).splitlines() if line.strip()]
     telling = [line for line in said if line.startswith(("fatal:", "error:"))]
     return (telling or said or [""])[0].removeprefix("fatal: ").removeprefix("error: ")

@@ -22,6 +22,7 @@ from beads_workers.worktrees import removal
 from beads_workers.worktrees.git import GitError, git, unlock
 from beads_workers.worktrees.places import make_folder
 from beads_workers.worktrees.records import WorktreeRecord
+from beads_workers.worktrees.remote import RemoteTrouble, remote_heads
 
 TRIES_MAX = 5
 TRY_AGAIN_SECONDS = 0.2
@@ -82,7 +83,19 @@ def resolve_base(folder: str, base: str) -> str:
 
 
 def base_of(settings: Worktrees) -> str:
-    """The commit that an attempt begins with now; raises ``GitError``."""
+    """The commit that an attempt begins with now; raises ``GitError``.
+
+    Where several clones land together it is the remote's: an issue that another clone has closed
+    has landed there. While that cannot be reached, it is what was fetched last.
+    """
+    if settings.remote:
+        try:
+            heads = remote_heads(settings.checkout, settings.remote, (settings.base,))
+        except RemoteTrouble as trouble:
+            say(f"warning: {trouble}; what has landed elsewhere since may be missing here")
+        else:
+            if settings.base in heads:
+                return heads[settings.base]
     try:
         return resolve_base(settings.checkout, settings.base)
     except GitError:

@@ -170,7 +170,7 @@ def _move(settings: Worktrees, record: WorktreeRecord, state: MadeAhead, base: s
 def _recipe(settings: Worktrees) -> str:
     """Whatever else a worktree that is made ahead depends on."""
     settings = replace(settings, disk_floor_bytes=0, setup_reads=())
-    about = asdict(replace(settings, base="", base_name="", base_else="", pool=0))
+    about = asdict(replace(settings, base="", base_name="", base_else="", remote="", pool=0))
     return sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
 
 
@@ -197,7 +197,7 @@ def make(settings: Worktrees, records: Records, run_id: str, nice: int = 0) -> W
     token = new_token()
     name = f"ready-{token[:8]}"
     try:
-        base = base_of(settings)
+        base = base_of(replace(settings, remote=""))  # The attempt asks for what is newer.
         path = f"{settings.folder}/{name}"
         record = WorktreeRecord(name, "", 0, "", base, path, settings.common, run_id, POOL, token)
         lock = records.begin(record)
@@ -324,7 +324,7 @@ class Filler:
         state = _state(self._records, record)
         if state is None or state.recipe != _recipe(self._settings):
             return False
-        changed = changed_files(record.path, state.at, base_of(self._settings))
+        changed = changed_files(record.path, state.at, base_of(replace(self._settings, remote="")))
         return changed is not None and not must_set_up(self._settings, changed)
 
     def _made(self) -> None:

@@ -58,6 +58,18 @@ def test_a_worktree_that_holds_the_branch_fails_and_the_remedy_mends_it(here: Pa
     assert found(here, "--verify", "true").one("landing")["status"] == "ok"
 
 
+def test_a_remote_that_cannot_be_reached_fails(here: Patient) -> None:
+    (here.folder / "beads-workers.toml").write_text('[landing]\nremote = "origin"\n')
+    assert "no remote origin" in found(here, "--verify", "true").one("landing")["text"]
+    git(here.folder, "remote", "add", "origin", "../origin.git")
+    gone = found(here, "--verify", "true").one("landing")
+    assert gone["status"] == "fail" and "origin cannot be reached" in gone["text"]
+    assert gone["remedy"] == "git ls-remote origin"
+    git(here.folder, "clone", "--quiet", "--bare", ".", "../origin.git")
+    fine = found(here, "--verify", "true").one("landing")
+    assert (fine["status"], "bw-landing/main of origin" in fine["text"]) == ("ok", True)
+
+
 def test_a_git_that_is_too_old_fails(here: Patient) -> None:
     real = "exec /usr/bin/git" if Path("/usr/bin/git").exists() else "exec git"
     old = f'#!/bin/sh\ncase "$*" in *version*) echo git version 2.30.2;; *) {real} "$@";; esac\n'

@@ -148,10 +148,14 @@ def test_an_issue_without_a_branch_and_a_running_fleet_are_refused(left: Left) -
 
 
 @pytest.mark.parametrize(
-    ("said", "word"), [({"landing_remote": "origin"}, "remote"), ({"shared": True}, "--shared")]
+    ("said", "word", "hint"),
+    [
+        ({"landing_remote": "origin"}, "no remote origin", "git remote"),
+        ({"shared": True}, "--shared", "[landing] remote"),
+    ],
 )
-def test_to_land_from_several_clones_is_refused(
-    left: Left, said: dict[str, Any], word: str
+def test_to_land_from_several_clones_needs_a_remote_that_is_there(
+    left: Left, said: dict[str, Any], word: str, hint: str
 ) -> None:
     options = resolve(Options(worktree=True, **said), left.project, {}).options
     worktrees = find_worktrees(options, left.project, str(left.state))
@@ -160,8 +164,12 @@ def test_to_land_from_several_clones_is_refused(
     with pytest.raises(CommandError) as refused:
         with_landing(settings, options)
     assert refused.value.exit_code == EXIT_USAGE
-    assert word in refused.value.message and refused.value.hint
+    assert word in refused.value.message and hint in refused.value.hint
     assert with_landing(settings, replace(options, land=False)) == settings
+    git(left.top, "remote", "add", "origin", "../origin.git")
+    found = with_landing(settings, replace(options, landing_remote="origin"))
+    assert found.landing is not None and found.landing.remote == "origin"
+    assert found.work.worktrees is not None and found.work.worktrees.remote == "origin"
 
 
 def test_clean_removes_the_worktrees_of_gates_that_nobody_uses(left: Left) -> None:

@@ -1,0 +1,137 @@
+"""A remote that several clones land on: git over a network, with an end, and with nobody to ask.
+
+Nothing here moves a ref of this repository; what is fetched is named by its commit. Source:
+docs/LANDING.md, "Several clones".
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+
+from beads_workers.worktrees.git import (
+    NO_HOOKS,
+    GitCall,
+    GitError,
+    complaint,
+    environment,
+    git,
+)
+
+NETWORK_SECONDS = 60.0
+"""A call that has not ended by then is taken for one that never would."""
+TRIES_MAX = 3
+TRY_AGAIN_SECONDS = 0.5
+"""A remote that fails for a moment is no reason to pause."""
+
+_QUIET = ("-c", "gc.auto=0", "-c", "maintenance.auto=false")
+_NOBODY_ASKED = {"GIT_ASKPASS": "true", "SSH_ASKPASS": "true", "SSH_ASKPASS_REQUIRE": "never"}
+
+
+class RemoteTrouble(GitError):
+    """Nothing lands through the remote now; ``str()`` is one line for people."""
+
+
+class LostRace(Exception):
+    """Somebody else has moved the remote's branch."""
+
+
+def remote_heads(folder: str, remote: str, refs: Sequence[str]) -> dict[str, str]:
+    """The commits of those of these refs that the remote has; each is in this repository then.
+
+    ``folder``: a checkout, as the remote may be named by a relative path. Raises ``RemoteTrouble``.
+    """
+    heads = _listed(folder, remote, refs)
+    missing = [ref for ref, commit in heads.items() if not _is_here(folder, commit)]
+    if missing:
+        only = ("--no-tags", "--no-write-fetch-head", "--no-recurse-submodules", "--refmap=")
+        _answered(folder, remote, *_QUIET, "fetch", "--quiet", *only, "--", remote, *missing)
+    for ref in missing:
+        if not _is_here(folder, heads[ref]):
+            raise RemoteTrouble(f"{remote} does not give the commit {heads[ref][:12]} of {ref}")
+    return heads
+
+
+def push(folder: str, remote: str, ref: str, old: str, commit: str) -> None:
+    """Move this ref of the remote from ``old`` ("": it is not there) to ``commit``, and no other.
+
+    Raises ``LostRace`` where it stands elsewhere, and ``RemoteTrouble``. Whoever is killed in here,
+    or hears no answer, finds out from the remote whether it has moved.
+    """
+    lease, one = f"--force-with-lease={ref}:{old}", f"{commit}:{ref}"
+    only = ("--no-follow-tags", "--recurse-submodules=no", "--no-verify")
+    why = ""
+    for tries_left in reversed(range(TRIES_MAX)):
+        done = _call(folder, *_QUIET, "push", "--porcelain", lease, *only, "--", remote, one)
+        if done.status == 0:
+            return
+        why = _refusal(done)
+        stands = _listed(folder, remote, (ref,)).get(ref, "")
+        if stands == commit:
+            return
+        if stands != old:
+            raise LostRace
+        if tries_left:  # Another one may hold the ref's lock, and lose it without moving the ref.
+            time.sleep(TRY_AGAIN_SECONDS)
+    raise RemoteTrouble(f"{remote} does not take {ref.removeprefix('refs/heads/')}: {why}")
+
+
+def _refusal(done: GitCall) -> str:
+    told = [row.split("\t")[-1] for row in done.output.splitlines() if row.startswith("!")]
+    return (told or [done.error])[0] or f"git push exited with {done.status}"
+
+
+def _listed(folder: str, remote: str, refs: Sequence[str]) -> dict[str, str]:
+    told = _answered(folder, remote, "ls-remote", "--", remote, *refs)
+    rows = (row.split("\t") for row in told.splitlines())
+    return {row[1]: row[0] for row in rows if len(row) == 2 and row[1] in refs}
+
+
+def _is_here(folder: str, commit: str) -> bool:
+    try:
+        git(folder, "rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}")
+    except GitError:
+        return False
+    return True
+
+
+def _answered(folder: str, remote: str, *arguments: str) -> str:
+    done = GitCall(-1, "", "")
+    for tries_left in reversed(range(TRIES_MAX)):
+        done = _call(folder, *arguments)
+        if done.status == 0:
+            return done.output
+        if done.status < 0:
+            break
+        if tries_left:
+            time.sleep(TRY_AGAIN_SECONDS)
+    raise RemoteTrouble(f"{remote} cannot be reached: {done.error or 'git fails'}")
+
+
+def _call(folder: str, *arguments: str) -> GitCall:
+    """A session of its own: no terminal to ask on, and ``ssh`` ends with it. A negative status is
+    a call without an end."""
+    try:
+        process = subprocess.Popen(
+            ["git", *NO_HOOKS, *arguments],
+            cwd=folder,
+            env=environment() | _NOBODY_ASKED,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise RemoteTrouble(f"git: {error.strerror} ({error.filename})") from None
+    try:
+        output, errors = process.communicate(timeout=NETWORK_SECONDS)
+    except subprocess.TimeoutExpired:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        return GitCall(-signal.SIGKILL, "", f"no answer in {NETWORK_SECONDS:g} seconds")
+    return GitCall(process.returncode, os.fsdecode(output), complaint(errors))
