@@ -114,7 +114,8 @@ class Landings:
             self._round_trips.enqueue(self._looked_at(shelve, in_flight.issue))
 
     def drop(self, in_flight: InFlight) -> None:
-        """Its claim is lost, or a person wants it back: its branch stays, and does not land."""
+        """Its claim is lost, also because somebody else has closed it, or a person wants it back:
+        its branch stays, and does not land."""
         self.withdraw(in_flight.job.issue_id)
         self._give_back(in_flight.issue, ld.Refused(in_flight.job.issue_id, 0, ""))
 
@@ -251,8 +252,15 @@ class Landings:
             self._tasks.move(
                 issue, IssueStimulus.REQUEUED, LandingEnded(issue_id, "requeue", *told)
             )
-            back = Settlement(Action.REOPEN if shelved else Action.RELEASE, issue_id)
-            self._round_trips.enqueue(back if shelved else self._looked_at(back, issue))
+            self._round_trips.enqueue(self._back(issue, given_up=not said.why, shelved=shelved))
+
+    def _back(self, issue: Issue, *, given_up: bool, shelved: bool) -> Settlement:
+        issue_id = IssueId(issue.issue_id)
+        if shelved:
+            return Settlement(Action.REOPEN, issue_id)
+        back = self._looked_at(Settlement(Action.RELEASE, issue_id), issue)
+        # Somebody has closed it or taken it, and that stands.
+        return replace(back, read_first=True) if given_up else back
 
     def _may_mend(self, issue: Issue, said: ld.Refused) -> bool:
         assert self._settings is not None, "there is a lander"

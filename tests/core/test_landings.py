@@ -282,6 +282,23 @@ def test_a_lost_claim_leaves_the_branch_as_it_is() -> None:
     assert there.pending() == [(Action.RELEASE, "a")]
 
 
+def test_what_somebody_else_closes_meanwhile_stands_and_does_not_land() -> None:
+    there = play(agents=False)
+    there.join(1)
+    there.answer("a", lease=300.0)
+    there.do(done(1, "a", receipt=work_of("a")))
+    settled(there)
+    there.wait(151.0)
+    while there.round_trip is None or not there.round_trip.renew:
+        there.quiet()
+    assert told(there.answer(lost={"a"})) == [ld.CancelLanding(IssueId("a"))]
+    settlement = there.settlement()
+    assert (settlement.action, settlement.read_first) == (Action.RELEASE, True)
+    there.answer(results={"a": Result.FOUND_CLOSED})
+    assert not records(there.do(landed("a")), rec.BranchLanded), "it came too late"
+    assert "a" not in there.board.issues.known
+
+
 def test_a_pause_is_shown_once_and_resume_asks_to_look_again() -> None:
     there = play()
     delivered(there, "a")
