@@ -54,6 +54,7 @@ def land(
 
     Those whose last attempt succeeded; a branch that is named lands however its attempt ended.
     """
+    from beads_workers.cli.landing import check_gate
     from beads_workers.landing.left import states
 
     directory = find_state_directory(state_dir)
@@ -62,6 +63,7 @@ def land(
     if dry_run:
         _show([s for s in states(_repository(settings), wanted) if not s.landed], as_json=as_json)
         return
+    check_gate(settings.verify)
     _check_no_fleet(directory, "the running fleet lands its branches by itself")
     news = list(_landing(settings, [left.add for left in wanted], quiet=as_json))
     landed = [each for each in news if isinstance(each, messages.Landed)]
@@ -112,11 +114,13 @@ def undo(
 
     What is left passes the gate first. Where something else landed on top, it is refused.
     """
+    from beads_workers.cli.landing import check_gate
     from beads_workers.landing.repository import CannotLand
     from beads_workers.landing.undo import Undo
 
     directory = find_state_directory(state_dir)
     settings = _settings(directory, verify)
+    check_gate(settings.verify)
     _check_no_fleet(directory, "a fleet runs here, and lands: stop it first")
     try:
         done = Undo(settings, what, with_dependents).run()

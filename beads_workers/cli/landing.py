@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 from beads_workers.cli.errors import EXIT_USAGE, CommandError
 from beads_workers.cli.options import Options
 from beads_workers.core.settings import FleetSettings, Landing
+from beads_workers.executors.command import OF_ONE_ISSUE
 from beads_workers.worktrees.git import GitError, git
 from beads_workers.worktrees.landed import PREFIX, git_too_old
 
@@ -25,6 +27,7 @@ def with_landing(settings: FleetSettings, options: Options) -> FleetSettings:
             )
         return settings
     _check(options)
+    check_gate(options.verify)
     landing = find_landing(options, Path(settings.project), worktrees.base)
     lands = replace(
         settings.work,
@@ -90,6 +93,22 @@ def find_landing(options: Options, project: Path, base: str) -> Landing:
         repairs_max=options.repairs,
         gate_timeout_seconds=options.gate_timeout,
         remote=remote,
+    )
+
+
+def check_gate(verify: str | None) -> None:
+    """Whether the command can be a gate: one that needs to know of which issue it is would never
+    pass. Raises ``CommandError``."""
+    # What stands in for a variable that is not set says that it may be missing.
+    needs = rf"\$(?:({'|'.join(OF_ONE_ISSUE)})\b|\{{({'|'.join(OF_ONE_ISSUE)})(?!:?[-+=]|\w))"
+    found = re.search(needs, verify or "")
+    if found is None or "BW_GATE" in (verify or ""):
+        return
+    raise CommandError(
+        f"--verify names {found[1] or found[2]}, and nothing would land: a gate tests the work of"
+        " several issues at once, and has no such variable",
+        'leave the part out in gates: test -n "$BW_GATE" || ...; or say --no-land',
+        EXIT_USAGE,
     )
 
 

@@ -175,6 +175,13 @@ def plan(task: Task, settings: WorkerSettings) -> Plan | NotRunnable:
     return _steps(task, settings, run)
 
 
+OF_ONE_ISSUE = (
+    *("BW_ISSUE_ID", "BW_ISSUE_TITLE", "BW_ISSUE_PRIORITY", "BW_ISSUE_FILE"),
+    *("BW_ATTEMPT", "BW_SOCKET"),
+)
+"""What of ``environment`` only an attempt has: the gate of a train is about several issues."""
+
+
 def environment(task: Task, settings: WorkerSettings) -> dict[str, str]:
     """What a task's programs find in their environment besides the worker's own."""
     known = values(task, settings.worker_id)

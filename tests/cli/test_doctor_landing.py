@@ -70,6 +70,11 @@ def test_a_remote_that_cannot_be_reached_fails(here: Patient) -> None:
     assert (fine["status"], "bw-landing/main of origin" in fine["text"]) == ("ok", True)
 
 
+def test_a_gate_that_asks_of_which_issue_it_is_fails(here: Patient) -> None:
+    asks = found(here, "--verify", "test -e $BW_ISSUE_ID").one("landing")
+    assert asks["status"] == "fail" and "BW_GATE" in asks["text"]
+
+
 def test_a_git_that_is_too_old_fails(here: Patient) -> None:
     real = "exec /usr/bin/git" if Path("/usr/bin/git").exists() else "exec git"
     old = f'#!/bin/sh\ncase "$*" in *version*) echo git version 2.30.2;; *) {real} "$@";; esac\n'

@@ -19,7 +19,7 @@ from beads_workers.cli.errors import (
     EXIT_USAGE,
     CommandError,
 )
-from beads_workers.cli.landing import with_landing
+from beads_workers.cli.landing import check_gate, with_landing
 from beads_workers.cli.options import Options
 from beads_workers.cli.preparation import find_worktrees
 from beads_workers.cli.throwaway import make_tracker, statuses
@@ -170,6 +170,42 @@ def test_to_land_from_several_clones_needs_a_remote_that_is_there(
     found = with_landing(settings, replace(options, landing_remote="origin"))
     assert found.landing is not None and found.landing.remote == "origin"
     assert found.work.worktrees is not None and found.work.worktrees.remote == "origin"
+
+
+@pytest.mark.parametrize(
+    ("verify", "named"),
+    [
+        ("test -e $BW_ISSUE_ID.txt", "BW_ISSUE_ID"),
+        ('./check "${BW_ATTEMPT}"', "BW_ATTEMPT"),
+        ("make && cat $BW_ISSUE_FILE", "BW_ISSUE_FILE"),
+        ("./check ${BW_ISSUE_ID:-none} ${BW_ATTEMPT-0}", ""),
+        ('test -n "$BW_GATE" || ./check $BW_ISSUE_ID', ""),
+        ("diff $BW_BASE $BW_ISSUE_IDS $BW_ISSUE_FILES", ""),
+        ("echo BW_ISSUE_ID $BW_WORKTREE $BW_RUN_ID", ""),
+    ],
+)
+def test_a_gate_that_asks_of_which_issue_it_is_is_refused(verify: str, named: str) -> None:
+    if not named:
+        check_gate(verify)
+        return
+    with pytest.raises(CommandError) as refused:
+        check_gate(verify)
+    assert refused.value.exit_code == EXIT_USAGE and f"names {named}," in refused.value.message
+    assert "BW_GATE" in refused.value.hint
+
+
+def test_land_and_undo_refuse_such_a_gate_and_without_landing_it_is_fine(left: Left) -> None:
+    verify = ("--verify", "test -e $BW_ISSUE_ID")
+    for command in (("land",), ("undo", "app-1")):
+        error = commands.asked(*command, *verify).exception
+        assert isinstance(error, CommandError) and error.exit_code == EXIT_USAGE
+    options = resolve(Options(worktree=True, verify=verify[1]), left.project, {}).options
+    worktrees = find_worktrees(options, left.project, str(left.state))
+    place = (0, "sqlite", str(left.state / "tracker.db"), str(left.project), str(left.state))
+    settings = FleetSettings(*place, work=Work(command=("true",), worktrees=worktrees))
+    with pytest.raises(CommandError):
+        with_landing(settings, options)
+    assert with_landing(settings, replace(options, land=False)) == settings
 
 
 def test_clean_removes_the_worktrees_of_gates_that_nobody_uses(left: Left) -> None:
