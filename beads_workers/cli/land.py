@@ -127,6 +127,7 @@ def undo(
     except CannotLand as error:
         raise CommandError(str(error), "", EXIT_UNKNOWN) from None
     opened = _settle(directory, "REOPEN", dict.fromkeys(done.issue_ids, ""))
+    _repository(settings).reopened(done.issue_ids)
     if as_json:
         print(json.dumps({**asdict(done), "reopened": opened}))
         return

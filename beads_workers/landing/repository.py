@@ -26,6 +26,9 @@ RUNS = "refs/bw/runs"
 UNDONE = "refs/bw/undone"
 """``refs/bw/undone/<run>/<issue>/<attempt>``: what this attempt had landed as, and was taken back:
 ``land`` lands it again only by name."""
+REOPENING = "refs/bw/reopening"
+"""``refs/bw/reopening/<asked>/<issue>``: the commit that was taken back, of which the tracker is to
+be told. ``asked``: a run or an issue."""
 PINS = "refs/bw/train"
 """The train that is gated just now: ``git gc`` would remove what no ref names."""
 
@@ -199,6 +202,28 @@ class LandingRepository:
         """Whether this attempt's work was taken back once; raises ``GitError``."""
         return self.commit_of(_undone(add.run_id, add.issue_id, add.attempt)) is not None
 
+    def mark_reopening(self, asked: str, each: LandedCommit) -> None:
+        """It is about to be taken back, and the tracker to be told; raises ``GitError``."""
+        ref = f"{REOPENING}/{branch_part(asked)}/{branch_part(each.issue_id)}"
+        self.objects.git("update-ref", ref, each.commit)
+
+    def reopening(self, asked: str) -> list[str]:
+        """The issues that were taken back when this run or issue was, or for a run that they were
+        part of, and that the tracker was not told of; raises ``GitError``."""
+        told = self.objects.git("for-each-ref", "--format=%(objectname)", *_reopening(asked))
+        found = (
+            next(iter(landed_commits(self.common, f"{commit}^", [commit])), None)
+            for commit in told.splitlines()
+        )
+        return list(dict.fromkeys(each.issue_id for each in found if each is not None))
+
+    def reopened(self, issue_ids: Sequence[str]) -> None:
+        """The tracker has been told; raises ``GitError``."""
+        refs = [ref for issue_id in issue_ids for ref in _reopening(issue_id)]
+        if refs:
+            rows = self.objects.git("for-each-ref", "--format=delete %(refname)", *refs)
+            self.objects.git("update-ref", "--stdin", given=f"{rows}\n" if rows else "")
+
     def trouble_with(self, add: Add) -> str:
         """Why this branch cannot be landed at all; "" where nothing stands against it."""
         names = (add.base, add.commit)
@@ -325,6 +350,11 @@ class LandingRepository:
 
 def _undone(run_id: str, issue_id: str, attempt: int) -> str:
     return f"{UNDONE}/{branch_part(run_id or 'none')}/{branch_part(issue_id)}/{attempt}"
+
+
+def _reopening(asked: str) -> tuple[str, str]:
+    part = branch_part(asked)
+    return f"{REOPENING}/{part}/*", f"{REOPENING}/*/{part}"
 
 
 def check_git() -> None:

@@ -43,7 +43,11 @@ class Undone:
 
 @dataclass(slots=True)
 class Undo:
-    """``undo`` of the issues, or of the run, that ``asked`` names."""
+    """``undo`` of the issues, or of the run, that ``asked`` names.
+
+    Whoever opens the issues again says so then, by ``LandingRepository.reopened``. Until that the
+    same can be asked again: what is not on the branch any more is answered once more.
+    """
 
     settings: LanderSettings
     asked: str
@@ -72,15 +76,19 @@ class Undo:
     def _undo(self, repository: LandingRepository, tip: str) -> Undone:
         history = self._history(repository, tip)
         gone = self._chosen(repository, history, tip)
+        if not gone:
+            if left := repository.reopening(self.asked):
+                return Undone(tuple(left), tip, False)
+            raise CannotLand(f"nothing of {self.asked} is on {repository.branch}")
         if (back := self._whole_end(repository, gone, tip)) is not None:
             # It may be inside of a train, whose trees were not all gated.
             self._gate(repository, repository.objects.tree(back), back)
-            names = _mark(repository, gone)
+            names = self._mark(repository, gone)
             repository.go_back(tip, back)
             return Undone(names, back, True)
         changes, tree = self._changes(repository, gone, history, tip)
         verified = self._gate(repository, tree, tip)
-        names = _mark(repository, gone)
+        names = self._mark(repository, gone)
         (*_, commit) = repository.land(tip, [changes], verified)
         return Undone(names, commit, False)
 
@@ -105,8 +113,6 @@ class Undo:
             newest = next((e.attempt for e in history if e.issue_id == self.asked), None)
             mine = [e for e in history if e.issue_id == self.asked and e.attempt == newest]
             chosen = mine
-        if not chosen:
-            raise CannotLand(f"nothing of {self.asked} is on {repository.branch}")
         return chosen
 
     def _whole_end(
@@ -162,6 +168,13 @@ class Undo:
         later = history[: history.index(one)]
         return next((e for e in later if e.commit in touching and e not in taken), None)
 
+    def _mark(self, repository: LandingRepository, gone: Sequence[LandedCommit]) -> tuple[str, ...]:
+        """Before the branch moves; gives the issues."""
+        for each in gone:
+            repository.mark_undone(each)
+            repository.mark_reopening(self.asked, each)
+        return tuple(dict.fromkeys(each.issue_id for each in gone))
+
     def _gate(self, repository: LandingRepository, tree: str, tip: str) -> str:
         if self.settings.verify is None:
             return "none"
@@ -178,13 +191,6 @@ class Undo:
         if result.verdict is not GateVerdict.GREEN:
             raise CannotLand(f"without it, what has landed does not pass: {result.why}")
         return tree
-
-
-def _mark(repository: LandingRepository, gone: Sequence[LandedCommit]) -> tuple[str, ...]:
-    """Before the branch moves; gives the issues."""
-    for each in gone:
-        repository.mark_undone(each)
-    return tuple(dict.fromkeys(each.issue_id for each in gone))
 
 
 def _back(each: LandedCommit, tree: str) -> PlannedCommit:

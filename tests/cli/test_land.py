@@ -27,6 +27,7 @@ from beads_workers.core import journal as rec
 from beads_workers.core.journal import Entry, encode
 from beads_workers.core.settings import FleetSettings, Work
 from beads_workers.landing.gate import LOCK
+from beads_workers.landing.undo import Undo
 from beads_workers.runtime.locks import try_lock
 from tests.support.commands import Commands
 from tests.support.repository import IDENTITY, git
@@ -271,6 +272,38 @@ def test_undo_of_a_run_takes_all_of_it_back(left: Left) -> None:
     rows = json.loads(commands.told("branches", "--json"))["branches"]
     assert [row["outcome"] for row in rows] == ["taken back", "taken back"]
     assert "nothing to land" in commands.told("land", "--verify", "true")
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_undo_that_was_killed_before_the_tracker_knew_is_finished_when_it_is_asked_again(
+    left: Left, whole: bool
+) -> None:
+    landed(left, ("app-1", {"one": "1"}), ("app-2", {"two": "2"}))
+    asked = "app-2" if whole else "app-1"
+    settings = land._settings(left.state, "true")
+    done = Undo(settings, asked).run()
+    assert done.moved_back == whole
+    tip = git(left.top, "rev-parse", BRANCH)
+    assert left.status() == {"app-1": "closed", "app-2": "closed"}
+    assert f"taken back: {asked}" in commands.told("undo", asked, "--verify", "true")
+    assert left.status()[asked] == "open" and git(left.top, "rev-parse", BRANCH) == tip
+    error = commands.asked("undo", asked, "--verify", "true").exception
+    assert isinstance(error, CommandError) and f"nothing of {asked}" in error.message
+    assert git(left.top, "for-each-ref", "refs/bw/reopening") == ""
+
+
+def test_undo_of_a_run_that_was_killed_is_finished_by_the_run_or_by_its_issue(left: Left) -> None:
+    left.branch("app-1", {"one": "1"})
+    left.branch("app-2", {"two": "2"})
+    left.ended()
+    commands.told("land", "--verify", "true")
+    (ref,) = git(left.top, "for-each-ref", "--format=%(refname)", "refs/bw/runs").splitlines()
+    run = ref.removeprefix("refs/bw/runs/")
+    Undo(land._settings(left.state, "true"), run).run()
+    commands.told("undo", "app-1", "--verify", "true")
+    assert left.status() == {"app-1": "open", "app-2": "closed"}
+    assert "taken back: app-2" in commands.told("undo", run, "--verify", "true")
+    assert left.status() == {"app-1": "open", "app-2": "open"}
 
 
 def test_undo_names_who_stands_on_it_and_takes_dependents_along_when_told(left: Left) -> None:
