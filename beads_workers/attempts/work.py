@@ -16,7 +16,7 @@ from beads_workers.core.landing import FILES_NAMED
 from beads_workers.core.model import value
 from beads_workers.core.receipts import Receipt
 from beads_workers.executors.files import branch_part
-from beads_workers.worktrees.git import GitError, git, identity, unlock_worktree
+from beads_workers.worktrees.git import GitError, git, identity, unlock, unlock_worktree
 from beads_workers.worktrees.landed import ATTEMPTS
 from beads_workers.worktrees.removal import OPERATIONS, status
 
@@ -168,6 +168,8 @@ class Workplace:
                 given=message + "\n" + self._trailers(),
             ).strip()
         ref = f"{ATTEMPTS}/{branch_part(self.issue_id)}/{self.attempt}"
+        common = git(self.folder, "rev-parse", "--path-format=absolute", "--git-common-dir")
+        unlock(common.rstrip("\n"), ref)
         git(self.folder, "update-ref", ref, commit)
         return ref
 

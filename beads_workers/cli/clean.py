@@ -66,24 +66,28 @@ def clean(
     Never what is alive, pending, or holds work.
     """
     from beads_workers.core.text import printable
-    from beads_workers.landing.gate import clean_gates
+    from beads_workers.landing.gate import clean_gates, common_directory
     from beads_workers.runtime.retention import Keep, disposable, remove
     from beads_workers.runtime.run_directory import RunDirectory
     from beads_workers.runtime.sockets import dead_sockets
+    from beads_workers.worktrees.git import unlock_all
     from beads_workers.worktrees.removal import clean as clean_worktrees
 
     directory = RunDirectory(find_state_directory(state_dir))
     old = disposable(directory, Keep(keep, None))
     sockets = dead_sockets()
+    project = directory.root.resolve().parent
+    common = common_directory(project)
+    locks = unlock_all(str(common), dry_run=dry_run) if common is not None else []
     # Before the runs: what a run's folder says of its worktrees is needed for them.
     worktrees = list(clean_worktrees(directory.root, dry_run=dry_run))
-    gates = clean_gates(directory.root.resolve().parent, dry_run=dry_run)
+    gates = clean_gates(project, dry_run=dry_run)
     if not dry_run:
         remove(old)
         for path in sockets:
             path.unlink(missing_ok=True)
     gone = [looked for looked in worktrees if not looked.kept_because]
-    found = [str(path) for path in (*old, *sockets, *gates)]
+    found = [str(path) for path in (*old, *sockets, *locks, *gates)]
     if as_json:
         found += [str(looked.path) for looked in gone if looked.path is not None]
         rows = [worktree_json(looked) for looked in worktrees]

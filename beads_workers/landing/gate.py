@@ -30,6 +30,7 @@ from beads_workers.core.landing import LanderSettings
 from beads_workers.core.model import value
 from beads_workers.core.text import size
 from beads_workers.landing.queue import GateVerdict
+from beads_workers.landing.repository import PINS
 from beads_workers.runtime import sessions
 from beads_workers.runtime.locks import try_lock
 from beads_workers.runtime.processes import GIT_PLACES
@@ -243,27 +244,42 @@ def _told_to_end(number: int, frame: object) -> None:
     raise _Ended
 
 
-def clean_gates(project: Path, *, dry_run: bool) -> list[Path]:
-    """Remove the worktrees of gates in the project's repository, unless somebody lands there just
-    now; they hold nothing but builds. Gives those that went, or would go."""
+def common_directory(project: Path) -> Path | None:
+    """The git directory of the project's repository; None where it has none."""
     try:
         asked = ("rev-parse", "--path-format=absolute", "--git-common-dir")
-        common = git(str(project), *asked).rstrip("\n")
+        return Path(git(str(project), *asked).rstrip("\n"))
     except GitError:
-        return []
-    # What somebody else has called like that has no verdicts beside it.
-    ours = [
-        folder
-        for _, folder in git_directories(common)
-        if _NAMED.fullmatch(folder.name) and (folder.parent / VERDICTS).is_dir()
-    ]
-    lock = try_lock(Path(common, LOCK)) if ours else None
+        return None
+
+
+def clean_gates(project: Path, *, dry_run: bool) -> list[Path]:
+    """Remove the worktrees of gates in the project's repository, and trains that a killed lander
+    has left, unless somebody lands there just now; they hold nothing but builds. Gives the
+    worktrees that went, or would go."""
+    common = common_directory(project)
+    # Where nobody ever landed there is no such file, and none is to be made.
+    lock = try_lock(common / LOCK) if common is not None and (common / LOCK).exists() else None
     if lock is None:
         return []
     try:
-        return [folder for folder in ours if _goes(common, folder, dry_run=dry_run)]
+        if not dry_run:
+            _unpin(str(common))
+        # What somebody else has called like that has no verdicts beside it.
+        ours = [
+            folder
+            for _, folder in git_directories(str(common))
+            if _NAMED.fullmatch(folder.name) and (folder.parent / VERDICTS).is_dir()
+        ]
+        return [folder for folder in ours if _goes(str(common), folder, dry_run=dry_run)]
     finally:
         os.close(lock)
+
+
+def _unpin(common: str) -> None:
+    with contextlib.suppress(GitError):
+        if rows := git(common, "for-each-ref", "--format=delete %(refname)", PINS):
+            git(common, "update-ref", "--stdin", given=rows)
 
 
 def _goes(common: str, folder: Path, *, dry_run: bool) -> bool:

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import assert_never
@@ -241,7 +242,7 @@ class Lander:
         return min(at for at in times if at is not None)
 
     def close(self) -> None:
-        """End all gates; half a train is thrown away by whoever lands next."""
+        """End all gates, and throw away half a train; whoever lands next does the same."""
         for running in self._gates.values():
             running.gate.end()
         until = time.monotonic() + STOP_SECONDS
@@ -251,6 +252,8 @@ class Lander:
             running.gate.result()
         for lane in self._gates:
             GatePlace(self.settings, self._folder, lane).sweep()
+        with suppress(GitError):
+            self._repository.unpin()
 
     # --- what others do in the repository ---------------------------------------------------------
 

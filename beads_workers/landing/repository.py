@@ -15,8 +15,9 @@ from beads_workers.core.settings import Worktrees
 from beads_workers.core.text import printable
 from beads_workers.executors.files import branch_part
 from beads_workers.landing.train import Builder, Follow, Objects, PlannedCommit, TrackerFiles
+from beads_workers.runtime.processes import say
 from beads_workers.worktrees import places
-from beads_workers.worktrees.git import GitError, git, unlock
+from beads_workers.worktrees.git import GitError, git, unlock, unlock_all
 from beads_workers.worktrees.landed import LandedCommit, git_too_old, landed_commits, still_landed
 from beads_workers.worktrees.remote import LostRace, RemoteTrouble, push, remote_heads
 from beads_workers.worktrees.removal import OPERATIONS, status
@@ -74,6 +75,8 @@ class LandingRepository:
         """Make the branch where there is none, remember where it stands, throw away what a lander
         left that was killed; gives the tip. Raises ``CannotLand``, and as ``fetch`` does."""
         check_git()
+        for lock in unlock_all(self.common):
+            say("lander", f"removed {lock}, which a killed git has left")
         try:
             self.fetch()
             if self.commit_of(self.ref) is None:

@@ -29,6 +29,9 @@ BRANCHES = "bw"
 """Our branches are ``bw/<issue>/<attempt>``."""
 
 
+OWN_REFS = "refs/bw"
+"""Whatever else we keep is below: attempts, runs, trains."""
+
 LOCKED_SECONDS = 10.0
 """A ref that has been locked for longer is locked by nobody."""
 
@@ -113,10 +116,29 @@ def _called(
 def unlock(common: str, ref: str) -> None:
     """Remove the lock of a ref of ours that a killed git has left: nobody else ever would, and a
     git that lives holds it for milliseconds."""
-    lock = Path(common, f"{ref}.lock")
+    _remove_old(Path(common, f"{ref}.lock"))
+
+
+def unlock_all(common: str, *, dry_run: bool = False) -> list[Path]:
+    """The same for all refs below ``refs/bw``, and for ``packed-refs``, without which no ref can be
+    deleted; gives the locks that went, or would go. The last one may be somebody else's: say so."""
+    locks = [Path(common, "packed-refs.lock"), *Path(common, OWN_REFS).rglob("*.lock")]
+    return [lock for lock in locks if (_is_old(lock) if dry_run else _remove_old(lock))]
+
+
+def _is_old(lock: Path) -> bool:
+    try:
+        return time.time() - lock.stat().st_mtime > LOCKED_SECONDS
+    except OSError:
+        return False
+
+
+def _remove_old(lock: Path) -> bool:
     with suppress(OSError):
-        if time.time() - lock.stat().st_mtime > LOCKED_SECONDS:
+        if _is_old(lock):
             lock.unlink()
+            return True
+    return False
 
 
 def unlock_worktree(folder: str) -> None:

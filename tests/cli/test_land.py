@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -227,6 +228,34 @@ def test_clean_removes_the_worktrees_of_gates_that_nobody_uses(left: Left) -> No
     assert f"removed {gate}" in cleaning.told()
     assert gates() == [] and not Path(gate).exists()
     commands.told("undo", "app-1", "--verify", "true")
+
+
+def old_lock(path: Path, seconds: float = 60.0) -> Path:
+    """A lock that a git has left which was killed so long ago."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+    os.utime(path, (time.time() - seconds,) * 2)
+    return path
+
+
+def test_clean_removes_what_killed_gits_and_landers_have_left(left: Left) -> None:
+    left.branch("app-1", {"one": "1"})
+    left.ended()
+    commands.told("land", "--verify", "true")
+    common = left.top / ".git"
+    packed = old_lock(common / "packed-refs.lock")
+    ours = old_lock(common / "refs/bw/attempts/app-1/1.lock")
+    young = old_lock(common / "refs/bw/attempts/app-2/1.lock", 0.0)
+    theirs = old_lock(common / "refs/heads/main.lock")
+    tip = git(left.top, "rev-parse", BRANCH)
+    git(left.top, "update-ref", f"refs/bw/train/{tip}", tip)
+    dry = cleaning.told("--dry-run")
+    assert f"would remove {packed}" in dry and f"would remove {ours}" in dry
+    assert packed.exists() and ours.exists()
+    told = cleaning.told()
+    assert f"removed {packed}" in told and f"removed {ours}" in told
+    assert not packed.exists() and not ours.exists() and young.exists() and theirs.exists()
+    assert git(left.top, "for-each-ref", "refs/bw/train") == ""
 
 
 # --- undo -----------------------------------------------------------------------------------------

@@ -344,6 +344,28 @@ def test_it_lands_in_repositories_of_other_formats(
     assert git(world.top, "rev-parse", "main") == world.tip()
 
 
+def test_locks_of_our_own_refs_and_of_packed_refs_go_when_they_are_old(world: LandingWorld) -> None:
+    common = world.top / ".git"
+    locks = [common / name for name in ("packed-refs.lock", "refs/bw/attempts/app-9/1.lock")]
+    for lock in locks:
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        lock.touch()
+        os.utime(lock, (time.time() - 60.0,) * 2)
+    program = landing(world, world.work("app-1", {"f1": "x"}))
+    program.idle("app-1")
+    assert program.end() == 0
+    said = program.errors()
+    assert all(f"removed {lock}" in said and not lock.exists() for lock in locks)
+
+
+def test_a_train_that_is_under_way_is_thrown_away_at_the_end(world: LandingWorld) -> None:
+    program = landing(world, world.work("slow", {"slow": ""}))
+    program.until(lambda news: isinstance(news, Gate) and news.issues == ("slow",))
+    assert git(world.top, "for-each-ref", "refs/bw/train") != ""
+    assert program.end() == 0
+    assert git(world.top, "for-each-ref", "refs/bw/train") == ""
+
+
 @pytest.mark.parametrize("kills", [1, 1000])
 def test_a_git_that_is_killed_convicts_nobody(
     world: LandingWorld, monkeypatch: pytest.MonkeyPatch, kills: int
