@@ -65,8 +65,8 @@ def clean(
 
     Never what is alive, pending, or holds work.
     """
-    from beads_workers.core.text import printable
-    from beads_workers.landing.gate import clean_gates, common_directory
+    from beads_workers.core.text import printable, size
+    from beads_workers.landing.gate import clean_gates, clean_landing_folders, common_directory
     from beads_workers.runtime.retention import Keep, disposable, remove
     from beads_workers.runtime.run_directory import RunDirectory
     from beads_workers.runtime.sockets import dead_sockets
@@ -82,6 +82,7 @@ def clean(
     # Before the runs: what a run's folder says of its worktrees is needed for them.
     worktrees = list(clean_worktrees(directory.root, dry_run=dry_run))
     gates = clean_gates(project, dry_run=dry_run)
+    left = clean_landing_folders(dry_run=dry_run)
     if not dry_run:
         remove(old)
         for path in sockets:
@@ -90,11 +91,13 @@ def clean(
     found = [str(path) for path in (*old, *sockets, *locks, *gates)]
     if as_json:
         found += [str(looked.path) for looked in gone if looked.path is not None]
+        found += [str(folder) for folder, _ in left]
         rows = [worktree_json(looked) for looked in worktrees]
         removed = [] if dry_run else found
         print(json.dumps({"removed": removed, "found": found, "worktrees": rows}))
         return
     found += [text for looked in gone if (text := removed_text(looked))]
+    found += [f"{folder} ({size(count)}), whose repository is gone" for folder, count in left]
     for name in found:
         print(f"{'would remove' if dry_run else 'removed'} {printable(name)}")
     for looked in worktrees:

@@ -44,6 +44,7 @@ from beads_workers.worktrees.making import (
     refresh_copies,
     take_whole_tree,
 )
+from beads_workers.worktrees.places import landing_folders
 from beads_workers.worktrees.records import git_directories
 from beads_workers.worktrees.warm import changed_files, clear_gone
 
@@ -280,6 +281,29 @@ def _unpin(common: str) -> None:
     with contextlib.suppress(GitError):
         if rows := git(common, "for-each-ref", "--format=delete %(refname)", PINS):
             git(common, "update-ref", "--stdin", given=rows)
+
+
+def clean_landing_folders(*, dry_run: bool) -> list[tuple[Path, int]]:
+    """Remove the folders of gates in the user's cache folder whose repository is gone; gives them
+    with their size in bytes."""
+    found = []
+    for folder, common in landing_folders():
+        gates = [f"BW_GATE={gate}" for gate in folder.glob("bw-gate-*")]
+        if common is None or common.exists() or any(map(sessions.with_variable, gates)):
+            continue
+        found.append((folder, _bytes_below(folder)))
+        if not dry_run:
+            shutil.rmtree(folder, onerror=_make_writable)
+    return found
+
+
+def _bytes_below(folder: Path) -> int:
+    count = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                count += Path(place, name).lstat().st_blocks * 512
+    return count
 
 
 def _goes(common: str, folder: Path, *, dry_run: bool) -> bool:

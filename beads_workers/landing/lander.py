@@ -51,7 +51,7 @@ from beads_workers.landing.repository import (
 from beads_workers.landing.train import CannotMerge, Conflict, Coupled, Follow, Passenger
 from beads_workers.runtime.locks import try_lock
 from beads_workers.worktrees.git import GitError
-from beads_workers.worktrees.places import make_folder
+from beads_workers.worktrees.places import GATED_REPOSITORY, make_folder
 from beads_workers.worktrees.remote import RemoteTrouble
 
 LOCK_SECONDS = 10.0
@@ -141,6 +141,7 @@ class Lander:
         self._repository = LandingRepository(settings)
         self._folder = landing_folder(settings.worktrees)
         make_folder(self._folder)
+        (self._folder / GATED_REPOSITORY).write_bytes(os.fsencode(settings.worktrees.common))
         self._lock = take_lock(settings)
         self.queue = Queue(max(1, settings.landing.jobs), gated=settings.verify is not None)
         for lane in range(self.settings.landing.jobs):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
@@ -18,12 +20,44 @@ def default_folder(checkout: Path, top: Path, state_directory: Path) -> Path:
     return state_directory / "worktrees" if inside else folder
 
 
+LANDING_SUFFIX = ".landing"
+GATED_REPOSITORY = "repository"
+"""A file in a landing folder: whose gates work there."""
+
+
+def landing_folders() -> Iterator[tuple[Path, Path | None]]:
+    """All landing folders in the user's cache folder, and the git directory that each is for; None
+    where that cannot be told."""
+    inside = [*_folders(cache_folder("landing"))]
+    beside = [f for f in _folders(cache_folder("worktrees")) if f.name.endswith(LANDING_SUFFIX)]
+    for folder in (*inside, *beside):
+        yield folder, _repository_of(folder)
+
+
+def _folders(place: Path) -> list[Path]:
+    with suppress(OSError):
+        return sorted(each for each in place.iterdir() if each.is_dir() and not each.is_symlink())
+    return []
+
+
+def _repository_of(folder: Path) -> Path | None:
+    with suppress(OSError):
+        return Path(os.fsdecode((folder / GATED_REPOSITORY).read_bytes()))
+    for gate in folder.glob("bw-gate-*/.git"):
+        with suppress(OSError):
+            # ``gitdir: <common>/worktrees/<name>``
+            said = Path(os.fsdecode(gate.read_bytes()).removeprefix("gitdir:").strip())
+            if said.is_absolute() and said.parent.name == "worktrees":
+                return said.parent.parent
+    return None
+
+
 def landing_folder(folder: Path, checkout: Path, common: Path) -> Path:
     """Where gates work: beside the attempts' worktrees where those are outside of the checkout,
     else in the user's cache folder."""
     inside = (checkout.resolve(), common.resolve().parent)
     if not any(folder.resolve().is_relative_to(each) for each in inside):
-        return folder.with_name(f"{folder.name}.landing")
+        return folder.with_name(f"{folder.name}{LANDING_SUFFIX}")
     return cache_folder("landing", _hash(common)[:16])
 
 

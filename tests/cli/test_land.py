@@ -258,6 +258,33 @@ def test_clean_removes_what_killed_gits_and_landers_have_left(left: Left) -> Non
     assert git(left.top, "for-each-ref", "refs/bw/train") == ""
 
 
+def test_clean_removes_the_folders_of_gates_whose_repository_is_gone(
+    left: Left, tmp_path: Path
+) -> None:
+    left.branch("app-1", {"one": "1"})
+    left.ended()
+    commands.told("land", "--verify", "true")
+    place = tmp_path / "cache" / "beads-workers"
+    gone, older, known, odd = (
+        place / "landing" / "0123",
+        place / "worktrees" / "shop-1.landing",
+        place / "landing" / "4567",
+        place / "landing" / "89ab",
+    )
+    for folder in (gone, older, known, odd):
+        (folder / "verdicts").mkdir(parents=True)
+        (folder / "big").write_bytes(b"x" * 3_000_000)
+    (gone / "repository").write_text(str(tmp_path / "gone" / ".git"))
+    (older / "bw-gate-0").mkdir()
+    (older / "bw-gate-0" / ".git").write_text(f"gitdir: {tmp_path}/gone/.git/worktrees/bw-gate-0\n")
+    (known / "repository").write_text(str(left.top / ".git"))
+    assert f"would remove {gone} (3 MB), whose repository is gone" in cleaning.told("--dry-run")
+    assert gone.exists()
+    told = cleaning.told()
+    assert f"removed {gone} (3 MB)" in told and f"removed {older} (3 MB)" in told
+    assert not gone.exists() and not older.exists() and known.exists() and odd.exists()
+
+
 # --- undo -----------------------------------------------------------------------------------------
 
 
