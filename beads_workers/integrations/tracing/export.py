@@ -22,7 +22,7 @@ from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, Trace
 
 from beads_workers import __version__
 from beads_workers.core import traces
-from beads_workers.integrations.tracing.spans import RRQ_NAME, Span
+from beads_workers.integrations.tracing.spans import NAME, Span
 from beads_workers.integrations.tracing.tracer import Batches, ExportStatus, bounds
 
 # --- otlp ----------------------------------------------------------------------------------------
@@ -67,7 +67,7 @@ class Exporter:
             None if span.parent is None else _context(span.parent, span.state, remote=True),
             self._resource,
             span.attributes,
-            kind=SpanKind.INTERNAL if span.name == RRQ_NAME else SpanKind.CONSUMER,
+            kind=SpanKind.CONSUMER if span.name == NAME else SpanKind.INTERNAL,
             status=status,
             start_time=_nanoseconds(span.began),
             end_time=_nanoseconds(span.ended),

@@ -1,16 +1,21 @@
-"""Spans: one for every attempt that has ended, as ``core.issues`` tells of them."""
+"""Spans: one for every attempt that has ended, as ``core.issues`` tells of them; where its work was
+to land, one for that, and for each gate that it went through."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from hashlib import blake2b
 
 from beads_workers.core import journal as rec
 from beads_workers.core.issues import Issue, Issues, RunningAttempt, Transition
 from beads_workers.core.journal import Entry
 from beads_workers.core.model import OutcomeKind, value
+from beads_workers.core.states import IssueState
 from beads_workers.core.traces import SpanContext, parse
 
 NAME = "beads_workers.attempt"
+LANDING_NAME = "beads_workers.landing"
+GATE_NAME = "beads_workers.gate"
 RRQ_NAME = "rrq.executor"
 """What executors of RRQ call theirs, whoever made them."""
 
@@ -37,6 +42,17 @@ class Span:
     error: str | None = None
 
 
+@value
+class _Landing:
+    """Work that waits to land. ``context``: of its span; ``attempt``: of the attempt's."""
+
+    started: rec.Started
+    context: SpanContext
+    attempt: SpanContext
+    began: float
+    elapsed: float
+
+
 class Spans:
     """``add`` every entry of a run, in order. What is not sampled leaves nothing."""
 
@@ -44,17 +60,28 @@ class Spans:
         self._common: dict[str, Value] = {}
         self._source = ""
         self._issues = Issues()
+        self._landings: dict[str, _Landing] = {}
+        self._gates: dict[int, Entry] = {}
 
-    def add(self, entry: Entry) -> Span | None:
-        """The span that ends with this entry, if one does."""
+    def add(self, entry: Entry) -> Iterator[Span]:
+        """The spans that end with this entry."""
         change = self._issues.apply(entry)
         match entry.record:
             case rec.RunStarted() as run:
                 self._source = run.source
                 self._common = {"beads.source": run.source, "beads.run.id": run.run_id}
             case rec.Finished() as finished if change is not None:
-                return self._finished(change, finished, entry)
-        return None
+                if (span := self._finished(change, finished, entry)) is not None:
+                    yield span
+            case rec.GateRan() as ran:
+                yield from self._gate(ran, entry)
+            case rec.BranchLanded() as landed:
+                found: dict[str, Value] = {"beads.landing.commit": landed.commit}
+                found |= {"beads.landing.branch": landed.branch} if landed.branch else {}
+                yield from self._landed(landed.issue_id, "landed", found, entry)
+            case rec.LandingEnded() as ended:
+                why: dict[str, Value] = {"beads.landing.refused": ended.why} if ended.why else {}
+                yield from self._landed(ended.issue_id, ended.verdict, why, entry)
 
     def left(self, at: float) -> Iterator[Span]:
         """The orchestrator is gone, since ``at``: attempts that nobody saw the end of."""
@@ -82,7 +109,64 @@ class Spans:
             return None
         # By the clock that nobody sets.
         ended = begun.at + entry.elapsed - begun.elapsed
-        return self._span(change.issue, begun, finished, ended)
+        span = self._span(change.issue, begun, finished, ended)
+        if span is not None and change.issue.state is IssueState.LANDING:
+            context = _child(span.context, finished.request_id)
+            self._landings[finished.issue_id] = _Landing(
+                begun.started, context, span.context, span.ended, entry.elapsed
+            )
+        return span
+
+    def _gate(self, ran: rec.GateRan, entry: Entry) -> Iterator[Span]:
+        """One in the trace of each issue that was in the tree; none for a verdict that was kept."""
+        if ran.state == "began":
+            self._gates[ran.lane] = entry
+            return
+        began = self._gates.pop(ran.lane, None)
+        for issue_id in ran.issues if began is not None else ():
+            landing = self._landings.get(issue_id)
+            if landing is None or began is None:
+                continue
+            at = landing.began + began.elapsed - landing.elapsed
+            found: dict[str, Value] = {
+                "beads.gate.tree": ran.tree,
+                "beads.gate.verdict": ran.state,
+                "beads.gate.issues": len(ran.issues),
+            }
+            yield Span(
+                GATE_NAME,
+                _child(landing.context, f"{ran.lane} {began.elapsed}"),
+                landing.context,
+                landing.started.tracestate,
+                at,
+                at + entry.elapsed - began.elapsed,
+                self._of(landing.started) | found,
+                (ran.why or ran.state) if ran.state in ("red", "none") else None,
+            )
+
+    def _landed(
+        self, issue_id: str, how: str, found: dict[str, Value], entry: Entry
+    ) -> Iterator[Span]:
+        landing = self._landings.pop(issue_id, None)
+        if landing is not None:
+            yield Span(
+                LANDING_NAME,
+                landing.context,
+                landing.attempt,
+                landing.started.tracestate,
+                landing.began,
+                landing.began + entry.elapsed - landing.elapsed,
+                self._of(landing.started) | {"beads.landing.verdict": how} | found,
+                str(found["beads.landing.refused"]) if "beads.landing.refused" in found else None,
+            )
+
+    def _of(self, started: rec.Started) -> dict[str, Value]:
+        return {
+            **self._common,
+            "beads.issue.id": started.issue_id,
+            "beads.attempt": started.attempt,
+            "beads.request.id": started.request_id,
+        }
 
     def _span(
         self, issue: Issue, begun: RunningAttempt, finished: rec.Finished, ended: float
@@ -125,6 +209,12 @@ class Spans:
         if finished.outcome not in _FINE:
             found["error.type"] = finished.outcome
         return found
+
+
+def _child(parent: SpanContext, name: str) -> SpanContext:
+    """As in ``core.traces``: an id is a hash of what is unique."""
+    drawn = blake2b(f"{parent.span_id} {name}".encode(), digest_size=8).hexdigest()
+    return SpanContext(parent.trace_id, drawn, parent.sampled)
 
 
 def _of_rrq(started: rec.Started, finished: rec.Finished) -> dict[str, Value]:

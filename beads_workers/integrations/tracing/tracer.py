@@ -95,7 +95,7 @@ class Batches:
 
     def look(self) -> None:
         """Take in what the journal has got since the last time."""
-        self._add(span for entry in self._tail.read() if (span := self._spans.add(entry)))
+        self._add(span for entry in self._tail.read() for span in self._spans.add(entry))
 
     def send(self) -> bool:
         """Wait for spans and export a batch; one that fails is dropped. False: it is over."""

@@ -24,8 +24,7 @@ class Run:
         """Journal these; ``jump``: the wall clock is set by so much."""
         for record in records:
             at = 1000.0 + self.elapsed + jump
-            if (span := self.spans.add(Entry(record, at, self.elapsed))) is not None:
-                self.made.append(span)
+            self.made += self.spans.add(Entry(record, at, self.elapsed))
             self.elapsed += 1.0
         return self
 
@@ -97,3 +96,43 @@ def test_attempts_that_the_orchestrator_s_death_ended_are_told_as_lost() -> None
     assert (span.attributes["beads.issue.id"], span.ended) == ("b", 1010.0)
     assert span.error == "the orchestrator died" and span.attributes["beads.outcome"] == "lost"
     assert list(run.spans.left(1020.0)) == []
+
+
+RECEIPT = f'{{"verdict": "done", "branch": "bw/a/2", "base": "{"b" * 40}", "head": "{"a" * 40}"}}'
+TO_LAND = rec.Finished("a", "W1", 2, "r.1", "success", "land", receipt=RECEIPT)
+
+
+def test_landing_and_its_gates_are_spans_below_the_attempts() -> None:
+    began = rec.GateRan(0, "began", "tree", ("a", "b"))
+    red = rec.GateRan(0, "red", "tree", ("a", "b"), 1.0, "verify: exit status 1")
+    run = Run().add(
+        started(), TO_LAND, began, red, rec.GateRan(1, "green", "kept", ("a",), kept=True)
+    )
+    attempt, gate = run.made
+    run.add(rec.BranchLanded("a", 2, "c" * 40, "bw-landing/main"), jump=-5000.0)
+    landing = run.made[-1]
+    assert [span.name for span in (gate, landing)] == [
+        "beads_workers.gate",
+        "beads_workers.landing",
+    ]
+    assert (landing.parent, gate.parent) == (attempt.context, landing.context)
+    assert {span.context.trace_id for span in run.made} == {TRACE}
+    assert len({span.context.span_id for span in run.made}) == 3
+    assert (landing.began, landing.ended, landing.error) == (
+        attempt.ended,
+        attempt.ended + 4.0,
+        None,
+    )
+    assert (gate.began, gate.ended) == (attempt.ended + 1.0, attempt.ended + 2.0)
+    assert gate.error == "verify: exit status 1" and gate.attributes["beads.gate.issues"] == 2
+    assert landing.attributes["beads.landing.commit"] == "c" * 40
+    assert landing.attributes["beads.landing.verdict"] == "landed" and landing.state == "vendor=x"
+    assert run.add(rec.LandingEnded("a", "requeue")).made[-1] is landing, "it is over"
+
+
+def test_what_does_not_land_is_an_error_and_what_is_not_sampled_leaves_nothing() -> None:
+    ended = rec.LandingEnded("a", "mend", "conflict")
+    landing = Run().add(started(), TO_LAND, ended).made[-1]
+    assert (landing.error, landing.attributes["beads.landing.verdict"]) == ("conflict", "mend")
+    gates = rec.GateRan(0, "began", "tree", ("a",)), rec.GateRan(0, "green", "tree", ("a",))
+    assert Run().add(started(UNSAMPLED), TO_LAND, *gates, ended).made == []
