@@ -87,6 +87,31 @@ def test_commands_land_on_every_tracker_and_what_depends_starts_from_them(
     fleet.leaves_nothing()
 
 
+@pytest.mark.timeout(240)
+def test_with_a_remote_attempts_begin_with_what_another_clone_landed_and_land_there(
+    embedded: EmbeddedProject, start: StartFleet, tmp_path: Path
+) -> None:
+    top, origin, other = repository(embedded), tmp_path / "origin.git", tmp_path / "other"
+    git(tmp_path, "clone", "--quiet", "--bare", str(top), str(origin))
+    git(top, "remote", "add", "origin", str(origin))
+    git(tmp_path, "clone", "--quiet", str(origin), str(other))
+    commit(other, "bw-of-another-clone.txt")
+    git(other, "push", "--quiet", "origin", f"HEAD:refs/heads/{TIP}")
+    (embedded.folder / "beads-workers.toml").write_text('[landing]\nremote = "origin"\n')
+    ids = embedded.create_many(CHAIN[:2])
+    run = f"test -e bw-of-another-clone.txt && {WRITE}"
+    fleet = fleet_of(start, embedded, "--verify", "ls", run=run)
+    assert fleet.wait(PATIENCE) == 0, fleet.said()
+    assert landed(fleet) == ids
+    assert files(origin) == {"bw-of-another-clone.txt", *(f"{i}.txt" for i in ids)}
+    assert git(top, "rev-parse", TIP) == git(origin, "rev-parse", TIP)
+    assert git(origin, "for-each-ref", "--format=%(refname)").split() == [
+        f"refs/heads/{TIP}",
+        "refs/heads/main",
+    ]
+    fleet.leaves_nothing()
+
+
 def test_without_landing_branches_stay_as_they_are(
     embedded: EmbeddedProject, start: StartFleet
 ) -> None:
