@@ -141,7 +141,7 @@ class Issue:
             landing = self.landing
             numbered = self.end or landing or self.landed
             note = close_reason(receipt, numbered.attempt if numbered else 1)
-        return landed_note(note, self.landed)
+        return landed_note(note, self.landed) if self.landed else note
 
     @property
     def agent(self) -> str:
