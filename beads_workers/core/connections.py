@@ -15,7 +15,7 @@ from beads_workers.core.agent_work import NOBODY
 from beads_workers.core.asides import Asides
 from beads_workers.core.commands import HangUp, Send, WatchOwner
 from beads_workers.core.effects import jitter
-from beads_workers.core.events import Connected, ConnId, Disconnected, Misread, Received
+from beads_workers.core.events import Connected, ConnId, Disconnected, Misread, Received, Unknown
 from beads_workers.core.inflight import InFlight, lost, not_back
 from beads_workers.core.journal import (
     AsideHeard,
@@ -69,7 +69,8 @@ class Connection:
     ``grouped``: we claim and close for it. ``issue_id``: of the task it has, or is to get.
     ``prefetched``: the tasks queued on it behind that one, in their order; ``prefetch_count``: how
     many it accepts. ``retiring``: it gets no more work after this (scaled down). ``strays``: valid
-    messages that made no sense in its state. ``several``: its process has had another one beside
+    messages that made no sense in its state. ``bad_lines``: since ``bad_since`` (monotonic);
+    ``bad_shown``: how many the log has; ``unknown``: types that it has. ``several``: its process has had another one beside
     it. ``overstayed``: it was told to leave, and had not when its time was over. ``said_ready``: by
     that its process has let go of what it had before.
     """
@@ -89,6 +90,9 @@ class Connection:
     retiring: bool = False
     asides: Asides = field(default_factory=Asides)
     bad_lines: int = 0
+    bad_since: float = -math.inf
+    bad_shown: int = 0
+    unknown: set[str] = field(default_factory=set)
     strays: int = 0
     several: bool = False
     overstayed: bool = False
@@ -503,12 +507,28 @@ class Connections:
         connection = self._registry.get(event.conn_id)
         if connection is None:
             return
+        if self._effects.now - connection.bad_since >= limits.BAD_LINES_SECONDS:
+            connection.bad_since, connection.bad_lines = self._effects.now, 0
         connection.bad_lines += 1
-        if connection.bad_lines <= limits.BAD_LINES_SHOWN:
-            who = connection.worker_id or f"pid {connection.pid}"
+        connection.bad_shown += 1
+        who = connection.worker_id or f"pid {connection.pid}"
+        if connection.bad_shown <= limits.BAD_LINES_SHOWN:
             self._effects.note("warning", f"{who}: {event.reason}: {event.head}")
         if connection.bad_lines == limits.BAD_LINES_MAX:
-            self._effects.ask(HangUp(event.conn_id, "too many wrong lines"))
+            within = f"{limits.BAD_LINES_MAX} wrong lines within {limits.BAD_LINES_SECONDS:g} s"
+            cause = f"{within}, the last one: {event.reason}"
+            self._effects.note("warning", f"{who}: connection closed: {cause}")
+            self._effects.ask(HangUp(event.conn_id, cause))
+
+    def unknown(self, event: Unknown) -> None:
+        """A message of a later version, or somebody's own: ignored, however many there are."""
+        connection = self._registry.get(event.conn_id)
+        if connection is None or event.kind in connection.unknown:
+            return
+        if len(connection.unknown) < limits.BAD_LINES_SHOWN:
+            connection.unknown.add(event.kind)
+            who = connection.worker_id or f"pid {connection.pid}"
+            self._effects.note("warning", f"{who}: ignored an unknown message: {event.head}")
 
     def received(self, event: Received) -> None:
         """A valid message: its connection moves by the table, and here is what comes of that.

@@ -53,6 +53,16 @@ class Misread:
 
 
 @value
+class Unknown:
+    """A message of a type that nobody knows here: ``kind``, and the start of its line; both short,
+    and ``head`` fit for the log."""
+
+    conn_id: ConnId
+    kind: str
+    head: str
+
+
+@value
 class Disconnected:
     """The connection is over, whoever ended it."""
 
@@ -306,6 +316,7 @@ Event = (
     Connected
     | Received
     | Misread
+    | Unknown
     | Disconnected
     | WorkerSpawned
     | WorkerNotStarted

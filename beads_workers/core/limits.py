@@ -34,10 +34,14 @@ OUTBOX_BYTES_MAX = 4 << 20
 """A peer that does not read is closed here: a TASK and a repeat of it always fit."""
 
 BAD_LINES_MAX = 1000
-"""Wrong lines on one connection before it is closed: far above any slip, far below a flood."""
+BAD_LINES_SECONDS = 60.0
+"""So many wrong lines of one connection within this time, and it is closed: far above any slip,
+far below a flood. A worker with a small fault may live for weeks: over its whole life nothing is
+counted."""
 
 BAD_LINES_SHOWN = 20
-"""Of those, how many the log shows for one connection: a flood must not fill the disk."""
+"""How many wrong lines, and how many unknown types, the log shows for one connection: a flood must
+not fill the disk."""
 
 INTEGER_MAX = (1 << 63) - 1
 """No count, time or pid goes further, and neither does what reads the journal back."""

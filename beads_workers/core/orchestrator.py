@@ -257,6 +257,8 @@ class Orchestrator:
                 self._connections.connected(event)
             case ev.Misread():
                 self._connections.misread(event)
+            case ev.Unknown():
+                self._connections.unknown(event)
             case ev.Disconnected():
                 self._connections.disconnected(event)
             case ev.RoundTripEnded():

@@ -227,16 +227,28 @@ RESERVED = frozenset({"HEARTBEAT", "STATUS", "PAUSE", "RESUME", "PRIORITY", "BAT
 
 
 def parse(line: bytes) -> Message:
-    """Read one line; raises ``ProtocolError`` with a reason that is fit for the log."""
+    """Read one line; raises ``ProtocolError`` with a reason that is fit for the log, and of its
+    kind ``UnknownType``."""
     fields = parse_object(line)
     kind = fields.get("type")
-    if not isinstance(kind, str):
+    if not isinstance(kind, str) or not kind:
         raise ProtocolError("no message type")
     parser = _BY_TYPE.get(kind)
     if parser is None:
-        reserved = " (reserved for a later version)" if kind in RESERVED else ""
-        raise ProtocolError(f"unknown message type {kind[:40]!r}{reserved}")
+        raise UnknownType(kind)
     return parser(fields)
+
+
+class UnknownType(ProtocolError):
+    """A message of a type that is not known here: no mistake, and to be ignored.
+
+    ``kind``: the type, capped; a peer of a later version says such things.
+    """
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind[:40]
+        reserved = " (reserved for a later version)" if kind in RESERVED else ""
+        super().__init__(f"unknown message type {self.kind!r}{reserved}")
 
 
 def _ready(fields: dict[str, Any]) -> Ready:

@@ -240,6 +240,8 @@ def _event(conn_id: ConnId, framed: Framed) -> Event | ControlAsked:
         return ev.Misread(conn_id, reason, _shown(framed.head))
     try:
         message = wire.parse(framed.text)
+    except wire.UnknownType as error:
+        return ev.Unknown(conn_id, error.kind, _shown(framed.text))
     except ProtocolError as error:
         return ev.Misread(conn_id, str(error), _shown(framed.text))
     if isinstance(message, ControlAsked):

@@ -128,7 +128,47 @@ def test_a_thousand_wrong_lines_end_a_connection_and_the_log_shows_the_first_twe
     commands = [c for _ in range(limits.BAD_LINES_MAX - 1) for c in play.do(bad)]
     assert of(commands, HangUp) == []
     assert len(notes(commands, "warning")) == limits.BAD_LINES_SHOWN
-    assert of(play.do(bad), HangUp) == [HangUp(ConnId(1), "too many wrong lines")]
+    end = play.do(bad)
+    cause = "1000 wrong lines within 60 s, the last one: no JSON"
+    assert of(end, HangUp) == [HangUp(ConnId(1), cause)]
+    assert notes(end, "warning") == [f"W1: connection closed: {cause}"]
+
+
+def test_wrong_lines_count_within_a_minute_and_not_over_the_life_of_a_connection() -> None:
+    play = Play()
+    play.working("a")
+    bad = ev.Misread(ConnId(1), "no JSON", "xxx")
+    told: list[str] = []
+    for _ in range(3):
+        commands = [c for _ in range(limits.BAD_LINES_MAX - 1) for c in play.do(bad)]
+        assert of(commands, HangUp) == []
+        told += notes(commands, "warning")
+        play.wait(limits.BAD_LINES_SECONDS)
+    assert len(told) == limits.BAD_LINES_SHOWN
+    assert records(play.do(done(1, "a")), rec.Finished)[0].outcome == "success"
+
+
+def test_unknown_types_are_ignored_for_ever_and_each_is_named_once() -> None:
+    play = Play()
+    play.working("a")
+    told: list[str] = []
+    for number in range(3 * limits.BAD_LINES_MAX):
+        kind = ("HEARTBEAT", "TELEMETRY")[number % 2]
+        commands = play.do(ev.Unknown(ConnId(1), kind, f'{{"type":"{kind}"}}'))
+        assert of(commands, HangUp) == []
+        told += notes(commands, "warning")
+    assert told == [
+        'W1: ignored an unknown message: {"type":"HEARTBEAT"}',
+        'W1: ignored an unknown message: {"type":"TELEMETRY"}',
+    ]
+    assert records(play.do(done(1, "a")), rec.Finished)[0].outcome == "success"
+
+
+def test_a_flood_of_ever_new_types_does_not_fill_the_journal() -> None:
+    play = Play()
+    play.join(1)
+    floods = (play.do(ev.Unknown(ConnId(1), f"T{n}", "{}")) for n in range(200))
+    assert len([t for c in floods for t in notes(c, "warning")]) == limits.BAD_LINES_SHOWN
 
 
 def test_strays_between_the_wrong_lines_do_not_save_a_flooding_peer() -> None:

@@ -127,7 +127,7 @@ READY_TEXT = '{"type":"READY","worker_id":"W1","timestamp":1}'
         (b'{"type":null}', "no message type"),
         (b'{"type":["READY"]}', "no message type"),
         (b'{"type":"ready"}', "unknown message type 'ready'"),
-        (b'{"type":""}', "unknown message type"),
+        (b'{"type":""}', "no message type"),
     ],
 )
 def test_a_line_that_is_no_message_is_refused_with_its_reason(text: bytes, reason: str) -> None:

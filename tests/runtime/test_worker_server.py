@@ -95,6 +95,16 @@ def test_a_worker_may_not_say_what_only_an_orchestrator_says(acceptor: Acceptor)
         assert isinstance(wrong, ev.Misread) and wrong.reason == "not a worker's message"
 
 
+def test_a_message_of_an_unknown_type_is_no_wrong_line(acceptor: Acceptor) -> None:
+    with acceptor.client() as client:
+        lines = (b'{"type":"HEARTBEAT","version":"1.1"}', b'{"type":""}', b'{"type":7}')
+        client.sendall(b"\n".join(lines) + b"\n")
+        unknown, *wrong = acceptor.turn()
+        head = '{"type":"HEARTBEAT","version":"1.1"}'
+        assert unknown == ev.Unknown(ConnId(1), "HEARTBEAT", head)
+        assert [type(e) for e in wrong] == [ev.Misread] * 2
+
+
 def test_wrong_lines_reach_the_log_short_and_escaped(acceptor: Acceptor) -> None:
     with acceptor.client() as client:
         client.sendall(b"\x1b[2J" + b"x" * 5000 + b"\n")
