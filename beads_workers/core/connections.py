@@ -38,6 +38,8 @@ from beads_workers.core.states import (
 )
 from beads_workers.core.wire import (
     CANNOT_START,
+    CLAIMS_ORCHESTRATOR,
+    CLAIMS_WORKER,
     RETURNED_UNSTARTED,
     REVOKED,
     Aside,
@@ -70,9 +72,9 @@ class Connection:
     ``prefetched``: the tasks queued on it behind that one, in their order; ``prefetch_count``: how
     many it accepts. ``retiring``: it gets no more work after this (scaled down). ``strays``: valid
     messages that made no sense in its state. ``bad_lines``: since ``bad_since`` (monotonic);
-    ``bad_shown``: how many the log has; ``unknown``: types that it has. ``several``: its process has had another one beside
-    it. ``overstayed``: it was told to leave, and had not when its time was over. ``said_ready``: by
-    that its process has let go of what it had before.
+    ``bad_shown``: how many the log has; ``unknown``: types that it has. ``several``: its process
+    has had another one beside it. ``overstayed``: it was told to leave, and had not when its time
+    was over. ``said_ready``: by that its process has let go of what it had before.
     """
 
     conn_id: ConnId
@@ -101,7 +103,7 @@ class Connection:
     def opt_in(self, ready: wire.Ready) -> None:
         """What a READY says of its sender's version; plain v1 where it says nothing."""
         self.said_ready = True
-        self.v1 = ready.version != wire.VERSION
+        self.v1 = not wire.speaks_additions(ready.version)
         self.grouped = not self.v1 and wire.GROUPED in ready.features
         self.cancellable = not self.v1 and wire.CANCEL in ready.features
         self.prefetch_count = ready.prefetch_count if self.grouped and self.cancellable else 0
@@ -419,7 +421,13 @@ class Sender:
             self._timeout(job),
             payload,
             request_id=in_flight.started.request_id,
+            claims=self._claims(connection),
         )
+
+    def _claims(self, connection: Connection) -> str:
+        if connection.grouped:
+            return ""  # It has said so itself.
+        return CLAIMS_WORKER if self._parts.self_claiming else CLAIMS_ORCHESTRATOR
 
     def _timeout(self, job: Job) -> float | None:
         if job.timeout_seconds is not None:

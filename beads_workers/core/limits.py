@@ -24,7 +24,11 @@ ARGUMENTS_CHARS_MAX = 4096
 """The JSON of a call's arguments, in the journal: longer ones are in the tracker only."""
 
 TITLE_CHARS_MAX = 64 << 10
-"""Escaped, it is at most six times as long: a plain v1 TASK must fit into a line."""
+"""Of a title in 1.1. Escaped, it is at most six times as long: a TASK must fit into a line."""
+
+TITLE_CHARS_SHORT = 500
+"""Of a title in version 1: many readers of lines end at 64 KiB, and nothing else in version 1 is
+long."""
 
 NESTED_MAX = 100
 """Levels of JSON inside each other, in what we pass on: Python writes down far fewer than it reads
@@ -310,7 +314,7 @@ BUCKETS_MAX = 120
 """Throughput over the whole run, in at most so many buckets, each this long at first."""
 
 assert INLINE_BYTES_MAX * 2 < LINE_BYTES_MAX < OUTBOX_BYTES_MAX // 2
-assert TITLE_CHARS_MAX * 6 < LINE_BYTES_MAX
+assert TITLE_CHARS_SHORT * 6 < 64 << 10 < TITLE_CHARS_MAX * 6 < LINE_BYTES_MAX
 assert RESULT_CHARS_SHOWN * 6 < RESULT_CHARS_MAX <= INLINE_BYTES_MAX
 assert HOLD_SECONDS < HELLO_SECONDS
 assert TERM_GRACE_SECONDS < STOP_SECONDS

@@ -33,6 +33,14 @@ from beads_workers.core.model import IssueId, OutcomeKind, value
 
 VERSION = "1.1"
 
+
+def speaks_additions(version: object) -> bool:
+    """Whether a peer that says this ``version`` understands 1.1: a later minor version does."""
+    return isinstance(version, str) and _WITH_ADDITIONS.fullmatch(version) is not None
+
+
+_WITH_ADDITIONS = re.compile(r"1\.[1-9][0-9]{0,3}")
+
 GROUPED = "grouped"
 """Feature: the orchestrator claims and closes for this worker, which never calls the tracker."""
 
@@ -166,6 +174,8 @@ class Task:
     ``payload`` may hold ``command`` (list of str: the issue's own), ``issue`` (the tracker's
     object) or, when it is large, be replaced by ``payload_file`` (path to the same JSON, 0600).
     ``request_id``: of this attempt alone, so that a TASK that comes once more is known again.
+    ``claims``: who claims and closes, ``Claims``; "" where the worker's features say it. ``v1``:
+    its orchestrator has not said that it speaks 1.1.
     """
 
     issue_id: IssueId
@@ -179,6 +189,12 @@ class Task:
     payload: Mapping[str, Any] = field(default_factory=dict)
     payload_file: str | None = None
     request_id: str = ""
+    claims: str = ""
+    v1: bool = False
+
+
+CLAIMS_WORKER, CLAIMS_ORCHESTRATOR = "worker", "orchestrator"
+"""``claims`` of a TASK: the worker calls the tracker, or the orchestrator does."""
 
 
 @value
@@ -335,6 +351,7 @@ def _task(fields: dict[str, Any]) -> Task:
     title = fields.get("title")
     if not isinstance(title, str):
         raise ProtocolError("TASK without a title")
+    title = text(fields, "full_title", title)
     labels = fields.get("labels")
     payload = fields.get("payload")
     payload_file = fields.get("payload_file")
@@ -351,6 +368,8 @@ def _task(fields: dict[str, Any]) -> Task:
         payload=payload if isinstance(payload, dict) else {},
         payload_file=payload_file if isinstance(payload_file, str) else None,
         request_id=text(fields, "request_id", ""),
+        claims=text(fields, "claims", ""),
+        v1=not speaks_additions(fields.get("version")),
     )
 
 
@@ -472,30 +491,34 @@ _HEADS = {kind: f'{{"type":"{name}","worker_id":' for kind, name in _TYPES.items
 def _fields(message: Message, v1: bool) -> dict[str, Any]:
     match message:
         case Ready():
-            return {} if v1 else _ready_additions(message)
+            return {} if v1 else {"version": VERSION} | _ready_additions(message)
         case Done():
             core: dict[str, Any] = {
                 "issue_id": message.issue_id,
                 "duration_ms": message.duration_ms or 0,
             }
-            return core if v1 else core | _done_additions(message)
+            return core if v1 else core | {"version": VERSION} | _done_additions(message)
         case Failed():
             core = {
                 "issue_id": message.issue_id,
                 "error": message.error,
                 "duration_ms": message.duration_ms or 0,
             }
-            return core if v1 else core | _failed_additions(message)
+            return core if v1 else core | {"version": VERSION} | _failed_additions(message)
         case Task():
             core = {
                 "issue_id": message.issue_id,
                 "priority": message.priority,
-                "title": message.title,
+                "title": message.title[: limits.TITLE_CHARS_SHORT],
             }
-            return core if v1 else core | _task_additions(message)
+            return core if v1 else core | {"version": VERSION} | _task_additions(message)
         case _:
             said = {f.name: getattr(message, f.name) for f in fields(message)}
-            return {n: x for n, x in said.items() if x is not None or n not in _LEFT_OUT}
+            said = {n: x for n, x in said.items() if x is not None or n not in _LEFT_OUT}
+            if v1:
+                return said
+            in_v1, version = isinstance(message, Wait | Shutdown), {"version": VERSION}
+            return said | version if in_v1 else version | said
 
 
 _LEFT_OUT = ("tokens", "money", "utilization")
@@ -506,7 +529,7 @@ def _ready_additions(message: Ready) -> dict[str, Any]:
     extra: dict[str, Any] = (
         {"prefetch_count": message.prefetch_count} if message.prefetch_count else {}
     )
-    return {"version": VERSION, "features": sorted(message.features), **extra}
+    return {"features": sorted(message.features), **extra}
 
 
 def _done_additions(message: Done) -> dict[str, Any]:
@@ -536,7 +559,12 @@ def _failed_additions(message: Failed) -> dict[str, Any]:
 
 
 def _task_additions(message: Task) -> dict[str, Any]:
-    extra: dict[str, Any] = {
+    extra: dict[str, Any] = {}
+    if len(message.title) > limits.TITLE_CHARS_SHORT:
+        extra["full_title"] = message.title
+    if message.claims:
+        extra["claims"] = message.claims
+    extra |= {
         "description": message.description,
         "issue_type": message.issue_type,
         "labels": list(message.labels),

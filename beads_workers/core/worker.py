@@ -372,18 +372,20 @@ class UnheardResults:
         self.is_alone = False
         self._said: deque[tuple[str, Done | Failed]] = deque(maxlen=prefetch_count + 1)
 
-    def say(self, answer: Done | Failed, request_id: str) -> SendMessage | SpoolResult:
-        """What becomes of an answer to the TASK with this ``request_id``.
+    def say(
+        self, answer: Done | Failed, request_id: str, *, v1: bool = False
+    ) -> SendMessage | SpoolResult:
+        """What becomes of an answer to the TASK with this ``request_id``; ``v1``: as it was said.
 
         A failure that nobody hears is none: its task is begun again.
         """
         if isinstance(answer, Failed) and answer.error_detail != RETURNED_UNSTARTED:
-            return SendMessage(answer)
+            return SendMessage(answer, v1)
         if self.is_alone:
             return SpoolResult(replace(answer, request_id=request_id))
         # What is made of it here is made for each task: no more than has to be.
         self._said.append((request_id, answer))
-        return SendMessage(answer)
+        return SendMessage(answer, v1)
 
     def leave(self) -> list[SpoolResult]:
         """The connection is lost: word of what may not have been read."""
@@ -648,15 +650,17 @@ class WorkerHalf:
         why = self._planned
         if not isinstance(why, NotRunnable) or (busy and not self._prefetched.room):
             why = NotRunnable("busy", OutcomeKind.CANCELLED)
-        refusal = Failed(_task(event).issue_id, self.worker_id, why.error, 0, why.outcome)
-        self._out.append(ev.SendMessage(refusal))
+        task = _task(event)
+        refusal = Failed(task.issue_id, self.worker_id, why.error, 0, why.outcome)
+        self._out.append(ev.SendMessage(refusal, task.v1))
         if not busy:
             self._ask()
 
     def _answer(self, now: float) -> None:
-        answer, self.current = self._busy().report(self.worker_id, now), None
+        current, self.current = self._busy(), None
         self._asides.forget()
-        self._out.append(self._unheard.say(answer, self._taken))
+        answer = current.report(self.worker_id, now)
+        self._out.append(self._unheard.say(answer, self._taken, v1=current.task.v1))
 
     def _exit(self, status: int) -> None:
         self._deadline = None

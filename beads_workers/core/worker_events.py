@@ -130,9 +130,10 @@ class Connect:
 
 @value
 class SendMessage:
-    """Send a message; drop it silently where the connection is gone."""
+    """Send a message; drop it silently where the connection is gone. ``v1``: no additions."""
 
     message: FromWorker | ControlAsked
+    v1: bool = False
 
 
 @value

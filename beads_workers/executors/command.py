@@ -17,7 +17,7 @@ from beads_workers.core.redaction import UnsafePath, parts_below, secrets_of
 from beads_workers.core.scripts import from_payload
 from beads_workers.core.settings import Agent, WorkerSettings
 from beads_workers.core.traces import variables
-from beads_workers.core.wire import Task
+from beads_workers.core.wire import CLAIMS_ORCHESTRATOR, CLAIMS_WORKER, Task
 from beads_workers.executors.files import (
     guards_folder,
     issue_file,
@@ -170,7 +170,7 @@ def plan(task: Task, settings: WorkerSettings) -> Plan | NotRunnable:
     run = _run(task, settings)
     if isinstance(run, NotRunnable):
         return run
-    if settings.work.bd_argv and not SAFE_ID.fullmatch(task.issue_id):
+    if _bd(task, settings) and not SAFE_ID.fullmatch(task.issue_id):
         return NotRunnable("the issue's id could be taken for an option")
     return _steps(task, settings, run)
 
@@ -206,7 +206,7 @@ def environment(task: Task, settings: WorkerSettings) -> dict[str, str]:
         actor = settings.actor
         if settings.work.reads_issues:
             actor = actor_of_task(actor, known["id"])
-        if settings.work.bd_argv:
+        if _bd(task, settings):
             actor = f"{settings.actor}/{settings.worker_id}"
         added["BEADS_ACTOR"] = added["BD_ACTOR"] = actor
     return added
@@ -415,12 +415,23 @@ def _steps(task: Task, settings: WorkerSettings, run: Step) -> Plan:
         report = (sys.executable, "-P", "-m", REPORT_MODULE)
         steps.append(Step(StepKind.REPORT, report, added, preparation(task, settings)))
     close = release = None
-    if bd := settings.work.bd_argv:
+    if bd := _bd(task, settings):
         update = (*bd, "update", task.issue_id)
         steps.insert(0, Step(StepKind.CLAIM, (*update, "--status=in_progress"), added))
         close = Step(StepKind.CLOSE, (*bd, "close", task.issue_id), added)
         release = Step(StepKind.RELEASE, (*update, "--status=open", "--assignee="), added)
     return _plan(steps, task, settings, close, release)
+
+
+def _bd(task: Task, settings: WorkerSettings) -> tuple[str, ...]:
+    """How this worker calls the tracker for a task; empty where the orchestrator does that.
+
+    Nobody has agreed to what a worker announced where the TASK is plain version 1."""
+    if task.v1 or task.claims == CLAIMS_WORKER:
+        return settings.work.bd_argv or ("bd",)
+    if task.claims == CLAIMS_ORCHESTRATOR:
+        return ()
+    return settings.work.bd_argv or ()
 
 
 def _plan(

@@ -176,10 +176,10 @@ class WorkerConnection:
         if not received:
             yield from self._hang_up()
 
-    def send(self, message: FromWorker | ControlAsked) -> None:
+    def send(self, message: FromWorker | ControlAsked, *, v1: bool = False) -> None:
         """Goes out with the next ``flush``; is lost where there is no connection."""
         if self._socket is not None:
-            self._outbox += encode(message, self._worker_id, time.time(), v1=False)
+            self._outbox += encode(message, self._worker_id, time.time(), v1=v1)
 
     def flush(self) -> Iterator[Event]:
         """Write what is due, as far as the other side takes it; one that never does is left."""
@@ -387,8 +387,8 @@ class _Process:
             match command:
                 case Connect():
                     self.events.append(self.connection.connect())
-                case SendMessage(message):
-                    self.connection.send(message)
+                case SendMessage(message, v1):
+                    self.connection.send(message, v1=v1)
                 case SpoolResult(message):
                     spool_result(self.settings.run_directory, message)
                 case TellStep(reply):

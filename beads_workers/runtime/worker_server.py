@@ -45,6 +45,8 @@ class WorkerServer:
         self._payloads = payload_directory
         self._streams: dict[ConnId, Stream] = {}
         self._unsent: set[ConnId] = set()
+        self._named: dict[ConnId, str] = {}
+        """The ids of those that speak 1.1, as they were told last."""
         self._known: set[ConnId] = set()
         """Whose last line was a valid message: they are heard at once."""
         self._waiting: dict[ConnId, None] = {}
@@ -78,16 +80,19 @@ class WorkerServer:
             return
         stream.queue(self._encode(command))
         self._unsent.add(command.conn_id)
+        if not command.v1:
+            self._named[command.conn_id] = command.worker_id
 
     def reply(self, conn_id: ConnId, answer: Mapping[str, Any]) -> None:
         """Queue the answer to what a task has asked; ``flush`` sends it."""
         stream = self._streams.get(conn_id)
         if stream is None:
             return
-        line = wire.encode(ControlReply(answer), "W0", time.time(), v1=False)
+        name = self._named[conn_id]
+        line = wire.encode(ControlReply(answer), name, time.time(), v1=False)
         if len(line) > limits.LINE_BYTES_MAX:
             short = {"error": f"the answer is {len(line)} bytes long: ask for less"}
-            line = wire.encode(ControlReply(short), "W0", time.time(), v1=False)
+            line = wire.encode(ControlReply(short), name, time.time(), v1=False)
         stream.queue(line)
         self._unsent.add(conn_id)
 
@@ -178,8 +183,11 @@ class WorkerServer:
         for framed in stream.read(limits.LINES_OF_A_WORKER if known else limits.LINES_AT_ONCE):
             event = _event(conn_id, framed)
             if isinstance(event, ControlAsked):
-                self.asked(conn_id, event)
-                continue
+                if conn_id in self._named:
+                    self.asked(conn_id, event)
+                    continue
+                # Of a worker that has no task, or speaks version 1: it makes no sense there.
+                event = ev.Unknown(conn_id, "CONTROL", f"CONTROL {event.command[:80]!r}")
             if isinstance(event, ev.Received):
                 self._known.add(conn_id)
             else:
@@ -203,6 +211,7 @@ class WorkerServer:
             return
         self._unsent.discard(conn_id)
         self._known.discard(conn_id)
+        self._named.pop(conn_id, None)
         self._waiting.pop(conn_id, None)
         if self._masks.pop(conn_id):
             self._selector.unregister(stream)

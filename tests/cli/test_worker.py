@@ -68,6 +68,30 @@ def test_it_joins_works_and_leaves_with_the_fleet(by_hand: ByHand) -> None:
     assert process.wait(10) == 0
 
 
+def test_under_an_orchestrator_of_version_1_it_claims_and_closes_by_itself(
+    by_hand: ByHand,
+) -> None:
+    bd = by_hand.folder / "bd"
+    bd.write_text(f'#!/bin/sh\necho "$*" >> {by_hand.folder}/calls\n')
+    bd.chmod(0o755)
+    by_hand.start(
+        *("--socket", str(by_hand.peer.path), "--", "sh", "-c", "test {id} = t-1"),
+        PATH=f"{by_hand.folder}:{os.environ['PATH']}",
+    )
+    by_hand.peer.accept()
+    by_hand.peer.expect("READY")
+    by_hand.peer.task("t-1", version=None)
+    assert list(by_hand.peer.expect("DONE"))[3:] == ["issue_id", "duration_ms"]
+    by_hand.peer.expect("READY")
+    by_hand.peer.task("t-2", version=None)
+    assert list(by_hand.peer.expect("FAILED"))[3:] == ["issue_id", "error", "duration_ms"]
+    assert (by_hand.folder / "calls").read_text().splitlines() == [
+        "update t-1 --status=in_progress",
+        "close t-1",
+        "update t-2 --status=in_progress",
+    ]
+
+
 def test_ctrl_c_ends_the_task_with_it(by_hand: ByHand) -> None:
     process = by_hand.start(
         *("--socket", str(by_hand.peer.path), "--bd-calls", "grouped"),

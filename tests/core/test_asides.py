@@ -41,7 +41,7 @@ def test_it_is_read_as_it_is_written() -> None:
     line = encode(said, "W1", 12.5, v1=False)
     assert line == (
         b'{"type":"PROGRESS","worker_id":"W1","timestamp":12.500000,'
-        b'"issue_id":"a","percent":40,"activity":"compiles"}\n'
+        b'"version":"1.1","issue_id":"a","percent":40,"activity":"compiles"}\n'
     )
     assert parse(line) == said
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 
+import pytest
+
 from beads_workers.core import events as ev
 from beads_workers.core import journal as rec
 from beads_workers.core import limits
@@ -11,7 +13,7 @@ from beads_workers.core.commands import HangUp, RoundTrip, Send
 from beads_workers.core.events import ConnId
 from beads_workers.core.policy import Policy
 from beads_workers.core.source import Action, Result
-from beads_workers.core.wire import Ready, Shutdown, Task, Wait
+from beads_workers.core.wire import GROUPED, Ready, Shutdown, Task, Wait
 from tests.core.playbook import (
     Play,
     done,
@@ -132,6 +134,19 @@ def test_a_thousand_wrong_lines_end_a_connection_and_the_log_shows_the_first_twe
     cause = "1000 wrong lines within 60 s, the last one: no JSON"
     assert of(end, HangUp) == [HangUp(ConnId(1), cause)]
     assert notes(end, "warning") == [f"W1: connection closed: {cause}"]
+
+
+@pytest.mark.parametrize(
+    ("version", "v1"), [("1.1", False), ("1.7", False), ("1", True), ("2.0", True)]
+)
+def test_a_later_minor_version_is_answered_in_1_1_and_another_one_in_1(
+    version: str, v1: bool
+) -> None:
+    play = Play()
+    play.do(ev.Connected(ConnId(1), 101))
+    play.do(ev.Received(ConnId(1), Ready("w", version, frozenset({GROUPED}))))
+    (sent,) = of(play.answer("a"), Send)
+    assert isinstance(sent.message, Task) and sent.v1 is v1
 
 
 def test_wrong_lines_count_within_a_minute_and_not_over_the_life_of_a_connection() -> None:

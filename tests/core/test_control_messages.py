@@ -19,8 +19,9 @@ def test_both_are_read_as_they_are_written(message: ControlAsked | ControlReply)
 
 
 def test_they_are_lines_like_all_others() -> None:
-    line = b'{"type":"CONTROL","worker_id":"W1","timestamp":12.500000,"command":"running",'
-    assert encode(ASKED, "W1", 12.5, v1=False) == line + b'"control_data":{"uuid":"u"}}\n'
+    line = b'{"type":"CONTROL","worker_id":"W1","timestamp":12.500000,"version":"1.1",'
+    data = b'"command":"running","control_data":{"uuid":"u"}}\n'
+    assert encode(ASKED, "W1", 12.5, v1=False) == line + data
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,9 @@ import pytest
 
 from beads_workers.core import events as ev
 from beads_workers.core import journal as rec
+from beads_workers.core.events import ConnId
 from beads_workers.core.source import Action, Result, Settlement
-from beads_workers.core.wire import Shutdown, Wait
+from beads_workers.core.wire import Ready, Shutdown, Task, Wait
 from tests.core.playbook import Play, done, failed, job, lost, ready, records, said, task_of
 
 A = job("a").issue_id
@@ -36,6 +37,23 @@ def test_on_other_sources_a_plain_worker_gets_its_task_at_once() -> None:
     play = Play(self_claiming=False)
     play.join(1, v1=True)
     assert task_of(play.answer("a"), 1) == "a"
+
+
+@pytest.mark.parametrize(
+    ("self_claiming", "features", "claims"),
+    [(True, (), "worker"), (False, (), "orchestrator"), (True, ("grouped",), "")],
+)
+def test_a_task_says_who_claims_to_whoever_left_that_open(
+    self_claiming: bool, features: tuple[str, ...], claims: str
+) -> None:
+    play = Play(self_claiming=self_claiming)
+    play.do(ev.Connected(ConnId(1), 101))
+    play.do(ev.Received(ConnId(1), Ready("w", "1.1", frozenset(features))))
+    told = said(play.answer("a"))
+    if self_claiming and not features:
+        told = said(play.answer())
+    (task,) = told
+    assert isinstance(task, Task) and task.claims == claims
 
 
 def test_what_was_handed_over_is_read_before_it_is_closed() -> None:

@@ -99,16 +99,17 @@ def test_a_duration_that_is_not_known_is_written_as_nought() -> None:
 
 
 def additions(message: Message) -> dict[str, Any]:
-    """The keys that a message has in 1.1 and has not in 1."""
+    """The keys that a message has in 1.1 and has not in 1, but for its version."""
     more = json.loads(written(message, v1=False))
     fewer = json.loads(written(message))
-    assert list(more)[: len(fewer)] == list(fewer)
-    return {key: value for key, value in more.items() if key not in fewer}
+    assert list(more)[: len(fewer) + 1] == [*fewer, "version"]
+    assert more["version"] == "1.1"
+    return {key: value for key, value in more.items() if key not in (*fewer, "version")}
 
 
 def test_ready_announces_its_version_and_features_in_a_fixed_order() -> None:
     ready = Ready("W1", "1.1", frozenset({GROUPED, CANCEL}))
-    assert additions(ready) == {"version": "1.1", "features": ["cancel", "grouped"]}
+    assert additions(ready) == {"features": ["cancel", "grouped"]}
     assert parse(written(ready, v1=False)) == ready
 
 
@@ -122,6 +123,28 @@ def test_a_task_carries_the_whole_issue() -> None:
         "timeout_seconds": 60.5,
         "payload": {"command": ["x", "y"]},
     }
+
+
+def test_a_long_title_is_cut_and_whole_in_a_field_of_its_own() -> None:
+    long = Task(ISSUE, 2, "\N{SNOWMAN}" * limits.TITLE_CHARS_MAX)
+    assert len(json.loads(written(long))["title"]) == limits.TITLE_CHARS_SHORT == 500
+    assert len(written(long)) < 64 << 10
+    assert len(written(long, v1=False)) < limits.LINE_BYTES_MAX
+    more = additions(long)
+    assert next(iter(more)) == "full_title" and more["full_title"] == long.title
+    assert parse(written(long, v1=False)) == long
+    short = Task(ISSUE, 2, "x" * limits.TITLE_CHARS_SHORT)
+    assert "full_title" not in additions(short)
+
+
+def test_a_task_says_who_claims_where_its_worker_has_not() -> None:
+    assert additions(Task(ISSUE, 2, "X", claims="worker"))["claims"] == "worker"
+    assert "claims" not in additions(TASK)
+
+
+@pytest.mark.parametrize("message", [Wait(1), Shutdown("error"), Cancel(ISSUE, "user")])
+def test_every_message_of_1_1_says_so(message: Message) -> None:
+    assert json.loads(written(message, v1=False))["version"] == "1.1"
 
 
 def test_a_task_names_the_file_instead_of_carrying_a_large_payload() -> None:
@@ -151,7 +174,8 @@ def test_done_carries_a_result_only_where_there_is_one() -> None:
 
 
 def test_cancel_names_its_issue_and_reason() -> None:
-    expected = b'{"type":"CANCEL",' + HEAD + b',"issue_id":"beads-workers-abc","reason":"user"}\n'
+    said = b',"version":"1.1","issue_id":"beads-workers-abc","reason":"user"}\n'
+    expected = b'{"type":"CANCEL",' + HEAD + said
     assert written(Cancel(ISSUE, "user"), v1=False) == expected
     assert parse(expected) == Cancel(ISSUE, "user")
 

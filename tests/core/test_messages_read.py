@@ -188,9 +188,22 @@ def test_additions_to_a_task_that_make_no_sense_are_left_out() -> None:
         line(
             "TASK", issue_id="x", priority=1, title="t", description=1, issue_type=None,
             labels=["a", 2], attempt="3", timeout_seconds="soon", payload=[1], payload_file=7,
+            version="1.1", full_title=3, claims=None,
         )
     )  # fmt: skip
     assert message == Task(IssueId("x"), 1, "t", labels=("a",))
+
+
+@pytest.mark.parametrize(
+    ("version", "v1"),
+    [("1.1", False), ("1.2", False), ("1.10", False), ("1.0", True), ("1", True), (1.1, True),
+     (None, True), ("2.0", True), ("1.1.1", True), ("1.1\n", True), ("1." + "9" * 99, True)],
+)  # fmt: skip
+def test_a_task_of_a_later_minor_version_is_1_1_and_any_other_is_1(
+    version: object, v1: bool
+) -> None:
+    message = parse(line("TASK", issue_id="x", priority=1, title="t", version=version))
+    assert isinstance(message, Task) and message.v1 is v1
 
 
 @pytest.mark.parametrize(("attempt", "read"), [(0, 1), (-3, 1), (2, 2), (2.0, 2), (True, 1)])

@@ -270,6 +270,22 @@ def test_a_timeout_is_term_then_kill_then_failed() -> None:
     assert answer == [failed(OutcomeKind.TIMEOUT, "timed out after 10 s", 15_000), ready()]
 
 
+def test_who_speaks_version_1_is_answered_in_version_1() -> None:
+    def of_v1(issue_id: str) -> ev.MessageReceived:
+        return ev.MessageReceived(Task(IssueId(issue_id), 2, "title", v1=True))
+
+    book = Playbook()
+    book.tell(CONNECTED, of_v1("t-1"))
+    busy_with = Failed(IssueId("t-2"), "W1", "busy", 0, OutcomeKind.CANCELLED)
+    assert book.tell(of_v1("t-2")) == [ev.SendMessage(busy_with, v1=True)]
+    assert book.tell(OK) == [ev.SendMessage(Done(IssueId("t-1"), "W1", 0), v1=True), ready()]
+    refused = Failed(IssueId("odd"), "W1", "no way", 0, OutcomeKind.NOT_FOUND)
+    assert book.tell(of_v1("odd")) == [ev.SendMessage(refused, v1=True), ready()]
+    assert book.tell(of_v1("t-3"), SHUTDOWN, TERMINATED)[0] == ev.SendMessage(
+        Failed(IssueId("t-3"), "W1", "worker shut down", 0, OutcomeKind.CANCELLED), v1=True
+    )
+
+
 def test_the_timeout_of_the_task_wins_over_the_fleets() -> None:
     book = Playbook(timeout=10.0)
     book.tell(CONNECTED, task(timeout=3.0))

@@ -104,6 +104,26 @@ def test_a_grouped_worker_never_touches_the_tracker() -> None:
     assert result.steps[0].environment["BEADS_ACTOR"] == "beads-workers/h/r1"
 
 
+@pytest.mark.parametrize(
+    ("task", "announced", "expected"),
+    [
+        (replace(TASK, v1=True), None, ("bd",)),
+        (replace(TASK, v1=True), ("bd", "--no-daemon"), ("bd", "--no-daemon")),
+        (replace(TASK, claims="worker"), None, ("bd",)),
+        (replace(TASK, claims="orchestrator"), ("bd",), None),
+        (replace(TASK, claims="of a later version"), None, None),
+        (replace(TASK, claims="of a later version"), ("bd",), ("bd",)),
+    ],
+)
+def test_the_task_says_who_claims_and_plain_version_1_leaves_it_to_the_worker(
+    task: Task, announced: tuple[str, ...] | None, expected: tuple[str, ...] | None
+) -> None:
+    result = made(task, command=("x",), bd_argv=announced)
+    close = None if result.close is None else result.close.argv
+    assert close == (None if expected is None else (*expected, "close", "bw-1"))
+    assert (result.steps[0].kind is StepKind.CLAIM) is (expected is not None)
+
+
 def test_without_an_actor_the_users_own_stays() -> None:
     assert "BEADS_ACTOR" not in environment(TASK, replace(settings(), actor=""))
 

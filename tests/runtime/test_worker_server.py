@@ -105,6 +105,21 @@ def test_a_message_of_an_unknown_type_is_no_wrong_line(acceptor: Acceptor) -> No
         assert [type(e) for e in wrong] == [ev.Misread] * 2
 
 
+@pytest.mark.parametrize("v1", [None, True])
+def test_who_has_no_task_of_1_1_is_answered_nothing(acceptor: Acceptor, v1: bool | None) -> None:
+    with acceptor.client() as client:
+        if v1 is not None:
+            acceptor.server.send(Send(ConnId(1), "W1", Wait(2), v1=v1))
+            acceptor.server.flush()
+            client.recv(1000)
+        client.sendall(b'{"type":"CONTROL","worker_id":"w","timestamp":1,"command":"alive"}\n')
+        assert acceptor.turn() == [ev.Unknown(ConnId(1), "CONTROL", "CONTROL 'alive'")]
+        acceptor.server.flush()
+        client.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            client.recv(1)
+
+
 def test_wrong_lines_reach_the_log_short_and_escaped(acceptor: Acceptor) -> None:
     with acceptor.client() as client:
         client.sendall(b"\x1b[2J" + b"x" * 5000 + b"\n")

@@ -75,7 +75,10 @@ class Peer:
         self._connection.sendall(data)
 
     def task(self, issue_id: str = "t-1", title: str = "A title", **fields: Any) -> None:
-        self.send("TASK", issue_id=issue_id, priority=2, title=title, **fields)
+        """TASK of 1.1, or of version 1 with ``version=None``."""
+        fields = {"version": "1.1", **fields}
+        said = {name: field for name, field in fields.items() if field is not None}
+        self.send("TASK", issue_id=issue_id, priority=2, title=title, **said)
 
     def hang_up(self) -> None:
         assert self._connection is not None

@@ -14,11 +14,13 @@ import pytest
 from beads_workers.core import events as ev
 from beads_workers.core import journal as rec
 from beads_workers.core import limits
-from beads_workers.core.commands import Answer
+from beads_workers.core.commands import Answer, Send
+from beads_workers.core.events import ConnId
 from beads_workers.core.journal import Entry
+from beads_workers.core.model import IssueId
 from beads_workers.core.queries import FoundTask, FoundTasks, TaskFilter
 from beads_workers.core.snapshot import Board
-from beads_workers.core.wire import ControlAsked, ControlReply, encode, parse
+from beads_workers.core.wire import ControlAsked, ControlReply, Task, encode, parse
 from beads_workers.integrations.dispatcherd.control import DispatcherControl, Service
 from beads_workers.integrations.dispatcherd.wire import SOCKET_BYTES_MAX, ControlRequest
 from beads_workers.integrations.dispatcherd.wire_chunks import ChunkAccumulator, split_message
@@ -216,13 +218,19 @@ def test_a_task_asks_over_the_connection_of_its_worker(served: Served, tmp_path:
     served.server.attach(workers, None)
     with socket.socket(socket.AF_UNIX) as worker:
         worker.connect(str(tmp_path / "workers.sock"))
+        until(lambda: (served.turn(), len(served.events) > 0)[1])
+        workers.send(Send(ConnId(1), "W7", Task(IssueId("t"), 2, "t"), v1=False))
+        workers.flush()
+        worker.recv(1 << 16)
         asked = ControlAsked("running", {"uuid": "u"})
         worker.sendall(encode(asked, "W1", 0.0, v1=False))
         until(lambda: (served.turn(), workers.hear(time.monotonic()), len(served.events) > 1)[2])
         wanted = answered(served, FoundTask("u", "worker", {"uuid": "u"}, "W1")).wanted
         assert wanted == TaskFilter({"uuid": "u"})
         workers.flush()
-        assert parse(worker.recv(1 << 16).rstrip()) == ControlReply({"worker-1": {"uuid": "u"}})
+        line = worker.recv(1 << 16).rstrip()
+        assert parse(line) == ControlReply({"worker-1": {"uuid": "u"}})
+        assert json.loads(line)["worker_id"] == "W7"
         long = {"t": "x" * limits.LINE_BYTES_MAX}
         worker.sendall(encode(asked, "W1", 0.0, v1=False))
         until(lambda: (served.turn(), workers.hear(time.monotonic()), len(served.events) > 2)[2])
