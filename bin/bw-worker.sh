@@ -2,21 +2,28 @@
 # A complete worker of protocol version 1 (docs/PROTOCOL.md) in Bash, with socat and jq:
 #   ORCHESTRATOR_PID=PID bw-worker.sh COMMAND [ARG...]
 # {id} in an ARG is the issue's id; BW_ISSUE_ID, BW_ISSUE_TITLE, BW_ISSUE_PRIORITY, BW_WORKER_ID say
-# more. Below a .beads folder it claims, closes and requeues through `bd` (BEADS_ACTOR counts).
+# more. BW_CLAIMS says who claims, closes and requeues: worker (this one, through `bd`; BEADS_ACTOR
+# counts) or orchestrator. Without it the orchestrator is asked, which 1.1 can answer; where it does
+# not, a worker below a .beads folder claims.
 set -u -m # -m: every background job leads its own process group, so it can be ended as a whole
-[ $# -gt 0 ] && [ -n "${ORCHESTRATOR_PID:-}" ] ||
-  { echo "usage: ORCHESTRATOR_PID=PID bw-worker.sh COMMAND [ARG...]" >&2; exit 2; }
+[ $# -gt 0 ] && [ -n "${ORCHESTRATOR_PID:-}" ] && [[ ${BW_CLAIMS:-worker} =~ ^(worker|orchestrator)$ ]] ||
+  { echo "usage: [BW_CLAIMS=worker|orchestrator] ORCHESTRATOR_PID=PID bw-worker.sh COMMAND [ARG...]" >&2; exit 2; }
 socket=${BW_SOCKET:-/tmp/beads-workers-$ORCHESTRATOR_PID.sock} me=W$$ runner='' timer='' task_id=''
 dir=$(mktemp -d "${TMPDIR:-/tmp}/bw-worker.XXXXXX") && mkfifo -m 600 "$dir/in" "$dir/out" || exit 1
 log() { printf '%s: %s\n' "$me" "$1" >&2; }
 send() { # TYPE, the fields besides the base ones, jq options: one line, one write
   jq -cn --arg type "$1" --arg me "$me" "${@:3}" '{type: $type, worker_id: $me, timestamp: now} + '"$2" >&3
 }
+ready() { if [ -n "${BW_CLAIMS:-}" ]; then send READY '{}'; else send READY '{version: "1.1"}'; fi; }
 fail() { send FAILED '{issue_id: $id, error: $why, duration_ms: $ms}' --arg id "$1" --arg why "$2" --argjson ms "$3"; }
 field() { jq -r --arg key "$1" '.[$key] // empty | tostring' <<<"$line" 2>/dev/null | tr -d '\000'; }
-project=$PWD
+project=$PWD claims=''
 while [ -n "$project" ] && [ ! -d "$project/.beads" ]; do project=${project%/*}; done
-tracker() { [ -z "$project" ] || bd "$@" </dev/null >&2; }
+who_claims() { # for the TASK that has come
+  claims=${BW_CLAIMS:-$(field claims)}
+  [ -n "$claims" ] || { [ -n "$project" ] && claims=worker || claims=orchestrator; }
+}
+tracker() { [ "$claims" != worker ] || bd "$@" </dev/null >&2; }
 last_line() { # the last line of a log that shows anything: why the task failed
   tail -c 4096 "$1" | sed -E 's/\x1b\[[0-9;?]*[A-Za-z]//g' | tr -d '\000-\010\013-\037\177' |
     grep '[^[:space:]]' | tail -n 1 | cut -c 1-300
@@ -42,7 +49,7 @@ run_task() { # claim, run, close, answer - in a background shell, which TERM mak
     tracker close "$id" || log "could not close $id" # still DONE: the orchestrator has a look
     send DONE '{issue_id: $id, duration_ms: $ms}' --arg id "$id" --argjson ms "$(ms)"
   fi
-  [ -n "$stop" ] || send READY '{}'
+  [ -n "$stop" ] || ready
 }
 busy() { [ -n "$runner" ] && kill -0 "$runner" 2>/dev/null; }
 leave() { # end the task, give its issue back, go with this status
@@ -56,19 +63,19 @@ take() { # a TASK: refuse what is too much or makes no sense, else run it in the
   elif [[ ! $id =~ ^[A-Za-z0-9_][A-Za-z0-9._-]{0,199}$ || ! $priority =~ ^[0-4]$ ]]; then
     log "ignored: ${line:0:300}"
   else
-    me=$(field worker_id) task_id=$id
+    me=$(field worker_id) task_id=$id; who_claims
     export BW_ISSUE_ID=$id BW_ISSUE_TITLE=${title:0:30000} BW_ISSUE_PRIORITY=$priority BW_WORKER_ID=$me
     run_task "$id" "$@" & runner=$!
   fi
 }
 for delay in 1 2 4 ''; do
   socat - "UNIX-CONNECT:$socket" <"$dir/in" >"$dir/out" 2>/dev/null & line_out=$!; disown
-  trap 'leave 0' TERM INT HUP; exec 3<>"$dir/in" 4<"$dir/out"; send READY '{}'
+  trap 'leave 0' TERM INT HUP; exec 3<>"$dir/in" 4<"$dir/out"; ready
   while IFS= read -r line <&4; do # the connection stands with the first line that is read
     [ -z "$timer" ] || kill -KILL -- "-$timer" 2>/dev/null; timer='' delay=none
     case $(field type) in
       TASK) take "$@" ;;
-      WAIT) busy || { seconds=$(field wait_seconds); { sleep "${seconds%%.*}"; send READY '{}'; } & timer=$!; disown; } ;;
+      WAIT) busy || { seconds=$(field wait_seconds); { sleep "${seconds%%.*}"; ready; } & timer=$!; disown; } ;;
       SHUTDOWN) leave 0 ;;
       *) log "ignored: ${line:0:300}" ;;
     esac

@@ -364,6 +364,16 @@ class Sender:
         in_flight.cancelled = reason
         self._effects.ask(HangUp(connection.conn_id, reason))
 
+    def unreserve(self, in_flight: InFlight) -> None:
+        """The worker that it is reserved for gets something else."""
+        connection = (
+            self._registry.get(in_flight.conn_id) if in_flight.conn_id is not None else None
+        )
+        assert connection is not None, "a job stays reserved only while its worker is there"
+        connection.issue_id = None
+        self._tasks.unreserve(in_flight)
+        self.tell_to_wait(connection, limits.WAIT_SECONDS_RESYNC)
+
     def say(self, connection: Connection, message: ToWorker) -> None:
         """Send under the id that we gave it."""
         self._effects.ask(

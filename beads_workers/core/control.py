@@ -21,7 +21,7 @@ from beads_workers.core.events import (
     WhyAsked,
 )
 from beads_workers.core.facts import AccountFacts, Facts, IssueFacts, TrackerTrouble
-from beads_workers.core.inflight import CANCELLED, RELEASED, RETRIED
+from beads_workers.core.inflight import CANCELLED, RELEASED, RETRIED, InFlight
 from beads_workers.core.issues import Issue, Standing
 from beads_workers.core.journal import PutOnHold, SettledRecord
 from beads_workers.core.lifecycle import Ending
@@ -184,11 +184,24 @@ class Control:
             self._parts.tasks.drop_claim(in_flight)
         elif in_flight.issue.state is IssueState.ORPHANED:
             return self._connections.give_back(in_flight, RELEASED)
+        elif in_flight.issue.state is IssueState.DELEGATING:
+            self._sender.unreserve(in_flight)
+        elif in_flight.issue.state is IssueState.RUNNING:
+            self._end_released(in_flight)
+            return True  # It is put on hold when its attempt has ended.
         elif in_flight.issue.state is not IssueState.RELEASING:
-            running = in_flight.issue.state is IssueState.RUNNING
-            return running and self._sender.cancel(in_flight, RELEASED)
+            return False
         self._effects.write(PutOnHold(issue_id))
         return True
+
+    def _end_released(self, in_flight: InFlight) -> None:
+        if self._sender.cancel(in_flight, RELEASED):
+            return
+        worker_id, issue_id = in_flight.issue.worker_id, in_flight.job.issue_id
+        why = f"it knows no CANCEL, and {issue_id} is released"
+        self._effects.note("info", f"{worker_id}: connection closed: {why}")
+        self._sender.end_attempt(in_flight, RELEASED)
+        in_flight.cancelled = RELEASED  # Whatever had ended it before.
 
     def _superfluous(self, count: int) -> list[str]:
         if count <= 0:

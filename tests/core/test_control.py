@@ -5,7 +5,8 @@ from __future__ import annotations
 from beads_workers.core import events as ev
 from beads_workers.core import journal as rec
 from beads_workers.core import limits
-from beads_workers.core.commands import Answer, Command
+from beads_workers.core.commands import Answer, Command, HangUp
+from beads_workers.core.events import ConnId
 from beads_workers.core.journal import Checkpointed
 from beads_workers.core.model import IssueId
 from beads_workers.core.policy import Policy
@@ -277,9 +278,29 @@ def test_releasing_what_is_not_here_is_not_found() -> None:
     assert asked(play, ev.ReleaseAskedFor(T, (A,))).not_found
 
 
-def test_a_plain_v1_worker_cannot_be_told_to_cancel() -> None:
+def test_a_plain_v1_worker_cannot_be_told_to_cancel_and_loses_its_connection() -> None:
     play = Play()
     play.join(1, v1=True)
     play.answer("a")
     commands = play.do(ev.ReleaseAskedFor(T, (A,)))
-    assert said(commands) == [] and answer(commands).not_found
+    assert said(commands) == [] and answer(commands) == Answer(T, "on hold: a")
+    assert of(commands, HangUp) == [HangUp(ConnId(1), "released")]
+    assert answer(play.do(ev.ReleaseAskedFor(T, (A,)))).text == "on hold: a"
+    assert records(play.do(lost(1)), rec.OwnerLost)[0].pid == 901
+    ended = play.do(ev.OwnerGone(901))
+    assert records(ended, rec.Finished)[0].outcome == "cancelled"
+    assert records(ended, rec.PutOnHold) == [rec.PutOnHold("a")]
+    assert play.pending() == [(Action.RELEASE, "a")]
+
+
+def test_releasing_what_a_v1_worker_is_about_to_get_gives_it_something_else() -> None:
+    play = Play(self_claiming=True)
+    play.join(1, v1=True)
+    play.answer("a")
+    assert play.pending() == [(Action.HAND_OVER, "a")]
+    commands = play.do(ev.ReleaseAskedFor(T, (A,)))
+    assert said(commands) == [Wait(1)] and answer(commands).text == "on hold: a"
+    play.answer()
+    assert play.pending() == [(Action.RELEASE, "a")]
+    play.answer()
+    assert "a" in play.core._parts.retry_state.not_to_take()

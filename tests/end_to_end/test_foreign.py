@@ -134,6 +134,32 @@ def test_who_lives_on_without_its_connection_keeps_its_issue_for_a_grace(
     assert status_of(embedded, issue_id) == "closed" and foreign.process.poll() is None
 
 
+def test_what_a_worker_of_version_1_runs_can_be_released(
+    embedded: EmbeddedProject, start: StartFleet
+) -> None:
+    (issue_id,) = embedded.create_many([{}])
+    fleet = start(embedded, "-n", "0", "--", "true")
+    worker = fleet.bash_worker("sleep", "600")
+    fleet.wait_for("started")
+    done = fleet.call("release", issue_id)
+    assert (done.returncode, done.stdout) == (0, f"on hold: {issue_id}\n"), done
+    assert worker.wait(20) == 1
+    until(lambda: status_of(embedded, issue_id) == "open")
+    assert [r["outcome"] for r in fleet.journal("finished")] == ["cancelled"]
+    assert fleet.call("stop").returncode == 0
+
+
+def test_the_fleet_says_who_claims_and_not_a_folder_of_another_tracker(
+    embedded: EmbeddedProject, start: StartFleet
+) -> None:
+    (issue_id,) = embedded.create_many([{}])
+    (embedded.folder / ".beads").mkdir()
+    fleet = start(embedded, "--source", "sqlite", "-n", "0", "--until-empty", "--", "true")
+    fleet.bash_worker("true")
+    assert fleet.wait() == 0, fleet.said()
+    assert status_of(embedded, issue_id) == "closed" and starts(fleet, issue_id) == 1
+
+
 @pytest.mark.parametrize("word", ["release", "retry"])
 def test_a_person_gives_back_what_such_a_worker_keeps(
     embedded: EmbeddedProject, start: StartFleet, hire: Hire, word: str

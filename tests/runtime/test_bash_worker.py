@@ -77,7 +77,8 @@ def bash(tmp_path: Path) -> Iterator[Bash]:
 
 
 def test_it_works_through_tasks_in_exactly_version_1(bash: Bash) -> None:
-    bash.start("sh", "-c", 'echo "$BW_ISSUE_ID $BW_ISSUE_PRIORITY $BW_WORKER_ID"; test {id} = t-1')
+    print_it = 'echo "$BW_ISSUE_ID $BW_ISSUE_PRIORITY $BW_WORKER_ID"; test {id} = t-1'
+    bash.start("sh", "-c", print_it, BW_CLAIMS="orchestrator")
     bash.peer.accept()
     ready = bash.peer.expect("READY")
     assert list(ready) == ["type", "worker_id", "timestamp"]
@@ -102,9 +103,31 @@ def test_in_a_bd_project_it_claims_and_closes_by_itself(bash: Bash) -> None:
     bash.start("true")
     bash.peer.accept()
     bash.peer.expect("READY")
-    bash.peer.task("t-1")
+    bash.peer.task("t-1", version=None)
     bash.peer.expect("DONE")
     assert bash.bd_calls() == ["run/W1: update t-1 --status=in_progress", "run/W1: close t-1"]
+
+
+@pytest.mark.parametrize("switch", ["worker", "orchestrator", None])
+@pytest.mark.parametrize("told", ["worker", "orchestrator"])
+@pytest.mark.parametrize("is_bd_project", [True, False])
+def test_the_switch_and_then_the_task_say_who_claims(
+    bash: Bash, switch: str | None, told: str, is_bd_project: bool
+) -> None:
+    if is_bd_project:
+        (bash.folder / ".beads").mkdir()
+    bash.start("true", **({} if switch is None else {"BW_CLAIMS": switch}))
+    bash.peer.accept()
+    assert bash.peer.expect("READY").get("version") == ("1.1" if switch is None else None)
+    bash.peer.task("t-1", claims=told)
+    bash.peer.expect("DONE")
+    assert len(bash.bd_calls()) == (2 if (switch or told) == "worker" else 0)
+
+
+def test_another_word_for_who_claims_is_refused(bash: Bash) -> None:
+    bash.start("true", BW_CLAIMS="me")
+    assert bash.exit_status() == 2
+    assert bash.peer.nobody_came()
 
 
 def test_shutdown_in_the_middle_ends_the_whole_group_and_requeues(bash: Bash) -> None:
