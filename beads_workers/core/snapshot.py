@@ -518,10 +518,21 @@ class Board:
         found_closed = settled.result == "found_closed" and settled.action != "reopen"
         if found_closed or (settled.action == "close" and done):
             self.totals["done"] += settled.result != "not_ours"
+        if found_closed and change.end is not None:
+            self._done_after_all(change.end, change.stood)
         # What failed and goes back to its sender is not open for anybody to take.
         handed_back = change.end is not None and change.end.verdict == "hand_back"
         if settled.action == "release" and settled.result == "applied" and not handed_back:
             self.requeued[settled.issue_id] = None
+
+    def _done_after_all(self, end: rec.Finished, stood: Standing) -> None:
+        """Its issue is closed: a worker that died without a word had done it, nothing is tried
+        again, and nothing is out of the backlog."""
+        if end.outcome == "lost":
+            self.totals["failed"] -= 1
+            self.totals["lost"] -= 1
+            self.totals["retried"] -= end.verdict == "requeue"
+        self.totals["quarantined"] -= stood is Standing.QUARANTINED
 
     def _source(self, record: rec.SourceTrouble | rec.SourceRecovered, elapsed: float) -> None:
         if isinstance(record, rec.SourceRecovered):

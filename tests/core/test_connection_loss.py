@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from beads_workers.core import events as ev
 from beads_workers.core import journal as rec
 from beads_workers.core import limits
 from beads_workers.core.commands import HangUp, KillWorker, WatchOwner
+from beads_workers.core.policy import Policy
 from beads_workers.core.settings import Work
 from beads_workers.core.source import Action, Result
-from tests.core.playbook import Play, cancelled, done, job, lost, of, ready, records, said, task_of
+from tests.core.playbook import (
+    Play,
+    cancelled,
+    done,
+    failed,
+    job,
+    lost,
+    of,
+    ready,
+    records,
+    said,
+    task_of,
+)
+
+NOTHING = dict.fromkeys(("done", "failed", "retried", "lost", "quarantined"), 0)
 
 
-def with_a_task_of_our_own() -> Play:
+def with_a_task_of_our_own(**others: Any) -> Play:
     """W1 is ours, has pid 101, and works on issue a."""
-    play = Play(workers=1)
+    play = Play(workers=1, **others)
     play.own(1)
     assert task_of(play.answer("a"), 1) == "a"
     return play
@@ -95,8 +112,26 @@ def test_what_the_tracker_shows_as_closed_counts_as_done() -> None:
     play.quiet()
     play.reap(1)
     play.answer(results={"a": Result.FOUND_CLOSED})
-    assert play.board.totals["done"] == 1
+    assert play.board.totals == NOTHING | {"done": 1}
     assert not play.core._parts.effects.issues.known, "nothing is left to remember of it"
+
+
+def test_what_a_worker_closed_before_it_died_for_the_last_time_is_not_quarantined() -> None:
+    play = with_a_task_of_our_own(policy=Policy(attempts_max=1))
+    play.do(lost(1))
+    play.quiet()
+    play.reap(1)
+    assert play.board.totals == NOTHING | {"failed": 1, "lost": 1, "quarantined": 1}
+    play.answer(results={"a": Result.FOUND_CLOSED})
+    assert play.board.totals == NOTHING | {"done": 1}
+
+
+def test_an_attempt_that_failed_has_failed_whoever_closes_its_issue_then() -> None:
+    play = Play(policy=Policy(attempts_max=1))
+    play.working("a")
+    play.do(failed(1, "a"))
+    play.answer(results={"a": Result.FOUND_CLOSED})
+    assert play.board.totals == NOTHING | {"done": 1, "failed": 1}
 
 
 def test_what_is_somebody_elses_now_is_left_alone_and_said_so() -> None:

@@ -81,6 +81,23 @@ def test_a_bash_worker_killed_in_its_task_is_made_good(
     fleet.leaves_nothing()
 
 
+def test_what_a_bash_worker_had_closed_when_it_was_killed_is_done_and_nothing_else(
+    bd_project: BdProject, start: StartFleet, tmp_path: Path
+) -> None:
+    bd_project.create_many([{}])
+    fleet = start(bd_project, "-n", "0", "--until-empty", "--", "true")
+    closed = tmp_path / "closed-by-it"
+    worker = fleet.bash_worker("sh", "-c", f"bd close {{id}} && touch {closed} && sleep 600")
+    until(closed.exists)
+    sessions.kill_session(worker.pid)
+    worker.wait()
+    assert fleet.wait() == 0, fleet.said()
+    assert [r["outcome"] for r in fleet.journal("finished")] == ["lost"]
+    assert [r["result"] for r in fleet.journal("settled")][-1] == "found_closed"
+    assert "closed 1, failed attempts 0, quarantined 0" in fleet.output
+    fleet.leaves_nothing()
+
+
 @pytest.mark.timeout(180)
 def test_an_orchestrator_killed_in_the_middle_is_made_good_by_the_next(
     any_project: Any, start: StartFleet, ran: Ran
