@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import fcntl
 import functools
 import hashlib
@@ -13,6 +14,8 @@ import json
 import os
 import shutil
 import signal
+import socket
+import sqlite3
 import subprocess
 import tempfile
 import time
@@ -71,12 +74,12 @@ class BdProject:
         self.directory = bd_program(version).parent
         """To be put in front of PATH: it holds a ``bd``."""
         # Worktrees of attempts lie there.
-        self.environment = bd_environment(version) | {"XDG_CACHE_HOME": str(folder / "cache")}
-        if version == NEW:
-            shutil.copytree(_template(), self.folder)
-        else:
-            # Its database is tied to its folder: no copying here.
-            _initialise(self.folder, version)
+        cache = folder / "cache"
+        _share_compiled(cache)
+        self.environment = bd_environment(version) | {"XDG_CACHE_HOME": str(cache)}
+        shutil.copytree(_template(version), self.folder)
+        if version == OLD:
+            _move_in(self.folder)
 
     def bd(self, *arguments: str, actor: str = "", check: bool = True) -> str:
         """Run ``bd`` as a person (or ``actor``) would, and return what it printed."""
@@ -320,29 +323,52 @@ _INIT = {
 
 
 @functools.cache
-def _template() -> Path:
-    """An initialised project of ``bd`` 1.3.0, made once, beside the program: it takes seconds.
+def _template(version: str) -> Path:
+    """An initialised project, made once, beside the program: it takes seconds.
 
-    The history of its eighty migrations is flattened, as its own advice has it: every single call
-    would read all of it, which is nearly half of what a call costs.
+    The history of the eighty migrations of ``bd`` 1.3.0 is flattened, as its own advice has it:
+    every single call would read all of it, which is nearly half of what a call costs.
     """
-    digest = hashlib.sha256(repr(_INIT[NEW]).encode()).hexdigest()
-    place = bd_program(NEW).with_name(f"template-{digest[:8]}")
+    digest = hashlib.sha256(repr(_INIT[version]).encode()).hexdigest()
+    place = bd_program(version).with_name(f"template-{digest[:8]}")
     with place.with_suffix(".lock").open("w") as lock:
         # Of several processes the first one makes it.
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not place.is_dir():
             shutil.rmtree(unfinished := place.with_suffix(".new"), ignore_errors=True)
-            _initialise(unfinished, NEW)
-            _run(("flatten", "--force"), unfinished, NEW, {})
+            _initialise(unfinished, version)
+            if version == NEW:
+                _run(("flatten", "--force"), unfinished, version, {})
             unfinished.rename(place)
     return place
+
+
+def _move_in(folder: Path) -> None:
+    """A copied database of ``bd`` 0.44.0 belongs where it lies: it knows its folder by hashes."""
+    place = folder.resolve()
+    with contextlib.closing(sqlite3.connect(folder / ".beads" / "beads.db")) as database, database:
+        for key, text, length in (
+            ("repo_id", f"{place}", 32),
+            ("clone_id", f"{socket.gethostname()}:{place}", 16),
+        ):
+            value = hashlib.sha256(text.encode()).hexdigest()[:length]
+            moved = database.execute("UPDATE metadata SET value = ? WHERE key = ?", (value, key))
+            assert moved.rowcount == 1, key
+
+
+def _share_compiled(cache: Path) -> None:
+    """``bd`` 0.44.0 compiles its database wherever it finds no cache: a second of computing."""
+    shared = bd_program(OLD).with_name("compiled")
+    shared.mkdir(exist_ok=True)
+    cache.mkdir(parents=True)
+    (cache / "beads").symlink_to(shared)
 
 
 @functools.cache
 def _empty_home() -> Path:
     home = _temporary() / "home"
     home.mkdir()
+    _share_compiled(home / ".cache")
     environment = {**os.environ, "HOME": str(home)}
     subprocess.run(
         [bd_program(NEW), "metrics", "off"], env=environment, capture_output=True, check=True
