@@ -7,8 +7,12 @@ from pathlib import Path
 
 import pytest
 
-LONG = ("contracts", "trackers", "end_to_end", "integrations", "cli")
-"""Folders in the order of what one file of theirs takes; all others are short."""
+LONG = (
+    *("test_rooms.py", "end_to_end/test_night.py"),
+    *("contracts", "trackers", "end_to_end", "oracles", "simulation", "integrations", "cli"),
+    *("landing", "worktrees"),
+)
+"""Files and folders in the order of what one file of theirs takes; all others are short."""
 
 pytest_plugins = ["tests.support.bd", "tests.support.peers", "tests.support.postgres"]
 
@@ -28,5 +32,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _turn(item: pytest.Item) -> int:
-    folder = item.path.relative_to(Path(__file__).parent).parts[0]
-    return LONG.index(folder) if folder in LONG else len(LONG)
+    path = item.path.relative_to(Path(__file__).parent)
+    turns = (turn for turn, name in enumerate(LONG) if path.is_relative_to(name))
+    return next(turns, len(LONG))
