@@ -171,13 +171,13 @@ def test_a_bd_that_is_not_there_exits_6_and_claims_nothing(
 
 
 def test_a_command_that_does_not_exist_is_refused_before_anything_is_claimed(
-    any_project: Any,
+    embedded: EmbeddedProject,
 ) -> None:
-    any_project.create_many([{}])
-    done = call(any_project, "start", "--until-empty", "--", "no-such-program-at-all")
+    embedded.create_many([{}])
+    done = call(embedded, "start", "--until-empty", "--", "no-such-program-at-all")
     assert done.returncode in (1, 2), done.stderr
     assert "no-such-program-at-all" in done.stderr
-    assert set(any_project.read_all().values()) == {("open", "")}
+    assert set(embedded.read_all().values()) == {("open", "")}
 
 
 def test_only_the_named_issues_and_the_filtered_ones_are_taken(

@@ -1,4 +1,4 @@
-"""``land``, ``branches`` and ``undo`` after real runs, on every tracker."""
+"""``land``, ``branches`` and ``undo`` after real runs; what they tell a tracker, on each kind."""
 
 from __future__ import annotations
 
@@ -97,62 +97,62 @@ def test_what_was_landed_and_taken_back_is_done_again_and_not_landed_as_it_was(
 
 @pytest.mark.timeout(300)
 def test_branches_of_a_run_that_did_not_land_are_landed_later(
-    any_project: Any, start: StartFleet
+    embedded: EmbeddedProject, start: StartFleet
 ) -> None:
-    top = repository(any_project)
-    ids = any_project.create_many([{}, {}])
-    fleet = fleet_of(start, any_project, "--no-land", run=f"{WRITE}; git add .; git commit -qm x")
+    top = repository(embedded)
+    ids = embedded.create_many([{}, {}])
+    fleet = fleet_of(start, embedded, "--no-land", run=f"{WRITE}; git add .; git commit -qm x")
     assert fleet.wait(PATIENCE) == 0, fleet.said()
-    assert statuses(any_project) == dict.fromkeys(ids, "closed")
-    dry = told(any_project, "land", "--dry-run")
+    assert statuses(embedded) == dict.fromkeys(ids, "closed")
+    dry = told(embedded, "land", "--dry-run")
     assert all(issue_id in dry for issue_id in ids) and not git(top, "branch", "--list", TIP)
-    told(any_project, "land", "--verify", "ls")
+    told(embedded, "land", "--verify", "ls")
     assert files(top) == {f"{issue_id}.txt" for issue_id in ids}
-    assert "nothing to land" in told(any_project, "land", "--verify", "ls")
+    assert "nothing to land" in told(embedded, "land", "--verify", "ls")
 
 
 @pytest.mark.timeout(300)
 def test_a_run_is_taken_back_whole_and_nothing_of_other_runs(
-    any_project: Any, start: StartFleet
+    embedded: EmbeddedProject, start: StartFleet
 ) -> None:
-    top = repository(any_project)
-    one, two = any_project.create_many([{}, {}])
-    first = fleet_of(start, any_project, "--verify", "ls")
+    top = repository(embedded)
+    one, two = embedded.create_many([{}, {}])
+    first = fleet_of(start, embedded, "--verify", "ls")
     assert first.wait(PATIENCE) == 0, first.said()
-    (three,) = any_project.create_many([{"id": "bw-later"}])
-    second = fleet_of(start, any_project, "--verify", "ls")
+    (three,) = embedded.create_many([{"id": "bw-later"}])
+    second = fleet_of(start, embedded, "--verify", "ls")
     assert second.wait(PATIENCE) == 0, second.said()
-    told(any_project, "undo", first.run_id, "--verify", "ls")
+    told(embedded, "undo", first.run_id, "--verify", "ls")
     assert files(top) == {f"{three}.txt"}
-    assert statuses(any_project) == {one: "open", two: "open", three: "closed"}
-    told(any_project, "undo", second.run_id, "--verify", "ls")
+    assert statuses(embedded) == {one: "open", two: "open", three: "closed"}
+    told(embedded, "undo", second.run_id, "--verify", "ls")
     assert files(top) == set()
-    again = fleet_of(start, any_project, "--verify", "ls")
+    again = fleet_of(start, embedded, "--verify", "ls")
     assert again.wait(PATIENCE) == 0, again.said()
     assert started(again) == sorted((one, two, three)) and len(landed(again)) == 3
-    assert set(statuses(any_project).values()) == {"closed"}
+    assert set(statuses(embedded).values()) == {"closed"}
 
 
 @pytest.mark.timeout(300)
 def test_who_stands_on_it_is_named_and_goes_along_when_that_is_asked_for(
-    any_project: Any, start: StartFleet
+    embedded: EmbeddedProject, start: StartFleet
 ) -> None:
-    top = repository(any_project)
-    one, two = any_project.create_many([{"priority": 1}, {"priority": 3}])
+    top = repository(embedded)
+    one, two = embedded.create_many([{"priority": 1}, {"priority": 3}])
     add = 'echo "$BW_ISSUE_ID" >>bw-shared'
     fleet = start(
-        *(any_project, "-n", "1", "--until-empty", "--worktree", "--verify", "ls"),
+        *(embedded, "-n", "1", "--until-empty", "--worktree", "--verify", "ls"),
         *("--", "sh", "-c", add),
     )
     assert fleet.wait(PATIENCE) == 0, fleet.said()
     assert landed(fleet) == [one, two]
-    refused = call(any_project, "undo", one)
+    refused = call(embedded, "undo", one)
     assert refused.returncode != 0
     assert f"{two} landed on top of {one}: bw-shared" in refused.stderr
-    assert statuses(any_project) == {one: "closed", two: "closed"}
-    told(any_project, "undo", one, "--with-dependents", "--verify", "ls")
+    assert statuses(embedded) == {one: "closed", two: "closed"}
+    told(embedded, "undo", one, "--with-dependents", "--verify", "ls")
     assert files(top) == set()
-    assert statuses(any_project) == {one: "open", two: "open"}
+    assert statuses(embedded) == {one: "open", two: "open"}
 
 
 def test_land_after_a_kill_leaves_the_tracker_to_the_next_start(
