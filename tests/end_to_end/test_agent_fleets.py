@@ -44,7 +44,7 @@ def test_one_line_and_the_backlog_is_done_each_in_a_worktree(
 def test_a_limit_costs_nothing_and_the_fleet_goes_on_after_its_reset(
     start: Any, project: AgentProject, api: ModelApi
 ) -> None:
-    project.issues('limit five_hour 12s; write a.py "a"', *[f'write f{n}.py "f"' for n in range(4)])
+    project.issues('limit five_hour 12s; write a.py "a"', *[f'write f{n}.py "f"' for n in range(3)])
     options = ("-n", "2", "--agent", "claude", "--until-empty", "--reset-grace", "1s")
     fleet: Fleet = start(project, *options)
     fleet.wait_for("account_closed")
@@ -52,7 +52,7 @@ def test_a_limit_costs_nothing_and_the_fleet_goes_on_after_its_reset(
     (account,) = found["accounts"]
     assert (account["agent"], account["state"]) == ("claude", "limited")
     assert fleet.wait(120) == 0, fleet.said()
-    assert project.statuses() == ["closed"] * 5
+    assert project.statuses() == ["closed"] * 4
     assert sum(end.get("charged", 0) for end in fleet.journal("finished")) == 0
     closed = fleet.journal("account_closed")
     assert len(closed) == 1, closed
@@ -149,9 +149,8 @@ def test_what_an_attempt_did_is_shown_wherever_one_looks(start: Any, project: Ag
     assert "what it cost" in fleet.call("report").stdout
 
 
-@pytest.mark.parametrize(("columns", "rows"), [(80, 24), (100, 30), (200, 50)])
-def test_a_dashboard_shows_agents_at_work_and_an_account_that_is_closed(
-    project: AgentProject, api: ModelApi, columns: int, rows: int
+def test_a_dashboard_of_any_size_shows_agents_at_work_and_an_account_that_is_closed(
+    project: AgentProject, api: ModelApi
 ) -> None:
     work = 'tokens 5000 500; write cart{n}.py "a"; run "touch began"; stall 60s; write b.py "b"'
     project.create_many(
@@ -162,18 +161,28 @@ def test_a_dashboard_shows_agents_at_work_and_an_account_that_is_closed(
     )
     with TmuxScreen() as screen:
         quiet = {**project.environment, "NO_COLOR": "1"}
-        screen.start("", columns, rows, quiet, project.folder)
+        screen.start("", 80, 24, quiet, project.folder)
         bw = shlex.join([sys.executable, "-m", "beads_workers"])
         api.account(project.environment["CLAUDE_CODE_OAUTH_TOKEN"]).close("five_hour", 3600)
         screen.type(f"{bw} start -n 2 --agent claude,codex --budget 5Mtok")
-        shown = screen.wait_for(lambda text: text.count("running touch ") == 2, 60)
-        assert re.search(r"W1 .* bw-\d +codex +running touch ", shown)
-        assert re.search(r" agents  claude: 5-hour limit until \d\d:\d\d \((59|60|61) min\)", shown)
-        assert " tok of 5Mtok" in shown
-        screen.keys("Down", "l")
-        screen.wait_for("adapter codex")
-        screen.keys("Escape", "C-c")
+        for columns, rows in ((80, 24), (100, 30), (200, 50)):
+            screen.resize(columns, rows)
+            screen.wait_for(_has_all_of_it, 60)
+            screen.keys("Down", "l")
+            screen.wait_for("adapter codex")
+            screen.keys("Escape")
+        screen.keys("C-c")
         screen.wait_for("closed 0", 60)
+
+
+def _has_all_of_it(text: str) -> bool:
+    return (
+        text.count("running touch ") == 2
+        and re.search(r"W1 .* bw-\d +codex +running touch ", text) is not None
+        and re.search(r" agents  claude: 5-hour limit until \d\d:\d\d \((59|60|61) min\)", text)
+        is not None
+        and " tok of 5Mtok" in text
+    )
 
 
 def test_a_limit_that_one_fleet_met_holds_for_the_next_one_elsewhere_and_after_kill_9(
