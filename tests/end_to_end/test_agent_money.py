@@ -78,7 +78,9 @@ def test_after_kill_9_of_everything_the_next_run_knows_what_was_used(
     second: Fleet = start(project, "-n", "0", "--agent", "claude")
     second.wait_for("usage_found")
     (receipt,) = found(second)
-    assert (receipt.tokens.input, receipt.money) == (used.input, None)
+    # The meter may have counted the answer that stalled, of which nobody has heard yet.
+    assert used.input - receipt.tokens.input in (0, 5000) and receipt.tokens.input
+    assert receipt.money is None
     assert spent(second)["unpriced_tokens"] == receipt.tokens.total
     os.kill(second.pid, signal.SIGKILL)
     second.process.wait()
