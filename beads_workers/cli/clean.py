@@ -76,12 +76,11 @@ def clean(
     directory = RunDirectory(find_state_directory(state_dir))
     old = disposable(directory, Keep(keep, None))
     sockets = dead_sockets()
-    project = directory.root.resolve().parent
-    common = common_directory(project)
+    common = common_directory(directory.root.resolve().parent)
     locks = unlock_all(str(common), dry_run=dry_run) if common is not None else []
     # Before the runs: what a run's folder says of its worktrees is needed for them.
     worktrees = list(clean_worktrees(directory.root, dry_run=dry_run))
-    gates = clean_gates(project, dry_run=dry_run)
+    gates = clean_gates(common, dry_run=dry_run) if common is not None else []
     left = clean_landing_folders(dry_run=dry_run)
     if not dry_run:
         remove(old)

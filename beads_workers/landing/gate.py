@@ -34,7 +34,7 @@ from beads_workers.landing.repository import PINS
 from beads_workers.runtime import sessions
 from beads_workers.runtime.locks import try_lock
 from beads_workers.runtime.processes import GIT_PLACES
-from beads_workers.worktrees.git import GitError, git, unlock_worktree
+from beads_workers.worktrees.git import GitError, delete_refs, git, unlock_worktree
 from beads_workers.worktrees.making import (
     TRIES_MAX,
     TRY_AGAIN_SECONDS,
@@ -254,18 +254,18 @@ def common_directory(project: Path) -> Path | None:
         return None
 
 
-def clean_gates(project: Path, *, dry_run: bool) -> list[Path]:
-    """Remove the worktrees of gates in the project's repository, and trains that a killed lander
-    has left, unless somebody lands there just now; they hold nothing but builds. Gives the
-    worktrees that went, or would go."""
-    common = common_directory(project)
+def clean_gates(common: Path, *, dry_run: bool) -> list[Path]:
+    """Remove the worktrees of gates in the repository of this git directory, and trains that a
+    killed lander has left, unless somebody lands there just now; they hold nothing but builds.
+    Gives the worktrees that went, or would go."""
     # Where nobody ever landed there is no such file, and none is to be made.
-    lock = try_lock(common / LOCK) if common is not None and (common / LOCK).exists() else None
+    lock = try_lock(common / LOCK) if (common / LOCK).exists() else None
     if lock is None:
         return []
     try:
         if not dry_run:
-            _unpin(str(common))
+            with contextlib.suppress(GitError):
+                delete_refs(str(common), PINS)
         # What somebody else has called like that has no verdicts beside it.
         ours = [
             folder
@@ -275,12 +275,6 @@ def clean_gates(project: Path, *, dry_run: bool) -> list[Path]:
         return [folder for folder in ours if _goes(str(common), folder, dry_run=dry_run)]
     finally:
         os.close(lock)
-
-
-def _unpin(common: str) -> None:
-    with contextlib.suppress(GitError):
-        if rows := git(common, "for-each-ref", "--format=delete %(refname)", PINS):
-            git(common, "update-ref", "--stdin", given=rows)
 
 
 def clean_landing_folders(*, dry_run: bool) -> list[tuple[Path, int]]:

@@ -17,7 +17,7 @@ from beads_workers.executors.files import branch_part
 from beads_workers.landing.train import Builder, Follow, Objects, PlannedCommit, TrackerFiles
 from beads_workers.runtime.processes import say
 from beads_workers.worktrees import places
-from beads_workers.worktrees.git import GitError, git, unlock, unlock_all
+from beads_workers.worktrees.git import GitError, delete_refs, git, unlock, unlock_all
 from beads_workers.worktrees.landed import LandedCommit, git_too_old, landed_commits, still_landed
 from beads_workers.worktrees.remote import LostRace, RemoteTrouble, push, remote_heads
 from beads_workers.worktrees.removal import OPERATIONS, status
@@ -222,10 +222,8 @@ class LandingRepository:
 
     def reopened(self, issue_ids: Sequence[str]) -> None:
         """The tracker has been told; raises ``GitError``."""
-        refs = [ref for issue_id in issue_ids for ref in _reopening(issue_id)]
-        if refs:
-            rows = self.objects.git("for-each-ref", "--format=delete %(refname)", *refs)
-            self.objects.git("update-ref", "--stdin", given=f"{rows}\n" if rows else "")
+        refs = (ref for issue_id in issue_ids for ref in _reopening(issue_id))
+        delete_refs(self.common, *refs)
 
     def trouble_with(self, add: Add) -> str:
         """Why this branch cannot be landed at all; "" where nothing stands against it."""
@@ -252,9 +250,7 @@ class LandingRepository:
 
     def unpin(self) -> None:
         """No train is gated."""
-        refs = self.objects.git("for-each-ref", "--format=delete %(refname)", PINS)
-        if refs:
-            self.objects.git("update-ref", "--stdin", given=f"{refs}\n")
+        delete_refs(self.common, PINS)
 
     def land(
         self, tip: str, changes: Sequence[Sequence[PlannedCommit]], verified: str

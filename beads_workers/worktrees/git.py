@@ -141,6 +141,14 @@ def _remove_old(lock: Path) -> bool:
     return False
 
 
+def delete_refs(common: str, *below: str) -> None:
+    """All refs that these names begin, in one call; raises ``GitError``."""
+    # Asked for none, ``for-each-ref`` names all that there are.
+    rows = git(common, "for-each-ref", "--format=delete %(refname)", *below) if below else ""
+    if rows:
+        git(common, "update-ref", "--stdin", given=rows)
+
+
 def unlock_worktree(folder: str) -> None:
     """The same for a worktree of ours in which nobody works any more: its index, its ``HEAD`` and
     the branch that is checked out, however young their locks are."""

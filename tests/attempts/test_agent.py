@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import IO, Any
 
 import pytest
 
@@ -30,6 +31,21 @@ OVERAGE = {
 RESULT = {"type": "result", "subtype": "success", "is_error": False, "num_turns": 1, "result": "ok"}
 
 
+def context(folder: Path, log: IO[bytes], **others: Any) -> AttemptContext:
+    """Of an attempt in this folder, which has work by now."""
+    fields: dict[str, Any] = {
+        "environment": dict(os.environ),
+        "log": MaskedLog({}, log.fileno()),
+        "usage": UsageFile(str(folder / "usage")),
+        "clocks": Clocks(),
+        "told": lambda: False,
+        "pays_overage": False,
+        "changed": lambda: True,
+        "tell": lambda activity: None,
+    }
+    return AttemptContext(**{**fields, **others})
+
+
 @pytest.fixture
 def paying(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A ``claude`` that begins to be paid for, and goes on if it may."""
@@ -46,16 +62,7 @@ def test_work_that_would_be_paid_for_counts_as_limited_unless_it_may_be(
     paying: Path, pays: bool, kind: Kind
 ) -> None:
     with (paying / "log").open("wb") as log:
-        around = AttemptContext(
-            environment=dict(os.environ),
-            log=MaskedLog({}, log.fileno()),
-            usage=UsageFile(str(paying / "usage")),
-            clocks=Clocks(term_seconds=0.5),
-            told=lambda: False,
-            pays_overage=pays,
-            changed=lambda: True,
-            tell=lambda activity: None,
-        )
+        around = context(paying, log, clocks=Clocks(term_seconds=0.5), pays_overage=pays)
         verdict = WorkingAgent(AgentSpec("claude", "claude"), around).work(
             "do it", resume=False, money=None
         )
@@ -68,16 +75,7 @@ def test_a_program_that_the_user_names_is_the_one_that_is_run(tmp_path: Path) ->
     program.write_text(f"#!/bin/sh\necho '{json.dumps(RESULT)}'\n")
     program.chmod(0o755)
     with (tmp_path / "log").open("wb") as log:
-        around = AttemptContext(
-            environment=dict(os.environ),
-            log=MaskedLog({}, log.fileno()),
-            usage=UsageFile(str(tmp_path / "usage")),
-            clocks=Clocks(),
-            told=lambda: False,
-            pays_overage=False,
-            changed=lambda: True,
-            tell=lambda activity: None,
-        )
+        around = context(tmp_path, log)
         spec = AgentSpec("mine", "claude", program=str(program))
         verdict = WorkingAgent(spec, around).work("do it", resume=False, money=None)
     assert (verdict.kind, verdict.text) == (Kind.DONE, "ok")
@@ -92,21 +90,11 @@ def test_tokens_that_a_command_line_writes_to_a_file_at_its_end_count(tmp_path: 
     script = 'while [ "$1" != --usage-output-file ]; do shift; done'
     program.write_text(f"#!/bin/sh\n{script}\necho '{written}' >\"$2\"\necho '{result}'\n")
     program.chmod(0o755)
-    usage = UsageFile(str(tmp_path / "usage"))
     with (tmp_path / "log").open("wb") as log:
-        around = AttemptContext(
-            environment=dict(os.environ),
-            log=MaskedLog({}, log.fileno()),
-            usage=usage,
-            clocks=Clocks(),
-            told=lambda: False,
-            pays_overage=False,
-            changed=lambda: True,
-            tell=lambda activity: None,
-        )
+        around = context(tmp_path, log)
         spec = AgentSpec("mine", "copilot", program=str(program))
         WorkingAgent(spec, around).work("do it", resume=False, money=None)
-    assert usage.spent()[0] == {"gpt-9": Tokens(10, 2, 3, 4)}
+    assert around.usage.spent()[0] == {"gpt-9": Tokens(10, 2, 3, 4)}
 
 
 CORPUS = Path(__file__).resolve().parents[1] / "agents" / "corpus" / "claude-2.1.328"
@@ -138,17 +126,8 @@ class Replay:
         program.write_text(f"#!/bin/sh\ncd {self.folder}\n{script}\n")
         program.chmod(0o755)
         with (self.folder / "log").open("wb") as log:
-            context = AttemptContext(
-                environment=dict(os.environ),
-                log=MaskedLog({}, log.fileno()),
-                usage=UsageFile(str(self.folder / "usage")),
-                clocks=Clocks(term_seconds=0.2, **clocks),
-                told=lambda: False,
-                pays_overage=False,
-                changed=lambda: True,
-                tell=lambda activity: None,
-            )
-            agent = WorkingAgent(AgentSpec("claude", "claude"), context)
+            around = context(self.folder, log, clocks=Clocks(term_seconds=0.2, **clocks))
+            agent = WorkingAgent(AgentSpec("claude", "claude"), around)
             return agent.work("Do it.", resume=False, money=None)
 
 
