@@ -28,6 +28,8 @@ ATTEMPTS_EACH = 5
 """So many attempts for each issue of a night."""
 CODEX_SHARE = 0.6
 MONEY_OFF = 0.01
+FULL_ATTEMPTS = 60
+"""Of an agent. Where there are fewer, the answers that a kill cut off are a large share."""
 BETWEEN_KILLS = 6
 PATIENCE = 400.0
 DIE = """\
@@ -99,7 +101,8 @@ def _agent(place: Ground, rows: Rows, agent: str, attempts: int, *, exact: bool)
         place.start(*options, "--fix-rounds", "0", "--verify", verify)
     status = place.finish()
     rows.equal(f"{agent}: exit status", status, 0)
-    _compare(place, rows, agent, killed, unsaid or 0.0)
+    allowed = agent == "codex" or attempts < FULL_ATTEMPTS
+    _compare(place, rows, agent, killed, (unsaid or 0.0) if allowed else 0.0)
 
 
 def _script(number: int) -> str:
