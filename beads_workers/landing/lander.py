@@ -181,10 +181,7 @@ class Lander:
             return
         try:
             # Without a tip the remote was never reached: where it stands is not known yet.
-            if self._tip and (trouble := self._repository.trouble_with(add)):
-                self._refuse(add, "branch", trouble)
-                return
-            if self._tip and self._is_there(add):
+            if self._tip and self._is_there(add, self._repository.meets(add) == add.commit):
                 return
         except GitError as error:
             self._refuse(add, "branch", str(error))
@@ -192,12 +189,12 @@ class Lander:
         self._passengers[add.issue_id] = add
         self.queue.add(WaitingBranch(add.issue_id, add.priority, add.ended_at))
 
-    def _is_there(self, add: Add) -> bool:
+    def _is_there(self, add: Add, contained: bool) -> bool:
         """Whether it has landed, which is told then; raises ``GitError``."""
         landed = self._repository.landed_as(add, self._tip)
         if landed is not None:
             self.say(messages.Landed(add.issue_id, add.attempt, landed.commit, landed.verified))
-        elif self._repository.objects.contains(self._tip, add.commit):
+        elif contained:
             self.say(messages.Landed(add.issue_id, add.attempt, add.commit, contained=True))
         else:
             return False
@@ -321,9 +318,11 @@ class Lander:
         for key in self.queue.order:
             # A lander before us, or its push that nobody heard the end of, may have landed it.
             passenger = self._passengers.get(key)
-            if isinstance(passenger, Add) and self._is_there(passenger):
-                self.queue.withdraw(key)
-                self._passengers.pop(key)
+            if isinstance(passenger, Add):
+                contained = self._repository.objects.contains(tip, passenger.commit)
+                if self._is_there(passenger, contained):
+                    self.queue.withdraw(key)
+                    self._passengers.pop(key)
 
     def _get_stuck(self, why: str, seconds: float = 0.0) -> None:
         self._idle = False

@@ -7,6 +7,7 @@ the lander keeps nothing of its own, and may be killed at any moment. Source: do
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -52,6 +53,10 @@ def landing_folder(worktrees: Worktrees) -> Path:
     return places.landing_folder(*map(Path, paths))
 
 
+_OBJECT = re.compile("[0-9a-f]{40}(?:[0-9a-f]{24})?")
+"""The full name of an object."""
+
+
 class LandingRepository:
     """``branch``: the integration branch. ``builder``: what makes trains for it."""
 
@@ -65,6 +70,7 @@ class LandingRepository:
         self.tracker = TrackerFiles(worktrees.prefix)
         self.remote = landing.remote or ""
         self._checkout = worktrees.checkout
+        self._commits = set[str]()
         self._history: tuple[str, str, list[LandedCommit]] = ("", "", [])
         self._followed_there: str | None = None
         self.builder = Builder(self.objects, self.tracker, landing.style)
@@ -225,22 +231,31 @@ class LandingRepository:
         refs = (ref for issue_id in issue_ids for ref in _reopening(issue_id))
         delete_refs(self.common, *refs)
 
-    def trouble_with(self, add: Add) -> str:
-        """Why this branch cannot be landed at all; "" where nothing stands against it."""
-        names = (add.base, add.commit)
-        asked = "".join(f"{name}\n" for name in names)
-        told = self.objects.git(
-            "cat-file", "--batch-check=%(objecttype) %(objectname)", given=asked
-        )
-        for name, found in zip(names, told.splitlines(), strict=False):
-            if found != f"commit {name}":
-                return f"there is no commit {printable(name, 80)}"
-        done = self.objects.call("merge-base", self.ref, add.commit)
+    def meets(self, add: Add) -> str:
+        """The commit at which this branch leaves the integration branch: its own, where it is
+        contained. Raises ``GitError`` where it cannot be landed at all, with the reason."""
+        done = None
+        if _OBJECT.fullmatch(add.commit):
+            done = self.objects.call("merge-base", self.ref, add.commit)
+        # Sixty branches are told at once, all from one base: each costs one call.
+        named = (add.base, *(() if done is not None and done.status == 0 else (add.commit,)))
+        for name in named:
+            if not self._is_commit(name):
+                raise GitError(f"there is no commit {printable(name, 80)}")
+        assert done is not None, "a commit has a name"
         if done.status == 0:
-            return ""
+            return done.output.strip()
         shallow = self.objects.git("rev-parse", "--is-shallow-repository") == "true"
         more = "; the repository is shallow, and 'git fetch --unshallow' mends that"
-        return f"it has no history in common with {self.branch}{more if shallow else ''}"
+        raise GitError(f"it has no history in common with {self.branch}{more if shallow else ''}")
+
+    def _is_commit(self, name: str) -> bool:
+        if name not in self._commits:
+            found = self.objects.git("cat-file", "--batch-check=%(objecttype)", given=f"{name}\n")
+            if found != "commit" or not _OBJECT.fullmatch(name):
+                return False
+            self._commits.add(name)
+        return True
 
     # --- moving -----------------------------------------------------------------------------------
 
@@ -264,11 +279,8 @@ class LandingRepository:
         """
         if (held := self.worktree_of(self.ref)) is not None:
             raise Held(held)
-        parent, commits = tip, list[str]()
-        for group in changes:
-            for change in group:
-                parent = self.builder.write(parent, change, verified)
-            commits.append(parent)
+        commits = self.builder.write(tip, changes, verified)
+        parent = commits[-1] if commits else tip
         if parent != tip:
             self._publish(tip, parent)
             self._move(tip, parent)

@@ -283,19 +283,24 @@ class Builder:
             raise CannotMerge(str(error)) from None
         return Coupled(scratch, merged, changes)
 
-    def write(self, parent: str, change: PlannedCommit, verified: str) -> str:
-        """Write the commit that lands, signed where the user signs; raises ``GitError``."""
-        if change.made:
-            return change.made
-        objects = self.objects
-        parents = [word for each in (parent, *change.merged) for word in ("-p", each)]
+    def write(
+        self, tip: str, groups: Iterable[Sequence[PlannedCommit]], verified: str
+    ) -> list[str]:
+        """Write the commits that land on ``tip``, signed where the user signs; gives the last one
+        of each group. Raises ``GitError``."""
+        objects, parent, last = self.objects, tip, list[str]()
         signs = objects.call("config", "--type=bool", "commit.gpgSign").output.strip() == "true"
-        return objects.git(
-            *identity(objects.common),
-            *("commit-tree", *(("-S",) if signs else ()), change.tree, *parents),
-            given=f"{change.message}Verified: {verified}\n",
-            author=change.author if change.author[0] else (),
-        )
+        commit = (*identity(objects.common), "commit-tree", *(("-S",) if signs else ()))
+        for group in groups:
+            for change in group:
+                parents = [word for each in (parent, *change.merged) for word in ("-p", each)]
+                parent = change.made or objects.git(
+                    *(*commit, change.tree, *parents),
+                    given=f"{change.message}Verified: {verified}\n",
+                    author=change.author if change.author[0] else (),
+                )
+            last.append(parent)
+        return last
 
     # --- inside -----------------------------------------------------------------------------------
 

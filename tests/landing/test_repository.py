@@ -116,10 +116,12 @@ def test_what_was_undone_may_land_again(world: LandingWorld) -> None:
 def test_a_commit_that_is_not_there_or_has_no_full_name_is_no_branch(world: LandingWorld) -> None:
     repository = world.repository()
     add = world.work("a", {"a": "1"})
-    assert repository.trouble_with(add) == ""
-    assert "no commit" in repository.trouble_with(replace(add, commit="0" * 40))
-    assert "no commit" in repository.trouble_with(replace(add, commit="main"))
-    assert "no commit" in repository.trouble_with(replace(add, commit="--help"))
+    assert repository.meets(add) == add.base
+    tree = git(world.top, "rev-parse", "HEAD^{tree}")
+    for name in ("0" * 40, "main", "--help", tree):
+        for one in (replace(add, commit=name), replace(add, base=name)):
+            with pytest.raises(GitError, match=f"no commit {name}"):
+                repository.meets(one)
 
 
 def test_a_shallow_clone_lands_what_began_in_it_and_says_what_it_cannot(
@@ -139,7 +141,8 @@ def test_a_shallow_clone_lands_what_began_in_it_and_says_what_it_cannot(
     git(shallow.desk, "checkout", "-q", "--orphan", "other")
     stranger = shallow.commit(shallow.desk, {"x": "1"})
     add = replace(shallow.work("b", {"b": "1"}), commit=stranger)
-    assert "fetch --unshallow" in repository.trouble_with(add)
+    with pytest.raises(GitError, match="fetch --unshallow"):
+        repository.meets(add)
 
 
 # --- moving ---------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import pytest
 from beads_workers.core.landing import Add
 from beads_workers.landing.repository import LandingRepository
 from beads_workers.landing.train import CannotMerge, Conflict, Coupled, Follow, Passenger
+from beads_workers.worktrees.git import GitError
 from tests.landing.world import LandingWorld
 from tests.support.repository import git
 
@@ -176,7 +177,8 @@ def test_history_that_is_not_shared_is_no_conflict(world: LandingWorld) -> None:
     add = Add("a", 1, "run-1", stranger, stranger)
     with pytest.raises(CannotMerge, match="unrelated histories"):
         repository.builder.couple(repository.tip(), add)
-    assert "no history in common" in repository.trouble_with(add)
+    with pytest.raises(GitError, match="no history in common"):
+        repository.meets(add)
 
 
 # --- as git merge does it -------------------------------------------------------------------------
