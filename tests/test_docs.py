@@ -21,9 +21,7 @@ import pytest
 from beads_workers.core.limits import LINE_BYTES_MAX
 from beads_workers.core.model import IssueId
 from beads_workers.core.wire import (
-    CANCEL,
-    GROUPED,
-    RESERVED,
+    FEATURES,
     Done,
     Failed,
     Message,
@@ -210,8 +208,10 @@ def test_every_type_feature_and_limit_is_in_the_protocol() -> None:
     text = PROTOCOL.read_text("utf-8")
     shown = {json.loads(line)["type"] for line in examples()}
     first = {"READY", "DONE", "FAILED", "TASK", "WAIT", "SHUTDOWN"}
-    assert shown == first | {"CANCEL", "CONTROL", "CONTROL_REPLY", "PROGRESS"}
-    for word in (*RESERVED, f"`{GROUPED}`", f"`{CANCEL}`", f"{LINE_BYTES_MAX:,} bytes"):
+    assert shown == first | {"CANCEL", "CONTROL", "CONTROL_REPLY", "PROGRESS"} | {
+        *("HEARTBEAT", "STATUS", "PAUSE", "RESUME", "PRIORITY", "BATCH")
+    }
+    for word in (*map("`{}`".format, FEATURES), f"{LINE_BYTES_MAX:,} bytes"):
         assert word in text
 
 

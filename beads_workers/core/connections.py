@@ -43,6 +43,7 @@ from beads_workers.core.wire import (
     RETURNED_UNSTARTED,
     REVOKED,
     Aside,
+    Beside,
     Cancel,
     Done,
     Failed,
@@ -557,8 +558,8 @@ class Connections:
         if connection is None:
             return
         message = event.message
-        if isinstance(message, Aside):
-            self._heard_aside(connection, message)
+        if not isinstance(message, Turn):
+            self._heard_beside(connection, message)
             return
         if not connection.worker_id:
             self._join(connection, message)
@@ -588,6 +589,10 @@ class Connections:
                 raise AssertionError(reaction)
             case _:
                 assert_never(reaction)
+
+    def _heard_beside(self, connection: Connection, message: Beside) -> None:
+        if isinstance(message, Aside):
+            self._heard_aside(connection, message)
 
     def _heard_aside(self, connection: Connection, message: Aside) -> None:
         has_task = connection.state in (ConnState.BUSY, ConnState.ENDING)

@@ -99,6 +99,18 @@ ASIDE_SECONDS = 1.0
 are shown to people, and a hundred workers must not keep the loop from its work."""
 
 
+HEARTBEAT_SECONDS_MIN = 1.0
+HEARTBEAT_SECONDS_MAX = 300.0
+HEARTBEATS_MISSED = 3
+"""A worker that has announced heartbeats and says nothing for so many of its intervals is lost."""
+
+CHOICES_MAX = 1000
+"""Labels, or types, in one PRIORITY: each task is compared with them."""
+
+BATCH_MAX = 100
+"""Tasks in one BATCH."""
+
+
 # --- claims and listings --------------------------------------------------------------------
 CLAIM_AHEAD_MAX = 32
 CLAIM_AHEAD_PER_SLOT = 2

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import field, fields
 from json.encoder import encode_basestring_ascii as quoted
-from typing import Any
+from typing import Any, TypeVar
 
 from beads_workers.core import limits
 from beads_workers.core.framing import (
@@ -32,6 +32,8 @@ from beads_workers.core.model import IssueId, OutcomeKind, value
 
 
 VERSION = "1.1"
+
+T = TypeVar("T")
 
 
 def speaks_additions(version: object) -> bool:
@@ -56,6 +58,23 @@ REVOKED = "revoked"
 RETURNED_UNSTARTED = "returned_unstarted"
 """``error_detail`` of a FAILED: the task was queued on the worker, which returns it unstarted."""
 
+HEARTBEAT = "heartbeat"
+"""Feature: this worker says something in every ``heartbeat_seconds``, if only HEARTBEAT."""
+
+STATUS = "status"
+"""Feature: this worker answers STATUS."""
+
+PAUSE = "pause"
+"""Feature: this worker understands PAUSE and RESUME."""
+
+PRIORITY = "priority"
+"""Feature: this worker may say PRIORITY."""
+
+BATCH = "batch"
+"""Feature: this worker takes a BATCH in place of a TASK; needs ``grouped`` and ``cancel``."""
+
+FEATURES = (GROUPED, CANCEL, HEARTBEAT, STATUS, PAUSE, PRIORITY, BATCH)
+
 
 # --- worker -> orchestrator -------------------------------------------------------------------
 
@@ -65,13 +84,16 @@ class Ready:
     """Idle: one READY is answered by exactly one TASK, WAIT or SHUTDOWN.
 
     ``prefetch_count``: 1.1; how many more TASKs it accepts while it works on one, and begins in
-    their order without another READY.
+    their order without another READY. ``heartbeat_seconds``: with ``heartbeat``; it is never silent
+    for longer. ``batch_size``: with ``batch``; how many tasks one BATCH may have, 0 for none.
     """
 
     worker_id: str
     version: str = "1"
     features: frozenset[str] = frozenset()
     prefetch_count: int = 0
+    heartbeat_seconds: float | None = None
+    batch_size: int = 0
 
 
 @value
@@ -164,6 +186,64 @@ class Progress(Aside):
         return _progress({"issue_id": "-", **said})
 
 
+@value
+class Heartbeat:
+    """1.1: a sign of life, for an orchestrator that it was announced to."""
+
+
+@value
+class Resources:
+    """What a worker and its task use: resident memory in bytes, CPU time in seconds."""
+
+    rss_bytes: int | None = None
+    cpu_seconds: float | None = None
+
+
+@value
+class Status:
+    """1.1: what a worker does. It changes no state, and the newest wins.
+
+    ``state``: one of ``STATUS_STATES``. ``issue_id`` and ``request_id``: of its task, "" without.
+    """
+
+    state: str
+    issue_id: IssueId = IssueId("")
+    request_id: str = ""
+    activity: str = ""
+    resources: Resources | None = None
+
+
+STATUS_STATES = ("idle", "waiting", "busy", "paused")
+"""Asked and not answered; told to wait; with a task; paused, with a task or without."""
+
+
+@value
+class Priority:
+    """1.1: which tasks this worker takes from now on; a field that is None leaves all.
+
+    ``labels``: any of them.
+    """
+
+    priorities: frozenset[int] | None = None
+    labels: frozenset[str] | None = None
+    issue_types: frozenset[str] | None = None
+
+
+# --- both ways --------------------------------------------------------------------------------
+
+
+@value
+class Pause:
+    """1.1: the other side is to begin, or to send, nothing new until ``Resume``."""
+
+    reason: str = ""
+
+
+@value
+class Resume:
+    """1.1: the end of a ``Pause``."""
+
+
 # --- orchestrator -> worker -------------------------------------------------------------------
 
 
@@ -198,6 +278,18 @@ CLAIMS_WORKER, CLAIMS_ORCHESTRATOR = "worker", "orchestrator"
 
 
 @value
+class Batch:
+    """1.1: several tasks at once: a TASK, and others that are queued behind it."""
+
+    tasks: tuple[Task, ...]
+
+
+@value
+class StatusAsked:
+    """1.1: to be answered by ``Status``, whatever the worker does."""
+
+
+@value
 class Wait:
     """Nothing to do now: send READY again after ``wait_seconds`` (1 to 3600)."""
 
@@ -228,12 +320,11 @@ class ControlReply:
 
 Turn = Ready | Done | Failed
 """What moves the conversation."""
-FromWorker = Turn | Aside
-ToWorker = Task | Wait | Shutdown | Cancel
+Beside = Aside | Heartbeat | Status | Priority | Pause | Resume
+"""What a worker says beside it: no turn, answered by nothing."""
+FromWorker = Turn | Beside
+ToWorker = Task | Batch | Wait | Shutdown | Cancel | Pause | Resume | StatusAsked
 Message = FromWorker | ToWorker | ControlAsked | ControlReply
-
-RESERVED = frozenset({"HEARTBEAT", "STATUS", "PAUSE", "RESUME", "PRIORITY", "BATCH"})
-"""Named by the text for later versions; today unknown to both halves like any other type."""
 
 
 # --- messages ------------------------------------------------------------------------------------
@@ -263,8 +354,7 @@ class UnknownType(ProtocolError):
 
     def __init__(self, kind: str) -> None:
         self.kind = kind[:40]
-        reserved = " (reserved for a later version)" if kind in RESERVED else ""
-        super().__init__(f"unknown message type {self.kind!r}{reserved}")
+        super().__init__(f"unknown message type {self.kind!r}")
 
 
 def _ready(fields: dict[str, Any]) -> Ready:
@@ -273,8 +363,20 @@ def _ready(fields: dict[str, Any]) -> Ready:
     known = [f for f in features if isinstance(f, str)] if isinstance(features, list) else []
     version = fields.get("version")
     prefetch_count = min(max(as_integer(fields.get("prefetch_count")) or 0, 0), limits.PREFETCH_MAX)
+    beat = as_number(fields.get("heartbeat_seconds"))
+    if (
+        beat is not None
+        and not limits.HEARTBEAT_SECONDS_MIN <= beat <= limits.HEARTBEAT_SECONDS_MAX
+    ):
+        beat = None
+    batch_size = min(as_integer(fields.get("batch_size")) or 0, limits.BATCH_MAX)
     return Ready(
-        worker_id, version if isinstance(version, str) else "1", frozenset(known), prefetch_count
+        worker_id,
+        version if isinstance(version, str) else "1",
+        frozenset(known),
+        prefetch_count,
+        beat,
+        batch_size if batch_size > 1 else 0,
     )
 
 
@@ -343,8 +445,83 @@ def _activity(said: str) -> str:
     return said[:ACTIVITY_CHARS_MAX]
 
 
+def _heartbeat(fields: dict[str, Any]) -> Heartbeat:
+    return Heartbeat()
+
+
+def _status(fields: dict[str, Any]) -> Status | StatusAsked:
+    if "state" not in fields:
+        return StatusAsked()
+    if (state := fields["state"]) not in STATUS_STATES:
+        raise ProtocolError(f"STATUS with a state that is none of {', '.join(STATUS_STATES)}")
+    return Status(
+        state,
+        IssueId(text(fields, "issue_id", "")),
+        text(fields, "request_id", ""),
+        _activity(text(fields, "activity", "")),
+        _resources(fields.get("resources")),
+    )
+
+
+def _resources(told: object) -> Resources | None:
+    if not isinstance(told, dict):
+        return None
+    rss, cpu = as_integer(told.get("rss_bytes")), as_number(told.get("cpu_seconds"))
+    rss = min(rss, limits.INTEGER_MAX) if rss is not None and rss >= 0 else None
+    return Resources(rss, cpu if cpu is not None and cpu >= 0 else None)
+
+
+def _priority(fields: dict[str, Any]) -> Priority:
+    priorities = _choices(fields, "priorities", as_integer)
+    if priorities is not None and not priorities <= frozenset(range(5)):
+        raise ProtocolError("priorities must be from 0 to 4")
+    labels, types = (_choices(fields, key, _as_text) for key in ("labels", "issue_types"))
+    return Priority(priorities, labels, types)
+
+
+def _choices(
+    fields: dict[str, Any], key: str, read: Callable[[Any], T | None]
+) -> frozenset[T] | None:
+    """It decides what the worker is given: what cannot be understood is refused whole."""
+    chosen = fields.get(key)
+    if chosen is None:
+        return None
+    if not isinstance(chosen, list) or len(chosen) > limits.CHOICES_MAX:
+        raise ProtocolError(f"{key} must be a list, of {limits.CHOICES_MAX} entries at most")
+    found = [each for one in chosen if (each := read(one)) is not None]
+    if len(found) < len(chosen):
+        raise ProtocolError(f"{key} has an entry of another type")
+    return frozenset(found)
+
+
+def _as_text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _pause(fields: dict[str, Any]) -> Pause:
+    return Pause(text(fields, "reason", "")[: limits.ERROR_CHARS_MAX])
+
+
+def _resume(fields: dict[str, Any]) -> Resume:
+    return Resume()
+
+
+def _batch(fields: dict[str, Any]) -> Batch:
+    sender(fields)
+    tasks = fields.get("tasks")
+    if not isinstance(tasks, list) or not tasks or not all(isinstance(t, dict) for t in tasks):
+        raise ProtocolError("BATCH without a list of tasks")
+    if len(tasks) > limits.BATCH_MAX:
+        raise ProtocolError(f"BATCH of more than {limits.BATCH_MAX} tasks")
+    return Batch(tuple(_task_of({**task, "version": VERSION}) for task in tasks))
+
+
 def _task(fields: dict[str, Any]) -> Task:
     sender(fields)
+    return _task_of(fields)
+
+
+def _task_of(fields: dict[str, Any]) -> Task:
     priority = as_integer(fields.get("priority"))
     if priority is None or not 0 <= priority <= 4:
         raise ProtocolError("TASK without a priority from 0 to 4")
@@ -411,7 +588,14 @@ _PARSERS: dict[type[Message], Callable[[dict[str, Any]], Message]] = {
     Failed: _failed,
     ControlAsked: _asked,
     Progress: _progress,
+    Heartbeat: _heartbeat,
+    Status: _status,
+    Priority: _priority,
+    Pause: _pause,
+    Resume: _resume,
     Task: _task,
+    Batch: _batch,
+    StatusAsked: _status,
     Wait: _wait,
     Shutdown: _shutdown,
     Cancel: _cancel,
@@ -420,6 +604,7 @@ _PARSERS: dict[type[Message], Callable[[dict[str, Any]], Message]] = {
 _TYPES = {kind: kind.__name__.upper() for kind in _PARSERS} | {
     ControlAsked: "CONTROL",
     ControlReply: "CONTROL_REPLY",
+    StatusAsked: "STATUS",
 }
 _BY_TYPE = {_TYPES[kind]: parser for kind, parser in _PARSERS.items()}
 
@@ -506,12 +691,12 @@ def _fields(message: Message, v1: bool) -> dict[str, Any]:
             }
             return core if v1 else core | {"version": VERSION} | _failed_additions(message)
         case Task():
-            core = {
-                "issue_id": message.issue_id,
-                "priority": message.priority,
-                "title": message.title[: limits.TITLE_CHARS_SHORT],
-            }
+            core = _task_core(message)
             return core if v1 else core | {"version": VERSION} | _task_additions(message)
+        case Batch():
+            return {"version": VERSION, "tasks": [_task_fields(task) for task in message.tasks]}
+        case Status() | Priority() | Pause():
+            return {"version": VERSION} | _told(message)
         case _:
             said = {f.name: getattr(message, f.name) for f in fields(message)}
             said = {n: x for n, x in said.items() if x is not None or n not in _LEFT_OUT}
@@ -525,11 +710,31 @@ _LEFT_OUT = ("tokens", "money", "utilization")
 """Of PROGRESS: what most tasks have nothing to say of."""
 
 
+def _told(message: Status | Priority | Pause | Resources) -> dict[str, Any]:
+    """Each field that has anything to say; an empty choice of PRIORITY says that nothing fits."""
+    told: dict[str, Any] = {}
+    for each in fields(message):
+        match getattr(message, each.name):
+            case None | "":
+                pass
+            case frozenset() as choices:
+                told[each.name] = sorted(choices)
+            case Resources() as resources:
+                told[each.name] = _told(resources)
+            case said:
+                told[each.name] = said
+    return told
+
+
 def _ready_additions(message: Ready) -> dict[str, Any]:
-    extra: dict[str, Any] = (
-        {"prefetch_count": message.prefetch_count} if message.prefetch_count else {}
-    )
-    return {"features": sorted(message.features), **extra}
+    extra: dict[str, Any] = {"features": sorted(message.features)}
+    if message.prefetch_count:
+        extra["prefetch_count"] = message.prefetch_count
+    if message.heartbeat_seconds is not None:
+        extra["heartbeat_seconds"] = message.heartbeat_seconds
+    if message.batch_size:
+        extra["batch_size"] = message.batch_size
+    return extra
 
 
 def _done_additions(message: Done) -> dict[str, Any]:
@@ -556,6 +761,18 @@ def _failed_additions(message: Failed) -> dict[str, Any]:
     if message.receipt is not None:
         extra["receipt"] = dict(message.receipt)
     return extra
+
+
+def _task_core(message: Task) -> dict[str, Any]:
+    return {
+        "issue_id": message.issue_id,
+        "priority": message.priority,
+        "title": message.title[: limits.TITLE_CHARS_SHORT],
+    }
+
+
+def _task_fields(message: Task) -> dict[str, Any]:
+    return _task_core(message) | _task_additions(message)
 
 
 def _task_additions(message: Task) -> dict[str, Any]:

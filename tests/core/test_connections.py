@@ -168,12 +168,12 @@ def test_unknown_types_are_ignored_for_ever_and_each_is_named_once() -> None:
     play.working("a")
     told: list[str] = []
     for number in range(3 * limits.BAD_LINES_MAX):
-        kind = ("HEARTBEAT", "TELEMETRY")[number % 2]
+        kind = ("NEWS", "TELEMETRY")[number % 2]
         commands = play.do(ev.Unknown(ConnId(1), kind, f'{{"type":"{kind}"}}'))
         assert of(commands, HangUp) == []
         told += notes(commands, "warning")
     assert told == [
-        'W1: ignored an unknown message: {"type":"HEARTBEAT"}',
+        'W1: ignored an unknown message: {"type":"NEWS"}',
         'W1: ignored an unknown message: {"type":"TELEMETRY"}',
     ]
     assert records(play.do(done(1, "a")), rec.Finished)[0].outcome == "success"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from beads_workers.core import limits
 from beads_workers.core.framing import ProtocolError
-from beads_workers.core.wire import RESERVED, Done, Failed, Message, Ready, Shutdown, encode, parse
+from beads_workers.core.wire import Done, Failed, Message, Ready, Shutdown, encode, parse
 
 NOW = 1733423456.789
 
@@ -138,14 +138,6 @@ def test_a_line_that_is_no_message_is_refused_with_its_reason(text: bytes, reaso
 def test_a_float_that_overflows_is_refused_wherever_it_stands() -> None:
     with pytest.raises(ProtocolError, match="too large"):
         parse(b'{"type":"DONE","issue_id":"x","result":{"deep":[-1e999]}}')
-
-
-def test_a_reserved_type_is_unknown_and_named_as_reserved() -> None:
-    named = {"HEARTBEAT", "STATUS", "PAUSE", "RESUME", "PRIORITY", "BATCH"}
-    assert named == RESERVED
-    for kind in named:
-        with pytest.raises(ProtocolError, match="reserved for a later version"):
-            parse(line(kind, version="1.1"))
 
 
 def test_an_unknown_type_is_quoted_escaped_and_cut_for_the_log() -> None:

@@ -20,7 +20,7 @@ from beads_workers.core.framing import (
     Torn,
     parse_object,
 )
-from beads_workers.core.wire import Done, Failed, Message, Ready, Task
+from beads_workers.core.wire import Batch, Done, Failed, Message, Priority, Ready, Task
 from beads_workers.runtime import control_socket
 from tests.fuzz.inputs import any_of, as_json, cuts, hostile, hostile_object, objects, texts
 from tests.fuzz.parser import Parser, require, well_typed
@@ -110,6 +110,24 @@ MESSAGES: list[dict[str, Any]] = [
     {"type": "CONTROL_REPLY", **HEAD, "reply": {"worker-1": {"uuid": "u"}}},
     {"type": "CANCEL", **HEAD, "issue_id": "bw-1", "reason": "timeout"},
     {"type": "PROGRESS", **HEAD, "issue_id": "bw-1", "percent": 40, "activity": "compiles"},
+    {"type": "HEARTBEAT", **HEAD},
+    {
+        "type": "READY", **HEAD, "version": "1.1", "features": ["batch", "heartbeat"],
+        "heartbeat_seconds": 20.5, "batch_size": 10,
+    },
+    {"type": "STATUS", **HEAD},
+    {
+        "type": "STATUS", **HEAD, "state": "busy", "issue_id": "bw-1", "request_id": "r",
+        "activity": "compiles", "resources": {"rss_bytes": 1 << 20, "cpu_seconds": 2.5},
+    },
+    {"type": "PAUSE", **HEAD, "reason": "a person asked for it"},
+    {"type": "RESUME", **HEAD},
+    {"type": "PRIORITY", **HEAD, "priorities": [0, 1], "labels": ["x"], "issue_types": ["bug"]},
+    {"type": "PRIORITY", **HEAD},
+    {"type": "BATCH", **HEAD, "tasks": [
+        {k: v for k, v in TASK.items() if k not in ("type", *HEAD)},
+        {"issue_id": "bw-2", "priority": 0, "title": "another"},
+    ]},
 ]  # fmt: skip
 RECURSION_ROOM = 100
 """Frames between where the loop reads a line and where it writes one down, with room to spare."""
@@ -135,7 +153,7 @@ def messages_hold(parse: Any, data: bytes) -> None:
     if isinstance(message, Done | Failed) and (message.warnings or message.duration_ms is None):
         return
     if not isinstance(message, Ready | Done | Failed) or type(message) is not type(again):
-        require(message == again or isinstance(message, Task), f"{again} is not {message}")
+        require(message == again or isinstance(message, Task | Batch), f"{again} is not {message}")
 
 
 def _within_limits(message: Message) -> None:
@@ -145,6 +163,16 @@ def _within_limits(message: Message) -> None:
         require(after is None or 0 <= after <= limits.RETRY_AFTER_MAX_SECONDS, "parked for ever")
     if isinstance(message, Task):
         require(0 <= message.priority <= 4 and message.attempt >= 1, "no such task")
+    if isinstance(message, Batch):
+        require(0 < len(message.tasks) <= limits.BATCH_MAX, "no such batch")
+        for task in message.tasks:
+            _within_limits(task)
+    if isinstance(message, Ready):
+        beat = message.heartbeat_seconds
+        require(beat is None or 1 <= beat <= 300, "silent for ever")
+        require(message.batch_size == 0 or 2 <= message.batch_size <= 100, "no such size")
+    if isinstance(message, Priority):
+        require((message.priorities or set()) <= set(range(5)), "no such priority")
     if isinstance(message, Done | Failed | Task):
         require(message.issue_id, "about no issue")
 
@@ -162,6 +190,14 @@ def _lenient(line: bytes) -> Message:
     message = wire.parse(line.replace(b"2.5", b"1e308"))
     if isinstance(message, Failed) and message.retry_after_seconds:
         return wire.Failed(message.issue_id, retry_after_seconds=1e308)
+    return message
+
+
+def _any_size(line: bytes) -> Message:
+    """Planted bug: a batch may be as large as its worker likes."""
+    message = wire.parse(line)
+    if isinstance(message, Ready) and message.batch_size:
+        return wire.Ready(message.worker_id, batch_size=message.batch_size * 50)
     return message
 
 
@@ -279,7 +315,7 @@ PARSERS = [
         wire.parse,
         objects(MESSAGES),
         messages_hold,
-        {"trusts a type": _trusting, "no limit to a wait": _lenient},
+        {"trusts a type": _trusting, "no limit to a wait": _lenient, "any size": _any_size},
     ),
     Parser(
         "requests",

@@ -82,6 +82,9 @@ def _sample(name: str, hint: Any) -> Any:
         return frozenset({f"{name}-1", f"{name}-2"})
     if origin is not None:
         return {"key": name, "more": [1, 2.5, None]}
+    if dataclasses.is_dataclass(hint):
+        assert isinstance(hint, type)
+        return hint(**{each: _sample(each, inner) for each, inner in _hints(hint).items()})
     supertype = getattr(hint, "__supertype__", hint)
     if isinstance(supertype, type) and hasattr(supertype, "__members__"):
         return list(supertype)[1]

@@ -97,11 +97,11 @@ def test_a_worker_may_not_say_what_only_an_orchestrator_says(acceptor: Acceptor)
 
 def test_a_message_of_an_unknown_type_is_no_wrong_line(acceptor: Acceptor) -> None:
     with acceptor.client() as client:
-        lines = (b'{"type":"HEARTBEAT","version":"1.1"}', b'{"type":""}', b'{"type":7}')
+        lines = (b'{"type":"NEWS","version":"1.1"}', b'{"type":""}', b'{"type":7}')
         client.sendall(b"\n".join(lines) + b"\n")
         unknown, *wrong = acceptor.turn()
-        head = '{"type":"HEARTBEAT","version":"1.1"}'
-        assert unknown == ev.Unknown(ConnId(1), "HEARTBEAT", head)
+        head = '{"type":"NEWS","version":"1.1"}'
+        assert unknown == ev.Unknown(ConnId(1), "NEWS", head)
         assert [type(e) for e in wrong] == [ev.Misread] * 2
 
 
