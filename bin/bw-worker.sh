@@ -8,13 +8,17 @@
 set -u -m # -m: every background job leads its own process group, so it can be ended as a whole
 [ $# -gt 0 ] && [ -n "${ORCHESTRATOR_PID:-}" ] && [[ ${BW_CLAIMS:-worker} =~ ^(worker|orchestrator)$ ]] ||
   { echo "usage: [BW_CLAIMS=worker|orchestrator] ORCHESTRATOR_PID=PID bw-worker.sh COMMAND [ARG...]" >&2; exit 2; }
-socket=${BW_SOCKET:-/tmp/beads-workers-$ORCHESTRATOR_PID.sock} me=W$$ runner='' timer='' task_id=''
+socket=${BW_SOCKET:-/tmp/beads-workers-$ORCHESTRATOR_PID.sock} me=W$$ runner='' timer='' task_id='' part='' silent=''
 dir=$(mktemp -d "${TMPDIR:-/tmp}/bw-worker.XXXXXX") && mkfifo -m 600 "$dir/in" "$dir/out" || exit 1
 log() { printf '%s: %s\n' "$me" "$1" >&2; }
 send() { # TYPE, the fields besides the base ones, jq options: one line, one write
   jq -cn --arg type "$1" --arg me "$me" "${@:3}" '{type: $type, worker_id: $me, timestamp: now} + '"$2" >&3
 }
-ready() { if [ -n "${BW_CLAIMS:-}" ]; then send READY '{}'; else send READY '{version: "1.1"}'; fi; }
+ready() {
+  if [ -n "${BW_CLAIMS:-}" ]; then send READY '{}'; return; fi
+  send READY '{version: "1.1", features: ["heartbeat"], heartbeat_seconds: 20}'
+}
+beat() { [ -n "${BW_CLAIMS:-}" ] || send HEARTBEAT '{version: "1.1"}'; }
 fail() { send FAILED '{issue_id: $id, error: $why, duration_ms: $ms}' --arg id "$1" --arg why "$2" --argjson ms "$3"; }
 field() { jq -r --arg key "$1" '.[$key] // empty | tostring' <<<"$line" 2>/dev/null | tr -d '\000'; }
 project=$PWD claims=''
@@ -71,7 +75,10 @@ take() { # a TASK: refuse what is too much or makes no sense, else run it in the
 for delay in 1 2 4 ''; do
   socat - "UNIX-CONNECT:$socket" <"$dir/in" >"$dir/out" 2>/dev/null & line_out=$!; disown
   trap 'leave 0' TERM INT HUP; exec 3<>"$dir/in" 4<"$dir/out"; ready
-  while IFS= read -r line <&4; do # the connection stands with the first line that is read
+  while IFS= read -r -t 20 line <&4 || { [ $? -gt 128 ] && silent=1; }; do
+    line=$part$line part=''
+    [ -z "$silent" ] || { part=$line silent=''; beat; continue; } # half a line may have come
+    # the connection stands with the first line that is read
     [ -z "$timer" ] || kill -KILL -- "-$timer" 2>/dev/null; timer='' delay=none
     case $(field type) in
       TASK) take "$@" ;;

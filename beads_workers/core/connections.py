@@ -100,6 +100,9 @@ class Connection:
     several: bool = False
     overstayed: bool = False
     said_ready: bool = False
+    heartbeat_seconds: float | None = None
+    heard_at: float = 0.0
+    excused: float = -math.inf
 
     def opt_in(self, ready: wire.Ready) -> None:
         """What a READY says of its sender's version; plain v1 where it says nothing."""
@@ -108,6 +111,13 @@ class Connection:
         self.grouped = not self.v1 and wire.GROUPED in ready.features
         self.cancellable = not self.v1 and wire.CANCEL in ready.features
         self.prefetch_count = ready.prefetch_count if self.grouped and self.cancellable else 0
+        beats = not self.v1 and wire.HEARTBEAT in ready.features
+        self.heartbeat_seconds = ready.heartbeat_seconds if beats else None
+
+    @property
+    def silent_from(self) -> float:
+        """When it counts as lost unless it says something; infinite where it promised nothing."""
+        return self.heard_at + (self.heartbeat_seconds or math.inf) * limits.HEARTBEATS_MISSED
 
 
 class ConnectionRegistry:
@@ -486,6 +496,13 @@ class AsideDue:
 
 
 @value
+class SilenceTimeout:
+    """Timer key: a worker that has announced heartbeats must have said something by then."""
+
+    conn_id: ConnId
+
+
+@value
 class GraceOver:
     """Timer key: a worker that is not ours has had its time to end what it lost."""
 
@@ -558,6 +575,7 @@ class Connections:
         if connection is None:
             return
         message = event.message
+        connection.heard_at = self._effects.now
         if not isinstance(message, Turn):
             self._heard_beside(connection, message)
             return
@@ -565,6 +583,7 @@ class Connections:
             self._join(connection, message)
         if isinstance(message, Ready):
             connection.opt_in(message)
+            self._expect_heartbeats(connection)
             self._reregistered(connection)
         reaction = self._registry.move(connection, self._stimulus(connection, message))
         match reaction:
@@ -620,7 +639,7 @@ class Connections:
         connection = self._registry.remove(event.conn_id)
         if connection is None:
             return
-        for key in (HelloTimeout, HoldTimeout, Overdue, AsideDue):
+        for key in (HelloTimeout, HoldTimeout, Overdue, AsideDue, SilenceTimeout):
             self._timers.cancel(key(event.conn_id))
         if connection.worker_id:
             self._effects.write(WorkerLeft(connection.worker_id, event.reason))
@@ -812,6 +831,34 @@ class Connections:
         if connection and connection.state is ConnState.READY:
             # Work is on its way: ask again as soon as may be.
             self._sender.tell_to_wait(connection, limits.WAIT_SECONDS_MIN)
+
+    def silence_timed_out(self, conn_id: ConnId) -> None:
+        """Nothing in three of its intervals: it is frozen, or gone without a word."""
+        connection = self._registry.get(conn_id)
+        assert connection is not None, "its timer goes with it"
+        now, key = self._effects.now, SilenceTimeout(conn_id)
+        if now < connection.silent_from:
+            self._expect_heartbeats(connection)
+        elif now - connection.silent_from >= limits.SLEEP_SECONDS_MIN and (
+            connection.excused != connection.heard_at
+        ):
+            # We come late: what it has said meanwhile may be still unread.
+            connection.excused = connection.heard_at
+            self._timers.set(key, now + limits.SLEEP_SECONDS_MIN)
+        else:
+            silence = f"silent for {now - connection.heard_at:.0f} s"
+            self._effects.note("warning", f"{connection.worker_id}: connection closed: {silence}")
+            # Nobody knows what it does: told to leave, it has not left.
+            connection.overstayed = connection.state is ConnState.ENDING
+            self._effects.ask(HangUp(conn_id, silence))
+
+    def _expect_heartbeats(self, connection: Connection) -> None:
+        # Moved when it is due, not with every message.
+        key = SilenceTimeout(connection.conn_id)
+        if connection.heartbeat_seconds is None:
+            self._timers.cancel(key)
+        elif key not in self._timers or connection.silent_from < (self._timers.at(key) or 0.0):
+            self._timers.set(key, connection.silent_from)
 
     def overdue(self, conn_id: ConnId) -> None:
         """A worker did not end its task in time: it is stuck, and ends itself now."""

@@ -104,6 +104,10 @@ HEARTBEAT_SECONDS_MAX = 300.0
 HEARTBEATS_MISSED = 3
 """A worker that has announced heartbeats and says nothing for so many of its intervals is lost."""
 
+WORKER_HEARTBEAT_SECONDS = 60.0
+"""What our own workers announce: one that is frozen is noticed after three minutes, and one that
+has nothing to say wakes up once a minute for it."""
+
 CHOICES_MAX = 1000
 """Labels, or types, in one PRIORITY: each task is compared with them."""
 
@@ -329,6 +333,7 @@ assert INLINE_BYTES_MAX * 2 < LINE_BYTES_MAX < OUTBOX_BYTES_MAX // 2
 assert TITLE_CHARS_SHORT * 6 < 64 << 10 < TITLE_CHARS_MAX * 6 < LINE_BYTES_MAX
 assert RESULT_CHARS_SHOWN * 6 < RESULT_CHARS_MAX <= INLINE_BYTES_MAX
 assert HOLD_SECONDS < HELLO_SECONDS
+assert HEARTBEAT_SECONDS_MIN <= WORKER_HEARTBEAT_SECONDS <= HEARTBEAT_SECONDS_MAX
 assert TERM_GRACE_SECONDS < STOP_SECONDS
 assert TERM_GRACE_SECONDS < TIMEOUT_MARGIN_SECONDS
 assert WAIT_SECONDS_MIN <= WAIT_SECONDS_BUSY <= WAIT_SECONDS_IDLE <= WAIT_SECONDS_MAX

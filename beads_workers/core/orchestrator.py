@@ -388,6 +388,8 @@ class Orchestrator:
                 self._connections.hello_timed_out(conn_id)
             case connections.HoldTimeout(conn_id):
                 self._connections.hold_timed_out(conn_id)
+            case connections.SilenceTimeout(conn_id):
+                self._connections.silence_timed_out(conn_id)
             case connections.Overdue(conn_id):
                 self._connections.overdue(conn_id)
             case connections.AsideDue(conn_id):

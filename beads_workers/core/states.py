@@ -156,6 +156,9 @@ _CONNECTED_BUSY = (
 GOES_ON = (WorkerState.WORKING, WorkerState.TIMING_OUT, WorkerState.CANCELLING)
 """With a task, and another one may follow it."""
 
+HEARD = (WorkerState.ASKING, WorkerState.WAITING, *_CONNECTED_BUSY)
+"""With a connection."""
+
 SETTLES = (WorkerState.SETTLING, WorkerState.SETTLING_TO_STOP, WorkerState.SETTLING_ALONE)
 """The programs of a task have ended."""
 

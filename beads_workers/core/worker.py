@@ -17,6 +17,7 @@ from beads_workers.core.plans import NotRunnable, Plan, Step, StepKind
 from beads_workers.core.settings import Work
 from beads_workers.core.states import (
     GOES_ON,
+    HEARD,
     SETTLES,
     WORKER,
     WorkerReaction,
@@ -28,6 +29,7 @@ from beads_workers.core.wire import (
     CANCEL,
     CANNOT_START,
     GROUPED,
+    HEARTBEAT,
     RETURNED_UNSTARTED,
     REVOKED,
     VERSION,
@@ -37,6 +39,7 @@ from beads_workers.core.wire import (
     ControlReply,
     Done,
     Failed,
+    Heartbeat,
     Ready,
     Shutdown,
     Task,
@@ -405,12 +408,14 @@ class UnheardResults:
 
 @dataclass(slots=True)
 class WorkerHalf:
-    """One worker. ``make_plan`` is pure; ``connect_delays`` lie between the tries to connect."""
+    """One worker. ``make_plan`` is pure; ``connect_delays`` lie between the tries to connect.
+    ``heartbeat_seconds``: it is never silent for longer; None announces none."""
 
     worker_id: str
     work: Work
     make_plan: Callable[[Task], Plan | NotRunnable]
     connect_delays: Sequence[float] = limits.CONNECT_DELAYS_SECONDS
+    heartbeat_seconds: float | None = limits.WORKER_HEARTBEAT_SECONDS
     state: WorkerState = WorkerState.CONNECTING
     current: Current | None = None
     _tries: int = 0
@@ -421,6 +426,8 @@ class WorkerHalf:
     """The request that was begun last: its TASK may come once more when it is over."""
     _unheard: UnheardResults = field(init=False)
     _asides: Asides = field(default_factory=Asides)
+    _beat_at: float | None = None
+    """When it has been silent for long enough; None while nobody is there to hear it."""
     _out: list[Command] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -435,23 +442,24 @@ class WorkerHalf:
 
     def deadline(self) -> float | None:
         """When ``on_deadline`` is due; None: only an event can change anything."""
-        aside = self._asides.deadline()
-        if aside is None or self._deadline is None:
-            return self._deadline if aside is None else aside
-        return min(aside, self._deadline)
+        due = [self._deadline, self._asides.deadline(), self._beat_at]
+        return min((each for each in due if each is not None), default=None)
 
     def on_deadline(self, now: float) -> list[Command]:
         """Call when ``deadline()`` has passed; harmless when it has not."""
-        asides = self._due_asides(now)
-        if self._deadline is None or now < self._deadline:
-            return asides
-        self._deadline = None
-        return [*asides, *self._move(WorkerStimulus.TIMER, None, now)]
+        commands = self._due_asides(now)
+        if self._deadline is not None and now >= self._deadline:
+            self._deadline = None
+            commands += self._move(WorkerStimulus.TIMER, None, now)
+        return self._beating(commands, now)
 
     def handle(self, event: Event, now: float) -> list[Command]:
         """Tell it what happened; carry out what it answers, in order."""
         if self.state is WorkerState.GONE:
             return []
+        return self._beating(self._handle(event, now), now)
+
+    def _handle(self, event: Event, now: float) -> list[Command]:
         if isinstance(event, ev.StepSaid):
             # Beside the conversation: what a task says, and hears, changes no state.
             return self._say_aside(event.message, now)
@@ -462,6 +470,18 @@ class WorkerHalf:
             if back := self._prefetched.release(self.worker_id, why, issue_id):
                 return [self._unheard.say(each, each.request_id) for each in back]
         return self._move(self._sort(event), event, now)
+
+    def _beating(self, commands: list[Command], now: float) -> list[Command]:
+        """HEARTBEAT where nothing else has been said for long; whatever is said puts it off."""
+        every, speaks_v1 = self.heartbeat_seconds, self.current and self.current.task.v1
+        if every is None or speaks_v1 or self.state not in HEARD:
+            self._beat_at = None
+        elif self._beat_at is None or any(isinstance(each, SendMessage) for each in commands):
+            self._beat_at = now + every
+        elif now >= self._beat_at:
+            self._beat_at = now + every
+            commands.append(ev.SendMessage(Heartbeat()))
+        return commands
 
     def _say_aside(self, message: ControlAsked | Aside, now: float) -> list[Command]:
         if isinstance(message, ControlAsked):
@@ -607,8 +627,10 @@ class WorkerHalf:
 
     def _ask(self) -> None:
         self._deadline = None
+        beat, room = self.heartbeat_seconds, self._prefetched.room
         features = {CANCEL} if self.work.bd_argv else {CANCEL, GROUPED}
-        ready = Ready(self.worker_id, VERSION, frozenset(features), self._prefetched.room)
+        features |= {HEARTBEAT} if beat else set()
+        ready = Ready(self.worker_id, VERSION, frozenset(features), room, beat)
         self._out.append(ev.SendMessage(ready))
 
     def _start(self, task: Task, plan: Plan, now: float) -> None:

@@ -20,7 +20,7 @@ from beads_workers.core.commands import Send
 from beads_workers.core.events import ConnId, Event
 from beads_workers.core.framing import Framed, Line, ProtocolError, TooLong
 from beads_workers.core.text import printable
-from beads_workers.core.wire import ControlAsked, ControlReply, FromWorker, Task
+from beads_workers.core.wire import ControlAsked, ControlReply, FromWorker, Heartbeat, Task
 from beads_workers.runtime.sessions import start_time
 from beads_workers.runtime.sockets import Acceptor, Peers, Stream
 
@@ -185,6 +185,7 @@ class WorkerServer:
             if isinstance(event, ControlAsked):
                 if conn_id in self._named:
                     self.asked(conn_id, event)
+                    self._tell(ev.Received(conn_id, Heartbeat()))  # It is a sign of life, too.
                     continue
                 # Of a worker that has no task, or speaks version 1: it makes no sense there.
                 event = ev.Unknown(conn_id, "CONTROL", f"CONTROL {event.command[:80]!r}")

@@ -112,7 +112,9 @@ def test_a_batch_has_two_tasks_at_least_and_a_hundred_at_most(told: object, kept
 def test_of_a_status_only_its_state_has_to_make_sense() -> None:
     told = read(
         "STATUS",
-        **{"state": "busy", "issue_id": 7, "activity": "x" * 300},
+        state="busy",
+        issue_id=7,
+        activity="x" * 300,
         resources={"rss_bytes": -1, "cpu_seconds": 3, "threads": 9},
     )
     assert told == Status("busy", activity="x" * 200, resources=Resources(None, 3.0))

@@ -259,7 +259,7 @@ class Keeper:
 
     def __init__(self) -> None:
         work = Work(allow_modules=("shop",))
-        self.half = WorkerHalf("W1", work, self._plan)
+        self.half = WorkerHalf("W1", work, self._plan, heartbeat_seconds=None)
         self.now = 100.0
         self.tell(CONNECTED)
 
@@ -351,7 +351,7 @@ def test_a_task_that_wants_its_worker_to_end_sends_the_others_back_first() -> No
     ],
 )
 def test_only_who_calls_functions_and_nothing_else_prefetches(work: Work) -> None:
-    half = WorkerHalf("W1", work, lambda _: Plan((RUN,), "i", "", "l", "o"))
+    half = WorkerHalf("W1", work, lambda _: Plan((RUN,), "i", "", "l", "o"), heartbeat_seconds=None)
     (command,) = half.handle(CONNECTED, 0.0)
     assert isinstance(command, wev.SendMessage) and isinstance(command.message, Ready)
     assert command.message.prefetch_count == 0

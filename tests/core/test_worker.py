@@ -45,7 +45,11 @@ class Playbook:
     """Drives one worker half; ``now`` is moved by hand."""
 
     def __init__(
-        self, *steps: Step, self_claiming: bool = False, timeout: float | None = None
+        self,
+        *steps: Step,
+        self_claiming: bool = False,
+        timeout: float | None = None,
+        heartbeat: float | None = None,
     ) -> None:
         self.now = 100.0
         self.plan = Plan(
@@ -62,7 +66,7 @@ class Playbook:
             term_grace_seconds=GRACE,
             bd_argv=("bd",) if self_claiming else None,
         )
-        self.half = WorkerHalf("W1", work, self._plan, (1.0, 2.0, 4.0))
+        self.half = WorkerHalf("W1", work, self._plan, (1.0, 2.0, 4.0), heartbeat)
 
     def _plan(self, wanted: Task) -> Plan | NotRunnable:
         return NotRunnable("no way") if wanted.issue_id == "odd" else self.plan

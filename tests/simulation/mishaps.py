@@ -46,7 +46,8 @@ class Mishaps:
             (2, "command: fails at once", self._break_command),
             (8, "connection: cut from outside", self._cut),
             (3, "connection: silent", self._silent),
-            (8, "foreign worker: joins", self._foreign),
+            (8, "foreign worker: joins", lambda: self._foreign(self._world.add_foreign)),
+            (4, "foreign worker: joins, of 1.1", lambda: self._foreign(self._world.add_extended)),
             (10, "person: command", self._command),
             (4, "person: changes an issue", self._edit),
             (12, "stranger: claims", self._claim),
@@ -173,10 +174,10 @@ class Mishaps:
         node.connect(Silent(self._world))
         return True
 
-    def _foreign(self) -> bool:
+    def _foreign(self, add: Callable[[], None]) -> bool:
         if len(self._world.processes.of("foreign")) >= 3:
             return False
-        self._world.add_foreign()
+        add()
         return True
 
     def _second_start(self) -> bool:

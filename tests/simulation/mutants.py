@@ -77,6 +77,14 @@ class NeverOnTime(Orchestrator):
         return None
 
 
+class IsPatient(Orchestrator):
+    """Waits for a silent worker, whatever it has announced."""
+
+    def __init__(self, *args, **named) -> None:  # type: ignore
+        super().__init__(*args, **named)
+        self._connections.silence_timed_out = lambda conn_id: None  # type: ignore
+
+
 class ChargesRefusals(Orchestrator):
     """Takes a refusal of an account for a failure of the issue."""
 
@@ -216,6 +224,7 @@ MUTANTS = {
     "settled-unasked": Mutant((2,), settles_unasked=True),
     "falls-over-junk": Mutant((8,), orchestrator=FallsOverJunk),
     "nothing-due": Mutant((9,), orchestrator=NeverOnTime),
+    "silence-unheard": Mutant((23,), orchestrator=IsPatient),
     "no-lock": Mutant((7,), ignores_lock=True),
     "a-transition-without-its-record": Mutant((12,), writes_no_requeued=True),
     "refusals-charged": Mutant((13,), agents=True, orchestrator=ChargesRefusals),

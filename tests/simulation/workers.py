@@ -37,7 +37,8 @@ class Worker:
             timeout_seconds=None,
             allow_modules=("shop",) if self._world.functions else (),
         )
-        self._half = WorkerHalf(worker_id, work, self._plan)
+        beat = self._world.random.choice((2.0, 60.0))
+        self._half = WorkerHalf(worker_id, work, self._plan, heartbeat_seconds=beat)
         self._link: Link | None = None
         self.work: Work | None = None
         self._actor = f"{node.actor}/{worker_id}"

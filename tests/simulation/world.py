@@ -12,6 +12,7 @@ from beads_workers.core.settings import FleetSettings, Work
 from tests.simulation.agenda import Agenda, Died
 from tests.simulation.checkers import Checks, Violation
 from tests.simulation.disk import Disk
+from tests.simulation.extended import Extended
 from tests.simulation.faults import Faults
 from tests.simulation.folds import Disagreement
 from tests.simulation.foreign import Foreign
@@ -221,6 +222,11 @@ class World:
         """A worker that somebody else started."""
         if self.node is not None and self.node.process.alive and self.node.run_id:
             Foreign(self.node)
+
+    def add_extended(self) -> None:
+        """One that speaks 1.1."""
+        if self.node is not None and self.node.process.alive and self.node.run_id:
+            Extended(self.node)
 
     # --- from the beginning to the end --------------------------------------------------------
 

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 WITHOUT = (
-    "foreign worker: killed", "foreign worker: joins", "person: changes an issue",
-    "stranger: claims", "call: caller's child killed",
+    "foreign worker: killed", "foreign worker: joins", "foreign worker: joins, of 1.1",
+    "person: changes an issue", "stranger: claims", "call: caller's child killed",
 )  # fmt: skip
 """There is no tracker, and workers of others are not what is looked at here."""
 
