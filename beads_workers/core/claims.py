@@ -14,17 +14,29 @@ from beads_workers.core import limits
 from beads_workers.core.commands import RoundTrip
 from beads_workers.core.events import RoundTripEnded
 from beads_workers.core.journal import Listed
-from beads_workers.core.model import PRIORITY_DEFAULT, IssueId
+from beads_workers.core.model import PRIORITY_DEFAULT, IssueId, Job, value
 from beads_workers.core.round_trips import CLAIM_AGAIN
 from beads_workers.core.source import Action, Result, Taken
 from beads_workers.core.states import ConnState, IssueState, RunState
 
 if TYPE_CHECKING:
+    from beads_workers.core.connections import Connection
     from beads_workers.core.orchestrator import Parts
 
 
 RECHECK = "recheck"
 """Timer key: something has come for which nobody may be free."""
+
+
+WORKING = (ConnState.RESERVED, ConnState.BUSY)
+
+
+@value
+class Unwanted:
+    """A job that was released, and when it is looked at again whoever is there (monotonic)."""
+
+    job: Job
+    until: float
 
 
 class ClaimScheduler:
@@ -46,6 +58,10 @@ class ClaimScheduler:
         self._awaited = parts.push and parts.settings.awaited
         self.found_nothing = False
         """The last turn asked, and there was nothing that we may take."""
+        self._unmet = False
+        """A worker that does not take every task has found none that it takes."""
+        self.unwanted: dict[IssueId, Unwanted] = {}
+        """What was claimed and suits nobody who is free: left to others, until somebody is."""
 
     def completed(self, seconds: float) -> None:
         """An attempt took so long: this decides how far ahead we claim."""
@@ -100,11 +116,49 @@ class ClaimScheduler:
             return False
         return self._round_trips.has_due_writes() or self._asked_for > 0 or self._want() > 0
 
+    def is_free(self, connection: Connection) -> None:
+        """It asks for work: what suits it is to be had again."""
+        suits = [i for i, each in self.unwanted.items() if connection.takes(each.job)]
+        for issue_id in suits:
+            del self.unwanted[issue_id]
+        if suits:
+            self.reschedule()
+
+    def found_none(self) -> None:
+        """Nothing that is claimed and unsent suits a worker that does not take every task."""
+        self._unmet = True
+
+    def _give_up_unwanted(self) -> None:
+        """What suits nobody who is free must not keep out what would, nor be kept from others."""
+        self._unmet = False
+        if self._parts.push:
+            return  # Nobody else could have it.
+        parts, starting = self._parts, self._parts.supervisor.starting()
+        known = parts.registry.in_state(ConnState.IDLE, ConnState.READY, *WORKING)
+        unsent, room = self._tasks.waiting(), self._ahead(parts.slots()) + starting
+        for issue_id in dict.fromkeys(unsent):
+            job = self._tasks.in_flight[issue_id].job
+            takers = [c for c in known if c.takes(job)]
+            if any(c.state not in WORKING for c in takers):
+                continue
+            if room > 0 and (takers or starting):
+                room -= 1
+                continue
+            until = self._effects.now + limits.UNWANTED_SECONDS
+            self.unwanted[issue_id] = Unwanted(job, until)
+            self._tasks.drop_claim(self._tasks.in_flight[issue_id])
+            self.reschedule()
+
     def consider(self) -> None:
         """Begin a round trip if the tracker thread is free and there is anything to do."""
         round_trips = self._round_trips
         if self._parts.agents.let_in():
             self.reschedule()
+        for issue_id, each in list(self.unwanted.items()):
+            if each.until <= self._effects.now:
+                del self.unwanted[issue_id]  # A person may have changed it.
+        if self._unmet and self._parts.state is RunState.RUNNING:
+            self._give_up_unwanted()
         off = (RunState.RECOVERING, RunState.ENDED)
         if round_trips.busy or round_trips.resting or self._parts.state in off:
             return
@@ -119,7 +173,7 @@ class ClaimScheduler:
         if take is not None:
             self._recheck = False
             left_out = self._parts.retry_state.not_to_take() | self._parts.agents.waiting()
-            skip = frozenset(left_out | self._tasks.in_flight.keys())
+            skip = frozenset(left_out | self._tasks.in_flight.keys() | self.unwanted.keys())
         self._asked_for = take or 0
         self._overtaken = False
         self._parts.leases.asked(renew)

@@ -47,9 +47,14 @@ from beads_workers.core.wire import (
     Cancel,
     Done,
     Failed,
+    Heartbeat,
+    Pause,
+    Priority,
     Progress,
     Ready,
+    Resume,
     Shutdown,
+    Status,
     Task,
     ToWorker,
     Turn,
@@ -103,6 +108,8 @@ class Connection:
     heartbeat_seconds: float | None = None
     heard_at: float = 0.0
     excused: float = -math.inf
+    chooses: bool = False
+    wants: Priority | None = None
 
     def opt_in(self, ready: wire.Ready) -> None:
         """What a READY says of its sender's version; plain v1 where it says nothing."""
@@ -113,6 +120,12 @@ class Connection:
         self.prefetch_count = ready.prefetch_count if self.grouped and self.cancellable else 0
         beats = not self.v1 and wire.HEARTBEAT in ready.features
         self.heartbeat_seconds = ready.heartbeat_seconds if beats else None
+        self.chooses = not self.v1 and wire.PRIORITY in ready.features
+        self.wants = self.wants if self.chooses else None
+
+    def takes(self, job: Job) -> bool:
+        """Whether it may be given this one."""
+        return not self.retiring and (self.wants is None or self.wants.takes(job))
 
     @property
     def silent_from(self) -> float:
@@ -591,6 +604,7 @@ class Connections:
                 assert isinstance(message, Done | Failed)
                 self._task_ended(connection, message)
             case ConnReaction.SERVE:
+                self._scheduler.is_free(connection)
                 self.serve(connection, soon=self._scheduler.coming())
                 self._prefetch(connection)
             case ConnReaction.REPEAT_TASK if connection.prefetch_count:
@@ -610,8 +624,23 @@ class Connections:
                 assert_never(reaction)
 
     def _heard_beside(self, connection: Connection, message: Beside) -> None:
-        if isinstance(message, Aside):
-            self._heard_aside(connection, message)
+        match message:
+            case Aside():
+                self._heard_aside(connection, message)
+            case Priority():
+                self._choose(connection, message)
+            case Heartbeat() | Status() | Pause() | Resume():
+                pass
+            case _:
+                assert_never(message)
+
+    def _choose(self, connection: Connection, wants: Priority) -> None:
+        if connection.said_ready and not connection.chooses:
+            self._sender.note_stray(connection, "said PRIORITY, which it has not announced")
+            return
+        connection.wants = None if wants == Priority() else wants
+        self._scheduler.is_free(connection)
+        self.serve(connection, soon=True)
 
     def _heard_aside(self, connection: Connection, message: Aside) -> None:
         has_task = connection.state in (ConnState.BUSY, ConnState.ENDING)
@@ -771,7 +800,7 @@ class Connections:
         state = self._parts.state
         if connection.retiring or state in _LEAVING:
             self._sender.shut_down(connection)
-        elif state is RunState.RUNNING and (in_flight := self._tasks.next_to_begin()):
+        elif state is RunState.RUNNING and (in_flight := self._next_for(connection)):
             self._sender.deliver(connection, in_flight)
         elif self._parts.push and connection.own and state is RunState.RUNNING:
             pass  # Held until there is work: whoever sends it waits for the answer.
@@ -782,6 +811,18 @@ class Connections:
         elif not soon:
             self._sender.tell_to_wait(connection)
 
+    def _next_for(self, connection: Connection) -> InFlight | None:
+        in_flight = self._tasks.next_to_begin(connection.wants)
+        if in_flight is None and connection.wants is not None:
+            self._scheduler.found_none()
+        return in_flight
+
+    def _somebody_waits(self) -> bool:
+        """Whether anybody would take whatever is there."""
+        if not self._registry.count(ConnState.READY):
+            return False
+        return any(c.wants is None for c in self._registry.in_state(ConnState.READY))
+
     def _prefetch(self, connection: Connection) -> None:
         """More tasks for a worker that has one, while no other waits for work."""
         if not connection.prefetch_count or connection.state is not ConnState.BUSY:
@@ -790,8 +831,8 @@ class Connections:
             return
         queued = len(connection.prefetched)
         for _ in range(self._scheduler.to_prefetch(connection.prefetch_count, queued)):
-            if self._registry.count(ConnState.READY) or not (
-                in_flight := self._tasks.next_to_begin()
+            if self._somebody_waits() or not (
+                in_flight := self._tasks.next_to_begin(connection.wants)
             ):
                 return
             self._sender.send_prefetched(connection, in_flight)

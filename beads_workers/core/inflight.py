@@ -48,6 +48,7 @@ from beads_workers.core.round_trips import RoundTrips
 from beads_workers.core.source import Action, Lease, Renewed, Result, Settled, Settlement
 from beads_workers.core.states import ISSUE, IssueReaction, IssueState, IssueStimulus, step
 from beads_workers.core.traces import Traces
+from beads_workers.core.wire import Priority
 
 # --- in flight -----------------------------------------------------------------------------------
 # A job that is in our hands, and all that is known of who has it.
@@ -167,6 +168,17 @@ class Backlog:
         """Take the first one off."""
         return heapq.heappop(self._heap)[2] if self._heap else None
 
+    def first(
+        self, unsent: Callable[[IssueId], bool], fits: Callable[[IssueId], bool]
+    ) -> IssueId | None:
+        """Take the first one off that is unsent and fits; the others stay where they are."""
+        self._heap = [entry for entry in self._heap if unsent(entry[2])]
+        found = min((entry for entry in self._heap if fits(entry[2])), default=None)
+        if found is not None:
+            self._heap.remove(found)
+        heapq.heapify(self._heap)
+        return None if found is None else found[2]
+
     def in_order(self) -> list[IssueId]:
         """All of them, the next one first."""
         return [issue_id for _, _, issue_id in sorted(self._heap)]
@@ -238,17 +250,32 @@ class Tasks:
         described = (named.path if named else "", arguments_of(named), job.enqueued_at)
         return Claimed(job.issue_id, job.title, job.priority, *described)
 
-    def most_urgent(self) -> InFlight | None:
-        """The next one to send, taken off the backlog; priority first, then age of the claim."""
+    def most_urgent(self, wants: Priority | None = None) -> InFlight | None:
+        """The next one to send, taken off the backlog; priority first, then age of the claim.
+
+        ``wants``: of a worker that does not take every task."""
+        if wants is not None:
+            return self._first_of(wants)
         while (issue_id := self._backlog.next()) is not None:
             in_flight = self.in_flight.get(issue_id)
             if in_flight and in_flight.issue.state is IssueState.CLAIMED:
                 return in_flight
         return None
 
-    def next_to_begin(self) -> InFlight | None:
+    def _first_of(self, wants: Priority) -> InFlight | None:
+        def unsent(issue_id: IssueId) -> bool:
+            in_flight = self.in_flight.get(issue_id)
+            return in_flight is not None and in_flight.issue.state is IssueState.CLAIMED
+
+        def fits(issue_id: IssueId) -> bool:
+            return wants.takes(self.in_flight[issue_id].job)
+
+        found = self._backlog.first(unsent, fits)
+        return None if found is None else self.in_flight[found]
+
+    def next_to_begin(self, wants: Priority | None = None) -> InFlight | None:
         """The most urgent one that may begin now; those whose agents may not go back."""
-        while (in_flight := self.most_urgent()) is not None:
+        while (in_flight := self.most_urgent(wants)) is not None:
             candidate = self._agents.choose(in_flight.job)
             if candidate is not None:
                 in_flight.candidate = candidate

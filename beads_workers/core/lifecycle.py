@@ -294,6 +294,8 @@ class Ending:
         parts = self._parts
         if parts.agents.waiting():
             return False  # What waits for a reset is not nothing.
+        if self._scheduler.unwanted:
+            return False  # Nor is what waits for a worker that takes it.
         if parts.landings.is_busy():
             return False
         quiet = not parts.round_trips.busy and not parts.retry_state.cooling()
@@ -375,6 +377,10 @@ class Supervisor:
     def wanted(self) -> int:
         """How many there should be."""
         return len(self.members) - self._unwanted
+
+    def starting(self) -> int:
+        """How many are asked for, and have no process yet."""
+        return sum(m.pid is None and not m.unwanted for m in self.members.values())
 
     def alive(self) -> list[Member]:
         """Those with a process, or with one on its way."""

@@ -149,6 +149,10 @@ LISTED_MIN = 200
 LISTED_PER_SLOT = 4
 """A listing is bounded to the larger of 200 rows and 4 per slot: parsing holds the interpreter."""
 
+UNWANTED_SECONDS = 300.0
+"""What suited none of the workers that say PRIORITY is claimed again after this: a person may have
+changed its priority or its labels meanwhile."""
+
 POLL_SECONDS = 5.0
 """How often an idle fleet asks the tracker for new work."""
 

@@ -23,7 +23,7 @@ from beads_workers.core.framing import (
     sender,
     text,
 )
-from beads_workers.core.model import IssueId, OutcomeKind, value
+from beads_workers.core.model import IssueId, Job, OutcomeKind, value
 
 # --- message types -------------------------------------------------------------------------------
 # The messages of the worker protocol as frozen dataclasses: what each of them says.
@@ -227,6 +227,14 @@ class Priority:
     priorities: frozenset[int] | None = None
     labels: frozenset[str] | None = None
     issue_types: frozenset[str] | None = None
+
+    def takes(self, job: Job | Task) -> bool:
+        """Whether it fits every field that is there."""
+        return (
+            (self.priorities is None or job.priority in self.priorities)
+            and (self.labels is None or not self.labels.isdisjoint(job.labels))
+            and (self.issue_types is None or job.issue_type in self.issue_types)
+        )
 
 
 # --- both ways --------------------------------------------------------------------------------

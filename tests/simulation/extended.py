@@ -12,11 +12,13 @@ from beads_workers.core.wire import (
     CANCEL,
     GROUPED,
     HEARTBEAT,
+    PRIORITY,
     Cancel,
     Done,
     Failed,
     FromWorker,
     Heartbeat,
+    Priority,
     Ready,
     Shutdown,
     Task,
@@ -39,13 +41,16 @@ class Extended:
 
     def __init__(self, node: Node) -> None:
         self._node, self._world = node, node.world
-        self.process = self._world.processes.start("foreign")
+        self.process = self._world.processes.start("extended")
         self.process.at_death.append(self._died)
         self._interval = self._world.random.choice((1.0, 4.0))
-        self._silent = self._world.faults.hits("heartbeat: announced and not sent", 0.3)
+        self._silent = self._world.faults.hits("heartbeat: announced and not sent", 0.5)
         self._said_at = self._world.agenda.now
         self._patience = 0.0
+        self._wants = [Priority()]
+        """What it may be given, by what it has said since before its last READY."""
         self._work: Work | None = None
+        self._taken = ""
         self._cancelled = self._leaving = False
         self._link: Link | None = None
         self.process.later(self._world.delay(), self._connect)
@@ -53,7 +58,12 @@ class Extended:
     def heard(self, message: ToWorker) -> None:
         """``network.Peer``."""
         match message:
+            case Task(request_id=self._taken):
+                pass  # It had come before.
             case Task(issue_id=issue_id) if self._work is None and not self._leaving:
+                self._taken = message.request_id
+                if not any(wants.takes(message) for wants in self._wants):
+                    self._world.breach(23, f"{message} does not fit {self._wants}")
                 self._begin(issue_id)
             case Wait(seconds) if self._work is None:
                 self.process.later(seconds, self._ask)
@@ -83,8 +93,20 @@ class Extended:
 
     def _ask(self) -> None:
         if self._work is None and not self._leaving:
-            features = frozenset({GROUPED, CANCEL, HEARTBEAT})
+            del self._wants[:-1]
+            self._choose()
+            features = frozenset({GROUPED, CANCEL, HEARTBEAT, PRIORITY})
             self._say(Ready("x", "1.1", features, heartbeat_seconds=self._interval))
+            if self._world.random.random() < 0.1:
+                self._choose()
+
+    def _choose(self) -> None:
+        """It wants other tasks from now on, or all of them again."""
+        if self._world.random.random() >= 0.2:
+            return
+        chosen = self._world.random.sample(range(5), self._world.random.randint(0, 4))
+        self._wants.append(Priority(frozenset(chosen)) if chosen else Priority())
+        self._say(self._wants[-1])
 
     def _begin(self, issue_id: IssueId) -> None:
         self._cancelled = False
@@ -135,8 +157,9 @@ class Extended:
         if link is None or not link.core_open or not process.alive or not self.process.alive:
             return
         self._world.agenda.after(1.0, self._expect_an_end)
-        # An orchestrator that was stopped has its time anew.
-        self._patience = 0.0 if process.stopped else self._patience + 1.0
+        # An orchestrator that was stopped, or has no room for its journal, has its time anew.
+        waits = process.stopped or self._world.disk.room is not None
+        self._patience = 0.0 if waits else self._patience + 1.0
         allowed = HEARTBEATS_MISSED * self._interval + MARGIN_SECONDS
         silence = self._world.agenda.now - self._said_at
         if silence > allowed and self._patience > allowed and self._node.loop.ended is None:

@@ -22,6 +22,8 @@ ISSUES_MAX = 60
 BURST = 12
 STRANGER = "somebody/else"
 PERSON = "a person"
+STOPPED = ("worker", "foreign", "extended", "task", "orchestrator")
+"""What may be stopped, and goes on in peace."""
 
 
 class Mishaps:
@@ -33,9 +35,9 @@ class Mishaps:
         self._sorts: list[tuple[int, str, Callable[[], bool]]] = [
             (10, "worker: killed", lambda: self._kill("worker")),
             (6, "task: killed", lambda: self._kill("task")),
-            (4, "foreign worker: killed", lambda: self._kill("foreign")),
+            (4, "foreign worker: killed", lambda: self._kill("foreign", "extended")),
             (4, "call: caller's child killed", lambda: self._kill("bd")),
-            (6, "worker: stopped", lambda: self._freeze("worker", "foreign")),
+            (6, "worker: stopped", lambda: self._freeze("worker", "foreign", "extended")),
             (3, "task: stopped", lambda: self._freeze("task")),
             (2, "orchestrator: stopped", lambda: self._freeze("orchestrator")),
             (2, "orchestrator: stopped, and killed", self._freeze_and_kill),
@@ -46,8 +48,8 @@ class Mishaps:
             (2, "command: fails at once", self._break_command),
             (8, "connection: cut from outside", self._cut),
             (3, "connection: silent", self._silent),
-            (8, "foreign worker: joins", lambda: self._foreign(self._world.add_foreign)),
-            (4, "foreign worker: joins, of 1.1", lambda: self._foreign(self._world.add_extended)),
+            (8, "foreign worker: joins", self._foreign),
+            (4, "foreign worker: joins, of 1.1", self._extended),
             (10, "person: command", self._command),
             (4, "person: changes an issue", self._edit),
             (12, "stranger: claims", self._claim),
@@ -67,7 +69,7 @@ class Mishaps:
         """Everything is repaired: clocks, disks, whatever was stopped."""
         self._on = False
         self._world.disk.room = None
-        for process in self._world.processes.of("worker", "foreign", "task", "orchestrator"):
+        for process in self._world.processes.of(*STOPPED):
             process.resume()
         node = self._world.node
         if node is not None and node.process.alive and node.run_id:
@@ -126,8 +128,8 @@ class Mishaps:
         found = self._world.processes.of(*kinds)
         return self._random.choice(found) if found else None
 
-    def _kill(self, kind: str) -> bool:
-        process = self._one(kind)
+    def _kill(self, *kinds: str) -> bool:
+        process = self._one(*kinds)
         if process is not None:
             process.die()
         return process is not None
@@ -174,10 +176,16 @@ class Mishaps:
         node.connect(Silent(self._world))
         return True
 
-    def _foreign(self, add: Callable[[], None]) -> bool:
+    def _foreign(self) -> bool:
         if len(self._world.processes.of("foreign")) >= 3:
             return False
-        add()
+        self._world.add_foreign()
+        return True
+
+    def _extended(self) -> bool:
+        if len(self._world.processes.of("extended")) >= 2:
+            return False
+        self._world.add_extended()
         return True
 
     def _second_start(self) -> bool:

@@ -85,6 +85,15 @@ class IsPatient(Orchestrator):
         self._connections.silence_timed_out = lambda conn_id: None  # type: ignore
 
 
+class SendsAnything(Orchestrator):
+    """A worker gets what comes next, whatever it wants."""
+
+    def __init__(self, *args, **named) -> None:  # type: ignore
+        super().__init__(*args, **named)
+        next_to_begin = self._parts.tasks.next_to_begin
+        self._parts.tasks.next_to_begin = lambda wants=None: next_to_begin()  # type: ignore
+
+
 class ChargesRefusals(Orchestrator):
     """Takes a refusal of an account for a failure of the issue."""
 
@@ -225,6 +234,7 @@ MUTANTS = {
     "falls-over-junk": Mutant((8,), orchestrator=FallsOverJunk),
     "nothing-due": Mutant((9,), orchestrator=NeverOnTime),
     "silence-unheard": Mutant((23,), orchestrator=IsPatient),
+    "priority-ignored": Mutant((23,), orchestrator=SendsAnything),
     "no-lock": Mutant((7,), ignores_lock=True),
     "a-transition-without-its-record": Mutant((12,), writes_no_requeued=True),
     "refusals-charged": Mutant((13,), agents=True, orchestrator=ChargesRefusals),

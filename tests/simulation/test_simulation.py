@@ -12,7 +12,7 @@ from tests.simulation.world import Options
 
 CAS = "no-compare-and-swap"
 SEEDS = range(12)
-SEEDS_MAX = 60
+SEEDS_MAX = 120
 """In so many worlds every planted bug shows itself; most do in the first."""
 
 
