@@ -234,7 +234,7 @@ class ClaimScheduler:
         unsent, slots = self._issues.count(IssueState.CLAIMED), self._parts.slots()
         # An orphaned job keeps no slot: its worker is gone from us, dead or not.
         busy = self._issues.count(IssueState.RUNNING, IssueState.DELEGATING)
-        free = max(0, slots - busy)
+        free = max(0, slots - busy) + self._parts.registry.batch_room()
         ahead = self._ahead(slots)
         want = free + ahead - unsent
         if (left := self._issues_left()) is not None:

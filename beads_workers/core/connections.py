@@ -6,7 +6,7 @@ answers."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, assert_never
 
@@ -43,6 +43,7 @@ from beads_workers.core.wire import (
     RETURNED_UNSTARTED,
     REVOKED,
     Aside,
+    Batch,
     Beside,
     Cancel,
     Done,
@@ -110,6 +111,7 @@ class Connection:
     excused: float = -math.inf
     chooses: bool = False
     wants: Priority | None = None
+    batch_size: int = 0
 
     def opt_in(self, ready: wire.Ready) -> None:
         """What a READY says of its sender's version; plain v1 where it says nothing."""
@@ -122,6 +124,13 @@ class Connection:
         self.heartbeat_seconds = ready.heartbeat_seconds if beats else None
         self.chooses = not self.v1 and wire.PRIORITY in ready.features
         self.wants = self.wants if self.chooses else None
+        batches = self.grouped and self.cancellable and wire.BATCH in ready.features
+        self.batch_size = ready.batch_size if batches else 0
+
+    @property
+    def queues(self) -> bool:
+        """Whether there may be tasks on it that it has not begun."""
+        return self.prefetch_count > 0 or self.batch_size > 0
 
     def takes(self, job: Job) -> bool:
         """Whether it may be given this one."""
@@ -226,6 +235,11 @@ class ConnectionRegistry:
         known += len(states[ConnState.RESERVED]) + len(states[ConnState.BUSY])
         return known - self._retiring
 
+    def batch_room(self) -> int:
+        """How many more tasks than one those take together who wait for their reply."""
+        waiting = self._by_state[ConnState.READY].values()
+        return sum(c.batch_size - 1 for c in waiting if c.batch_size)
+
     def next_worker_id(self, taken: set[str]) -> str:
         """The lowest ``W{n}`` that nobody has; ``taken``: reserved for our own."""
         used = taken | {c.worker_id for c in self._connections.values()}
@@ -269,33 +283,44 @@ class Sender:
         self._tasks = parts.tasks
         self._timers = parts.effects.timers
 
-    def deliver(self, connection: Connection, in_flight: InFlight) -> None:
-        """Give it this job: at once, or after the tracker was told that it claims by itself."""
+    def deliver(
+        self, connection: Connection, in_flight: InFlight, rest: Iterable[InFlight] = ()
+    ) -> None:
+        """Give it this job: at once, or after the tracker was told that it claims by itself.
+
+        ``rest``: of a batch; each is chosen when the one before is begun."""
         self._timers.cancel(HoldTimeout(connection.conn_id))
         connection.issue_id = in_flight.job.issue_id
         if self._parts.self_claiming and not connection.grouped:
             self._registry.move(connection, ConnStimulus.RESERVED)
             self._tasks.reserve(in_flight, connection.conn_id, connection.worker_id)
         else:
-            self.start(connection, in_flight)
+            self.start(connection, in_flight, rest)
 
-    def start(self, connection: Connection, in_flight: InFlight) -> None:
-        """TASK: a new attempt begins."""
-        self._send_task(connection, in_flight)
+    def start(
+        self, connection: Connection, in_flight: InFlight, rest: Iterable[InFlight] = ()
+    ) -> None:
+        """TASK: a new attempt begins. BATCH, where others are queued behind it."""
+        task = self._begin(connection, in_flight)
+        others = [self._queue(connection, each) for each in rest]
+        self.say(connection, Batch((task, *others)) if others else task)
         self._watch(connection, in_flight)
 
     def send_prefetched(self, connection: Connection, in_flight: InFlight) -> None:
         """TASK for a worker that is busy: it is queued on the worker."""
+        self.say(connection, self._queue(connection, in_flight))
+
+    def _queue(self, connection: Connection, in_flight: InFlight) -> Task:
         in_flight.queued_on_worker = True
         connection.prefetched.append(in_flight.job.issue_id)
-        self._send_task(connection, in_flight)
         if REVOKE not in self._timers:
             self._timers.set(REVOKE, self._effects.now + limits.REVOKE_SECONDS)
+        return self._begin(connection, in_flight)
 
-    def _send_task(self, connection: Connection, in_flight: InFlight) -> None:
+    def _begin(self, connection: Connection, in_flight: InFlight) -> Task:
         self._tasks.begin(in_flight, connection.conn_id, connection.worker_id)
         self._registry.move(connection, ConnStimulus.TASK_SENT)
-        self.say(connection, self._task(connection, in_flight))
+        return self._task(connection, in_flight)
 
     def ended(self, connection: Connection, issue_id: IssueId) -> None:
         """It does not have this one any more; after its task it begins the next one of its
@@ -323,11 +348,17 @@ class Sender:
         for connection in waits:
             in_flight = self.in_flight(connection)
             assert in_flight is not None, "a busy connection has a job"
+            if connection.batch_size and not self._somebody_idles():
+                continue  # It has asked for them, and they keep nobody from work.
             if self._effects.now - in_flight.started_at >= limits.REVOKE_SECONDS:
                 for issue_id in connection.prefetched:
                     self.end_attempt(self._tasks.in_flight[issue_id], REVOKED)
         if waits:
             self._timers.set(REVOKE, self._effects.now + limits.REVOKE_SECONDS)
+
+    def _somebody_idles(self) -> bool:
+        idle = self._registry.count(ConnState.READY, ConnState.IDLE)
+        return idle > self._effects.issues.count(IssueState.CLAIMED)
 
     def repeat_task(self, connection: Connection) -> None:
         """It asks for work while it has some: the same TASK again, never a second one."""
@@ -732,9 +763,7 @@ class Connections:
             self._sender.will_leave(connection)
         self._sender.ended(connection, in_flight.job.issue_id)
         failed = message if isinstance(message, Failed) else None
-        unstarted = bool(
-            failed and failed.error_detail == RETURNED_UNSTARTED and connection.prefetch_count
-        )
+        unstarted = bool(failed and failed.error_detail == RETURNED_UNSTARTED and connection.queues)
         if failed and unstarted and self._goes_on(in_flight):
             self._tasks.returned_unstarted(in_flight, failed.error)
             return  # No attempt has ended: none had begun.
@@ -801,7 +830,7 @@ class Connections:
         if connection.retiring or state in _LEAVING:
             self._sender.shut_down(connection)
         elif state is RunState.RUNNING and (in_flight := self._next_for(connection)):
-            self._sender.deliver(connection, in_flight)
+            self._sender.deliver(connection, in_flight, self._rest_of_batch(connection))
         elif self._parts.push and connection.own and state is RunState.RUNNING:
             pass  # Held until there is work: whoever sends it waits for the answer.
         elif soon and HoldTimeout(connection.conn_id) not in self._timers:
@@ -816,6 +845,23 @@ class Connections:
         if in_flight is None and connection.wants is not None:
             self._scheduler.found_none()
         return in_flight
+
+    def _rest_of_batch(self, connection: Connection) -> Iterator[InFlight]:
+        """What goes with the first task: its share of what is there. An agent's attempt would keep
+        its account from others while it waits."""
+        if not connection.batch_size or self._parts.settings.work.agents:
+            return
+        waiting = self._registry.count(ConnState.READY)
+        left = self._effects.issues.count(IssueState.CLAIMED)
+        share = min(-(-left // (waiting + 1)), left - waiting, connection.batch_size - 1)
+        characters = 0
+        for _ in range(share):
+            if (in_flight := self._tasks.next_to_begin(connection.wants)) is None:
+                return
+            yield in_flight
+            characters += len(in_flight.job.title) + sum(map(len, in_flight.job.labels))
+            if characters > limits.BATCH_CHARS_MAX:
+                return
 
     def _somebody_waits(self) -> bool:
         """Whether anybody would take whatever is there."""

@@ -112,7 +112,9 @@ CHOICES_MAX = 1000
 """Labels, or types, in one PRIORITY: each task is compared with them."""
 
 BATCH_MAX = 100
-"""Tasks in one BATCH."""
+BATCH_CHARS_MAX = 64 << 10
+"""Tasks in one BATCH, and characters of their titles and labels together, but for the last one:
+escaped they fit into a line. What else is long travels as files."""
 
 
 # --- claims and listings --------------------------------------------------------------------
@@ -335,6 +337,7 @@ BUCKETS_MAX = 120
 
 assert INLINE_BYTES_MAX * 2 < LINE_BYTES_MAX < OUTBOX_BYTES_MAX // 2
 assert TITLE_CHARS_SHORT * 6 < 64 << 10 < TITLE_CHARS_MAX * 6 < LINE_BYTES_MAX
+assert (BATCH_CHARS_MAX + TITLE_CHARS_MAX) * 6 < LINE_BYTES_MAX
 assert RESULT_CHARS_SHOWN * 6 < RESULT_CHARS_MAX <= INLINE_BYTES_MAX
 assert HOLD_SECONDS < HELLO_SECONDS
 assert HEARTBEAT_SECONDS_MIN <= WORKER_HEARTBEAT_SECONDS <= HEARTBEAT_SECONDS_MAX

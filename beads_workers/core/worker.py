@@ -26,6 +26,7 @@ from beads_workers.core.states import (
 )
 from beads_workers.core.states import step as look_up
 from beads_workers.core.wire import (
+    BATCH,
     CANCEL,
     CANNOT_START,
     GROUPED,
@@ -34,6 +35,7 @@ from beads_workers.core.wire import (
     REVOKED,
     VERSION,
     Aside,
+    Batch,
     Cancel,
     ControlAsked,
     ControlReply,
@@ -416,6 +418,7 @@ class WorkerHalf:
     make_plan: Callable[[Task], Plan | NotRunnable]
     connect_delays: Sequence[float] = limits.CONNECT_DELAYS_SECONDS
     heartbeat_seconds: float | None = limits.WORKER_HEARTBEAT_SECONDS
+    batch_size: int = 0
     state: WorkerState = WorkerState.CONNECTING
     current: Current | None = None
     _tries: int = 0
@@ -431,10 +434,8 @@ class WorkerHalf:
     _out: list[Command] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._prefetched, self._unheard = (
-            Prefetched(self.work.prefetch_count),
-            UnheardResults(self.work.prefetch_count),
-        )
+        room = max(self.work.prefetch_count, self.batch_size - 1)
+        self._prefetched, self._unheard = Prefetched(room), UnheardResults(room)
 
     def start(self) -> list[Command]:
         """The first commands; call once, before anything else."""
@@ -465,6 +466,8 @@ class WorkerHalf:
             return self._say_aside(event.message, now)
         if isinstance(event, ev.MessageReceived) and isinstance(event.message, ControlReply):
             return [ev.TellStep(event.message.reply)]
+        if isinstance(event, ev.MessageReceived) and isinstance(event.message, Batch):
+            return self._take_batch(event.message, now)
         if isinstance(event, ev.MessageReceived) and isinstance(event.message, Cancel):
             issue_id, why = event.message.issue_id, event.message.reason
             if back := self._prefetched.release(self.worker_id, why, issue_id):
@@ -482,6 +485,17 @@ class WorkerHalf:
             self._beat_at = now + every
             commands.append(ev.SendMessage(Heartbeat()))
         return commands
+
+    def _take_batch(self, batch: Batch, now: float) -> list[Command]:
+        """A TASK, and others behind it; READY only where not one of them could be begun."""
+        commands: list[Command] = []
+        for task in batch.tasks:
+            commands += self._move(self._sort_message(task), ev.MessageReceived(task), now)
+        asks = [c for c in commands if isinstance(c, SendMessage) and isinstance(c.message, Ready)]
+        if not asks:
+            return commands
+        answers = [each for each in commands if each not in asks]
+        return [*answers, asks[-1]] if self.state is WorkerState.ASKING else answers
 
     def _say_aside(self, message: ControlAsked | Aside, now: float) -> list[Command]:
         if isinstance(message, ControlAsked):
@@ -627,10 +641,11 @@ class WorkerHalf:
 
     def _ask(self) -> None:
         self._deadline = None
-        beat, room = self.heartbeat_seconds, self._prefetched.room
+        beat, batch_size = self.heartbeat_seconds, 0 if self.work.bd_argv else self.batch_size
         features = {CANCEL} if self.work.bd_argv else {CANCEL, GROUPED}
-        features |= {HEARTBEAT} if beat else set()
-        ready = Ready(self.worker_id, VERSION, frozenset(features), room, beat)
+        features |= ({HEARTBEAT} if beat else set()) | ({BATCH} if batch_size else set())
+        counts = self.work.prefetch_count, beat, batch_size
+        ready = Ready(self.worker_id, VERSION, frozenset(features), *counts)
         self._out.append(ev.SendMessage(ready))
 
     def _start(self, task: Task, plan: Plan, now: float) -> None:

@@ -27,6 +27,7 @@ from beads_workers.core.framing import (
 from beads_workers.core.plans import Plan, Step
 from beads_workers.core.settings import WorkerSettings
 from beads_workers.core.wire import (
+    Batch,
     ControlAsked,
     ControlReply,
     FromWorker,
@@ -232,6 +233,8 @@ class WorkerConnection:
                 else:
                     if isinstance(message, Task):
                         return with_payload(message)
+                    if isinstance(message, Batch):
+                        return Batch(tuple(map(with_payload, message.tasks)))
                     if isinstance(message, ToWorker | ControlReply):
                         return message
                     trouble = "a message that only workers send"

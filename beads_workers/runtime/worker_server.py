@@ -20,7 +20,7 @@ from beads_workers.core.commands import Send
 from beads_workers.core.events import ConnId, Event
 from beads_workers.core.framing import Framed, Line, ProtocolError, TooLong
 from beads_workers.core.text import printable
-from beads_workers.core.wire import ControlAsked, ControlReply, FromWorker, Heartbeat, Task
+from beads_workers.core.wire import Batch, ControlAsked, ControlReply, FromWorker, Heartbeat, Task
 from beads_workers.runtime.sessions import start_time
 from beads_workers.runtime.sockets import Acceptor, Peers, Stream
 
@@ -56,6 +56,7 @@ class WorkerServer:
         self._masks: dict[ConnId, int] = {}
         """What the selector watches of each."""
         self._last = 0
+        self._files = 0
         self.asked: Callable[[ConnId, ControlAsked], None] = self._not_asked
         """What a task asks goes there; the answer comes with ``reply``."""
         self.acceptor = Acceptor("the worker socket", path, selector, tell, self._enter)
@@ -223,19 +224,34 @@ class WorkerServer:
     def _encode(self, command: Send) -> bytes:
         message, now = command.message, time.time()
         line = wire.encode(message, command.worker_id, now, v1=command.v1)
-        if len(line) <= limits.INLINE_BYTES_MAX or not isinstance(message, Task) or command.v1:
+        if len(line) <= limits.INLINE_BYTES_MAX or command.v1:
             return line
-        file = self._payloads / f"{command.conn_id}-{self._last}.payload.json"
-        payload = {**message.payload, "description": message.description}
-        try:
-            _write_private(file, json.dumps(payload))
-        except OSError:
-            # No room, or no descriptor: inline as long as it fits; else the worker cannot read it,
-            # says so, and is asked again later.
-            if len(line) <= limits.LINE_BYTES_MAX:
+        # No room for a file, or no descriptor: inline as long as it fits; else the worker cannot
+        # read it, says so, and is asked again later.
+        fits = len(line) <= limits.LINE_BYTES_MAX
+        match message:
+            case Task():
+                message = self._with_file(message, 0, inline=fits)
+            case Batch(tasks):
+                small = limits.INLINE_BYTES_MAX // limits.BATCH_MAX
+                message = Batch(tuple(self._with_file(t, small, inline=fits) for t in tasks))
+            case _:
                 return line
-        short = replace(message, description="", payload={}, payload_file=str(file))
-        return wire.encode(short, command.worker_id, now, v1=False)
+        return wire.encode(message, command.worker_id, now, v1=False)
+
+    def _with_file(self, task: Task, small: int, *, inline: bool) -> Task:
+        """Its payload in a file, unless it is as short as this, or ``inline`` where it has to."""
+        text = json.dumps({**task.payload, "description": task.description})
+        if len(text) <= small:
+            return task
+        self._files += 1
+        file = self._payloads / f"{self._files}.payload.json"
+        try:
+            _write_private(file, text)
+        except OSError:
+            if inline:
+                return task
+        return replace(task, description="", payload={}, payload_file=str(file))
 
 
 def _write_private(file: Path, text: str) -> None:

@@ -72,7 +72,7 @@ class Promise:
 
 @dataclass(slots=True, eq=False)
 class Process:
-    """``kind``: orchestrator, worker, foreign, extended, task, bd. ``token``: the run it belongs to.
+    """``kind``: orchestrator, worker, foreign, extended, task, bd. ``token``: its run.
 
     ``holds_alive``: it keeps the ``alive`` lock of its run. Steps of a stopped process wait.
     """

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from beads_workers.core import journal as rec
 from beads_workers.core.journal import Entry
 from beads_workers.core.source import Action, Settlement
-from beads_workers.core.wire import Task, ToWorker
+from beads_workers.core.wire import Batch, Task, ToWorker
 from beads_workers.trackers.settlement_rules import BLOCKED, CLOSED, IN_PROGRESS, Ownership
 from tests.simulation.accounts import Accounts
 from tests.simulation.agenda import Process
@@ -161,10 +161,11 @@ class Checks:
 
     def about_to_say(self, node: Node, message: ToWorker) -> None:
         """A message leaves."""
-        if isinstance(message, Task):
-            key = (node.run_id, "start", str(message.issue_id))
+        tasks = message.tasks if isinstance(message, Batch) else (message,)
+        for task in (each for each in tasks if isinstance(each, Task)):
+            key = (node.run_id, "start", str(task.issue_id))
             if key not in self._facts:
-                raise Violation(3, f"TASK {message.issue_id} before its record")
+                raise Violation(3, f"TASK {task.issue_id} before its record")
 
     def about_to_settle(self, node: Node, settlement: Settlement) -> None:
         """The tracker is about to be written."""

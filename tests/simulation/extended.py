@@ -4,15 +4,20 @@ Each holds the orchestrator to what it has announced (invariant 23)."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from beads_workers.core.limits import HEARTBEATS_MISSED
 from beads_workers.core.model import IssueId, OutcomeKind
 from beads_workers.core.wire import (
+    BATCH,
     CANCEL,
     GROUPED,
     HEARTBEAT,
     PRIORITY,
+    RETURNED_UNSTARTED,
+    REVOKED,
+    Batch,
     Cancel,
     Done,
     Failed,
@@ -50,7 +55,10 @@ class Extended:
         self._wants = [Priority()]
         """What it may be given, by what it has said since before its last READY."""
         self._work: Work | None = None
-        self._taken = ""
+        self._batch_size = self._world.random.choice((0, 2, 5))
+        self._disorderly = self._world.faults.hits("batch: in another order", 0.2)
+        self._taken: set[str] = set()
+        self._queue: list[Task] = []
         self._cancelled = self._leaving = False
         self._link: Link | None = None
         self.process.later(self._world.delay(), self._connect)
@@ -58,15 +66,18 @@ class Extended:
     def heard(self, message: ToWorker) -> None:
         """``network.Peer``."""
         match message:
-            case Task(request_id=self._taken):
-                pass  # It had come before.
-            case Task(issue_id=issue_id) if self._work is None and not self._leaving:
-                self._taken = message.request_id
-                if not any(wants.takes(message) for wants in self._wants):
-                    self._world.breach(23, f"{message} does not fit {self._wants}")
-                self._begin(issue_id)
-            case Wait(seconds) if self._work is None:
+            case Task():
+                self._take([message])
+            case Batch(tasks):
+                if not 1 < len(tasks) <= self._batch_size:
+                    self._world.breach(23, f"{len(tasks)} in a batch of {self._batch_size}")
+                self._take(list(tasks))
+            case Wait(seconds) if self._work is None and not self._queue:
                 self.process.later(seconds, self._ask)
+            case Cancel(issue_id) if any(task.issue_id == issue_id for task in self._queue):
+                self._return([task for task in self._queue if task.issue_id == issue_id])
+            case Cancel(_, reason) if reason == REVOKED:
+                pass  # It had begun.
             case Cancel(issue_id) if self._work is not None and self._work.issue_id == issue_id:
                 self._cancelled = True
                 self._work.end(hard=True)
@@ -92,11 +103,13 @@ class Extended:
         self._world.agenda.after(1.0, self._expect_an_end)
 
     def _ask(self) -> None:
-        if self._work is None and not self._leaving:
+        if self._work is None and not self._queue and not self._leaving:
             del self._wants[:-1]
             self._choose()
-            features = frozenset({GROUPED, CANCEL, HEARTBEAT, PRIORITY})
-            self._say(Ready("x", "1.1", features, heartbeat_seconds=self._interval))
+            features = {GROUPED, CANCEL, HEARTBEAT, PRIORITY}
+            features |= {BATCH} if self._batch_size else set()
+            ready = Ready("x", "1.1", frozenset(features), 0, self._interval, self._batch_size)
+            self._say(ready)
             if self._world.random.random() < 0.1:
                 self._choose()
 
@@ -107,6 +120,33 @@ class Extended:
         chosen = self._world.random.sample(range(5), self._world.random.randint(0, 4))
         self._wants.append(Priority(frozenset(chosen)) if chosen else Priority())
         self._say(self._wants[-1])
+
+    def _take(self, tasks: list[Task]) -> None:
+        if self._leaving or tasks[0].request_id in self._taken:
+            return  # It had come before.
+        self._taken |= {task.request_id for task in tasks}
+        for task in tasks:
+            if not any(wants.takes(task) for wants in self._wants):
+                self._world.breach(23, f"{task} does not fit {self._wants}")
+        self._queue += tasks
+        self._next()
+
+    def _next(self) -> None:
+        """The next one of its queue, or READY."""
+        if self._work is not None or self._leaving:
+            return
+        if self._queue:
+            self._begin(self._queue.pop(-1 if self._disorderly else 0).issue_id)
+        else:
+            self._ask()
+
+    def _return(self, tasks: list[Task]) -> None:
+        """Unstarted."""
+        self._queue = [task for task in self._queue if task not in tasks]
+        for task in tasks:
+            back = Failed(task.issue_id, "x", "not begun", 0, OutcomeKind.CANCELLED)
+            unstarted = {"error_detail": RETURNED_UNSTARTED, "request_id": task.request_id}
+            self._say(replace(back, **unstarted))
 
     def _begin(self, issue_id: IssueId) -> None:
         self._cancelled = False
@@ -120,14 +160,15 @@ class Extended:
             self._leave()
         elif status == 0:
             self._say(Done(issue_id, "x", 5))
-            self._ask()
+            self._next()
         else:
             outcome = OutcomeKind.CANCELLED if self._cancelled else OutcomeKind.ERROR
             self._say(Failed(issue_id, "x", f"exit status {status}", outcome=outcome))
-            self._ask()
+            self._next()
 
     def _leave(self) -> None:
         self._leaving = True
+        self._return(self._queue)
         if self._work is not None:
             self._work.end(hard=True)
             return

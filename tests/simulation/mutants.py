@@ -94,6 +94,21 @@ class SendsAnything(Orchestrator):
         self._parts.tasks.next_to_begin = lambda wants=None: next_to_begin()  # type: ignore
 
 
+class SendsAll(Orchestrator):
+    """A batch is as large as there is work."""
+
+    def __init__(self, *args, **named) -> None:  # type: ignore
+        super().__init__(*args, **named)
+        rest_of_batch = self._connections._rest_of_batch
+
+        def rest(connection):  # type: ignore
+            size, connection.batch_size = connection.batch_size, 3 * connection.batch_size
+            yield from rest_of_batch(connection)
+            connection.batch_size = size
+
+        self._connections._rest_of_batch = rest  # type: ignore
+
+
 class ChargesRefusals(Orchestrator):
     """Takes a refusal of an account for a failure of the issue."""
 
@@ -235,6 +250,7 @@ MUTANTS = {
     "nothing-due": Mutant((9,), orchestrator=NeverOnTime),
     "silence-unheard": Mutant((23,), orchestrator=IsPatient),
     "priority-ignored": Mutant((23,), orchestrator=SendsAnything),
+    "batch-too-large": Mutant((23,), orchestrator=SendsAll),
     "no-lock": Mutant((7,), ignores_lock=True),
     "a-transition-without-its-record": Mutant((12,), writes_no_requeued=True),
     "refusals-charged": Mutant((13,), agents=True, orchestrator=ChargesRefusals),

@@ -38,7 +38,10 @@ class Worker:
             allow_modules=("shop",) if self._world.functions else (),
         )
         beat = self._world.random.choice((2.0, 60.0))
-        self._half = WorkerHalf(worker_id, work, self._plan, heartbeat_seconds=beat)
+        size = self._world.random.choice((0, 0, 4))
+        self._half = WorkerHalf(
+            worker_id, work, self._plan, heartbeat_seconds=beat, batch_size=size
+        )
         self._link: Link | None = None
         self.work: Work | None = None
         self._actor = f"{node.actor}/{worker_id}"
