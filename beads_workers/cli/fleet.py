@@ -233,14 +233,32 @@ def scale(
     _ask("bw.scale", {"workers": workers}, state_dir, as_json=as_json)
 
 
-def pause(as_json: Json = False, state_dir: StateDir = None) -> None:
-    """Hand out nothing new; what runs goes on."""
-    _ask("bw.pause", {}, state_dir, as_json=as_json)
+def pause(
+    workers: Annotated[
+        list[str] | None, typer.Argument(metavar="[WORKER]...", help="Only these: W1 W3.")
+    ] = None,
+    as_json: Json = False,
+    state_dir: StateDir = None,
+) -> None:
+    """Hand out nothing new; what runs goes on.
+
+    With workers: to these; --suspend stops what they run.
+    """
+    _ask("bw.pause", {"worker_ids": workers or []}, state_dir, as_json=as_json)
 
 
-def resume(as_json: Json = False, state_dir: StateDir = None) -> None:
-    """Go on after a pause."""
-    _ask("bw.resume", {}, state_dir, as_json=as_json)
+def resume(
+    workers: Annotated[
+        list[str] | None, typer.Argument(metavar="[WORKER]...", help="Only these: W1 W3.")
+    ] = None,
+    as_json: Json = False,
+    state_dir: StateDir = None,
+) -> None:
+    """Go on after a pause.
+
+    The fleet and all its workers; with workers: these.
+    """
+    _ask("bw.resume", {"worker_ids": workers or []}, state_dir, as_json=as_json)
 
 
 def release(

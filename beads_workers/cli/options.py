@@ -366,6 +366,7 @@ class Options:
     stop_timeout: float | None = _option(
         _duration(0), limits.STOP_SECONDS, "To leave in; default 10s."
     )
+    suspend: bool | None = _flag("'pause W1' stops its command too (SIGSTOP).", "--suspend")
     orphan_grace: str | None = _option(
         _duration_or_never(limits.GRACE_SECONDS_MIN),
         f"{limits.ORPHAN_GRACE_SECONDS:g}s",

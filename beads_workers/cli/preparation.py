@@ -496,6 +496,7 @@ def find_work(resolved: Resolved, tracker: TrackerChoice) -> Work:
         verify=options.verify,
         timeout_seconds=options.timeout,
         term_grace_seconds=_known(options.term_grace),
+        suspends=bool(options.suspend),
         log_bytes_max=_known(options.log_max),
         allow_modules=_known(options.allow_module),
     )

@@ -242,7 +242,8 @@ class ClaimScheduler:
         if (room := self._parts.agents.room()) is not None:
             want = min(want, room - unsent)
         # Refill in one go when half is used up, not one by one; at once when somebody is idle.
-        idle = self._parts.registry.count(ConnState.READY) > unsent
+        registry = self._parts.registry
+        idle = registry.count(ConnState.READY) - registry.idle_paused() > unsent
         return want if idle or free > unsent or unsent * 2 <= ahead else 0
 
     def _ahead(self, slots: int) -> int:

@@ -22,6 +22,8 @@ from beads_workers.core.journal import (
     Inherited,
     WorkerJoined,
     WorkerLeft,
+    WorkerPaused,
+    WorkerResumed,
     WorkerStopping,
 )
 from beads_workers.core.model import IssueId, Job, Outcome, OutcomeKind, kept, note_of, value
@@ -82,6 +84,11 @@ class Connection:
     ``bad_shown``: how many the log has; ``unknown``: types that it has. ``several``: its process
     has had another one beside it. ``overstayed``: it was told to leave, and had not when its time
     was over. ``said_ready``: by that its process has let go of what it had before.
+    ``heartbeat_seconds``: it says something that often; ``heard_at``: when it did last.
+    ``excused``: a silence that may have been ours, by the ``heard_at`` before it. ``chooses``: it
+    may say which tasks it takes; ``wants``: which; None for all. ``batch_size``: how many tasks it
+    takes at once, 0 for one. ``pauses``: it understands PAUSE. ``held``: a person has paused it,
+    and ``told``: it knows; ``paused``: it wants nothing itself.
     """
 
     conn_id: ConnId
@@ -112,6 +119,10 @@ class Connection:
     chooses: bool = False
     wants: Priority | None = None
     batch_size: int = 0
+    pauses: bool = False
+    held: bool = False
+    told: bool = False
+    paused: bool = False
 
     def opt_in(self, ready: wire.Ready) -> None:
         """What a READY says of its sender's version; plain v1 where it says nothing."""
@@ -126,6 +137,7 @@ class Connection:
         self.wants = self.wants if self.chooses else None
         batches = self.grouped and self.cancellable and wire.BATCH in ready.features
         self.batch_size = ready.batch_size if batches else 0
+        self.pauses = not self.v1 and wire.PAUSE in ready.features
 
     @property
     def queues(self) -> bool:
@@ -134,7 +146,13 @@ class Connection:
 
     def takes(self, job: Job) -> bool:
         """Whether it may be given this one."""
-        return not self.retiring and (self.wants is None or self.wants.takes(job))
+        off = self.retiring or self.is_paused
+        return not off and (self.wants is None or self.wants.takes(job))
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether it is to be sent nothing new."""
+        return self.held or self.paused
 
     @property
     def silent_from(self) -> float:
@@ -150,6 +168,9 @@ class ConnectionRegistry:
         self._by_state: dict[ConnState, dict[ConnId, Connection]] = {s: {} for s in ConnState}
         self._by_pid: dict[int, dict[ConnId, Connection]] = {}
         self._retiring = 0
+        self._paused: dict[ConnId, Connection] = {}
+        self.held: set[str] = set()
+        """The ids of workers that a person has paused; a new process under one is paused, too."""
 
     def add(self, conn_id: ConnId, pid: int, start_time: int = 0) -> Connection:
         """Somebody connected."""
@@ -165,6 +186,7 @@ class ConnectionRegistry:
         if connection is not None:
             del self._by_state[connection.state][conn_id]
             self._retiring -= connection.retiring
+            self._paused.pop(conn_id, None)
             of_process = self._by_pid[connection.pid]
             del of_process[conn_id]
             if not of_process:
@@ -233,12 +255,30 @@ class ConnectionRegistry:
         states = self._by_state  # Asked five times a task.
         known = len(states[ConnState.IDLE]) + len(states[ConnState.READY])
         known += len(states[ConnState.RESERVED]) + len(states[ConnState.BUSY])
-        return known - self._retiring
+        return known - self._retiring - (self.idle_paused() if self._paused else 0)
+
+    def pause(self, connection: Connection) -> None:
+        """It is paused, or is not any more."""
+        if connection.is_paused:
+            self._paused[connection.conn_id] = connection
+        else:
+            self._paused.pop(connection.conn_id, None)
+
+    def idle_paused(self, *, own: bool = False) -> int:
+        """How many have no task and are to get none; ``own``: of ours."""
+        idle = (ConnState.IDLE, ConnState.READY)
+        paused = (c for c in self._paused.values() if c.state in idle and not c.retiring)
+        return sum(c.own or not own for c in paused)
+
+    def of_worker(self, worker_id: str) -> list[Connection]:
+        """Its connections: a process of ours with several slots has one for each."""
+        every = self._connections.values()
+        return [c for c in every if worker_id in (c.worker_id, c.worker_id.partition(".")[0])]
 
     def batch_room(self) -> int:
         """How many more tasks than one those take together who wait for their reply."""
         waiting = self._by_state[ConnState.READY].values()
-        return sum(c.batch_size - 1 for c in waiting if c.batch_size)
+        return sum(c.batch_size - 1 for c in waiting if c.batch_size and not c.is_paused)
 
     def next_worker_id(self, taken: set[str]) -> str:
         """The lowest ``W{n}`` that nobody has; ``taken``: reserved for our own."""
@@ -268,6 +308,9 @@ class Overdue:
 
     conn_id: ConnId
 
+
+BY_HAND = "a person asked for it"
+"""The reason of a pause that needs no explanation."""
 
 REVOKE = "revoke"
 """Timer key: look for TASKs that are queued behind a long one."""
@@ -342,6 +385,24 @@ class Sender:
             in_flight.cancelled = ""  # It came too late, and its worker takes no notice.
         self._watch(connection, in_flight)
 
+    def tell_pause(self, connection: Connection, reason: str) -> None:
+        """PAUSE: what is queued on it goes to others."""
+        if not connection.pauses or connection.told:
+            return
+        connection.told = True
+        self._timers.cancel(Overdue(connection.conn_id))
+        self.say(connection, Pause(reason))
+        for issue_id in connection.prefetched:
+            self.end_attempt(self._tasks.in_flight[issue_id], REVOKED)
+
+    def tell_resume(self, connection: Connection) -> None:
+        """RESUME: the time of its task begins anew, as it may have been stopped."""
+        if connection.told:
+            connection.told = False
+            self.say(connection, Resume())
+            if (in_flight := self.in_flight(connection)) is not None:
+                self._watch(connection, in_flight)
+
     def revoke(self) -> None:
         """Revoke what is queued behind a long task: another worker may be free."""
         waits = [c for c in self._registry.in_state(ConnState.BUSY) if c.prefetched]
@@ -358,6 +419,7 @@ class Sender:
 
     def _somebody_idles(self) -> bool:
         idle = self._registry.count(ConnState.READY, ConnState.IDLE)
+        idle -= self._registry.idle_paused()
         return idle > self._effects.issues.count(IssueState.CLAIMED)
 
     def repeat_task(self, connection: Connection) -> None:
@@ -448,6 +510,8 @@ class Sender:
 
     def _watch(self, connection: Connection, in_flight: InFlight) -> None:
         """It must have ended the task by then, or is stuck."""
+        if connection.told and not in_flight.cancelled:
+            return  # It may have stopped it; RESUME begins this anew.
         grace = self.grace(connection) + limits.TIMEOUT_MARGIN_SECONDS
         timeout = 0.0 if in_flight.cancelled else self._timeout(in_flight.job)
         if timeout is not None:
@@ -628,6 +692,8 @@ class Connections:
         if isinstance(message, Ready):
             connection.opt_in(message)
             self._expect_heartbeats(connection)
+            if connection.held:
+                self._sender.tell_pause(connection, BY_HAND)
             self._reregistered(connection)
         reaction = self._registry.move(connection, self._stimulus(connection, message))
         match reaction:
@@ -660,10 +726,72 @@ class Connections:
                 self._heard_aside(connection, message)
             case Priority():
                 self._choose(connection, message)
-            case Heartbeat() | Status() | Pause() | Resume():
+            case Pause() | Resume():
+                self._pause(connection, message)
+            case Heartbeat() | Status():
                 pass
             case _:
                 assert_never(message)
+
+    def _pause(self, connection: Connection, message: Pause | Resume) -> None:
+        if connection.v1:
+            kind = type(message).__name__.upper()
+            self._sender.note_stray(connection, f"said {kind}, which version 1 has not")
+            return
+        reason = message.reason or "it asks for nothing" if isinstance(message, Pause) else ""
+        self._change_pause(connection, reason, paused=isinstance(message, Pause))
+
+    def hold(self, worker_id: str) -> bool:
+        """A person pauses this worker; False where there is none."""
+        found = self._registry.of_worker(worker_id)
+        if not found and worker_id not in self._parts.supervisor.members:
+            return False
+        self._registry.held.add(worker_id)
+        for connection in found:
+            self._change_pause(connection, BY_HAND, held=True)
+        return True
+
+    def let_go(self, worker_id: str) -> bool:
+        """A person resumes it; False where there is none."""
+        found = self._registry.of_worker(worker_id)
+        self._registry.held.discard(worker_id)
+        for connection in found:
+            self._change_pause(connection, held=False)
+        return bool(found) or worker_id in self._parts.supervisor.members
+
+    def requeue_if_all_paused(self) -> None:
+        """Where every worker is paused, what is claimed and unsent is left to others."""
+        runs = self._parts.state is RunState.RUNNING
+        if runs and self._registry.idle_paused() and not self._parts.slots():
+            self._tasks.requeue_unsent()
+
+    def _change_pause(
+        self,
+        connection: Connection,
+        reason: str = "",
+        *,
+        held: bool | None = None,
+        paused: bool | None = None,
+    ) -> None:
+        before = connection.is_paused
+        connection.held = connection.held if held is None else held
+        connection.paused = connection.paused if paused is None else paused
+        self._registry.pause(connection)
+        if connection.held:
+            self._sender.tell_pause(connection, reason)
+        else:
+            self._sender.tell_resume(connection)
+        if connection.is_paused is before:
+            return
+        if connection.is_paused:
+            self._timers.cancel(HoldTimeout(connection.conn_id))
+            self._effects.write(WorkerPaused(connection.worker_id, reason))
+            self.requeue_if_all_paused()
+        else:
+            self._effects.write(WorkerResumed(connection.worker_id))
+            self._scheduler.is_free(connection)
+        self._scheduler.reschedule()
+        self.serve(connection, soon=True)
 
     def _choose(self, connection: Connection, wants: Priority) -> None:
         if connection.said_ready and not connection.chooses:
@@ -703,6 +831,8 @@ class Connections:
             self._timers.cancel(key(event.conn_id))
         if connection.worker_id:
             self._effects.write(WorkerLeft(connection.worker_id, event.reason))
+        if not connection.own:
+            self._registry.held.discard(connection.worker_id)  # Another one may be called so.
         in_flight = self._sender.in_flight(connection)
         if in_flight is not None:
             if in_flight.issue.state is IssueState.DELEGATING:
@@ -829,6 +959,10 @@ class Connections:
         state = self._parts.state
         if connection.retiring or state in _LEAVING:
             self._sender.shut_down(connection)
+        elif connection.is_paused and (connection.pauses or connection.paused):
+            pass  # Held until RESUME.
+        elif connection.is_paused:
+            self._sender.tell_to_wait(connection)
         elif state is RunState.RUNNING and (in_flight := self._next_for(connection)):
             self._sender.deliver(connection, in_flight, self._rest_of_batch(connection))
         elif self._parts.push and connection.own and state is RunState.RUNNING:
@@ -867,13 +1001,15 @@ class Connections:
         """Whether anybody would take whatever is there."""
         if not self._registry.count(ConnState.READY):
             return False
-        return any(c.wants is None for c in self._registry.in_state(ConnState.READY))
+        waiting = self._registry.in_state(ConnState.READY)
+        return any(c.wants is None and not c.is_paused for c in waiting)
 
     def _prefetch(self, connection: Connection) -> None:
         """More tasks for a worker that has one, while no other waits for work."""
         if not connection.prefetch_count or connection.state is not ConnState.BUSY:
             return
-        if connection.retiring or self._parts.state is not RunState.RUNNING:
+        off = connection.retiring or connection.is_paused
+        if off or self._parts.state is not RunState.RUNNING:
             return
         queued = len(connection.prefetched)
         for _ in range(self._scheduler.to_prefetch(connection.prefetch_count, queued)):
@@ -915,7 +1051,7 @@ class Connections:
     def hold_timed_out(self, conn_id: ConnId) -> None:
         """The source takes its time: WAIT."""
         connection = self._registry.get(conn_id)
-        if connection and connection.state is ConnState.READY:
+        if connection and connection.state is ConnState.READY and not connection.is_paused:
             # Work is on its way: ask again as soon as may be.
             self._sender.tell_to_wait(connection, limits.WAIT_SECONDS_MIN)
 
@@ -984,6 +1120,9 @@ class Connections:
         # A further slot of one process comes and goes with its connection.
         own = member is not None and connection.worker_id == member.worker_id
         self._effects.write(WorkerJoined(*who, own, version[:10], connection.start_time))
+        names = {connection.worker_id, connection.worker_id.partition(".")[0]}
+        if not self._registry.held.isdisjoint(names):
+            self._change_pause(connection, BY_HAND, held=True)
 
     def _reregistered(self, connection: Connection) -> None:
         # A process that came back and says READY has let go of what it had before. One that has, or

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, assert_never
 
 from beads_workers.core import limits
 from beads_workers.core.claims import ClaimScheduler
 from beads_workers.core.commands import Answer
-from beads_workers.core.connections import Connections, Sender
+from beads_workers.core.connections import BY_HAND, Connections, Sender
 from beads_workers.core.events import (
     Asked,
     PauseAsked,
@@ -32,10 +32,6 @@ from beads_workers.core.states import ConnState, IssueState, RunReaction, RunSta
 
 if TYPE_CHECKING:
     from beads_workers.core.orchestrator import Parts
-
-BY_HAND = "a person asked for it"
-"""The reason of a pause that needs no explanation."""
-
 
 # --- control -------------------------------------------------------------------------------------
 # What a person can ask of a running fleet: pause, resume, scale, retry, release, why.
@@ -85,6 +81,9 @@ class Control:
 
     def pause(self, event: PauseAsked) -> None:
         """Nothing new is handed out; what runs goes on."""
+        if event.worker_ids:
+            self._each_worker(event.ticket, event.worker_ids, "paused", self._connections.hold)
+            return
         self._move(event.ticket, RunStimulus.PAUSE, "paused", BY_HAND)
         if self._parts.state is RunState.PAUSED:
             # What had paused it before goes on being told, and does not end this pause.
@@ -92,11 +91,26 @@ class Control:
 
     def resume(self, event: ResumeAsked) -> None:
         """Go on; workers ask within the time that they were told to wait."""
+        release = self._connections.let_go
+        if event.worker_ids:
+            self._each_worker(event.ticket, event.worker_ids, "resumed", release)
+            return
+        for worker_id in list(self._parts.registry.held):
+            release(worker_id)
         self._move(event.ticket, RunStimulus.RESUME, "running")
         if self._parts.state is RunState.RUNNING:
             self._parts.breaker.reset()
             self._parts.agents.accounts.resume()
             self._parts.landings.go_on()
+
+    def _each_worker(
+        self, ticket: Ticket, asked: tuple[str, ...], done: str, do: Callable[[str], bool]
+    ) -> None:
+        unknown = [worker_id for worker_id in dict.fromkeys(asked) if not do(worker_id)]
+        known = ", ".join(each for each in dict.fromkeys(asked) if each not in unknown)
+        error = f"no such worker: {', '.join(unknown)}"[: limits.ERROR_CHARS_MAX]
+        text, error = f"{done}: {known}" if known else "", error if unknown else ""
+        self._effects.ask(Answer(ticket, text, error, not_found=bool(unknown)))
 
     def scale(self, event: ScaleAsked) -> None:
         """Idle workers go first; a busy one finishes its task and then leaves."""

@@ -203,16 +203,18 @@ class FatalError:
 
 @value
 class PauseAsked:
-    """A person pauses claiming."""
+    """A person pauses claiming; with ``worker_ids`` only these workers."""
 
     ticket: Ticket
+    worker_ids: tuple[str, ...] = ()
 
 
 @value
 class ResumeAsked:
-    """A person resumes it."""
+    """A person resumes it, and every worker; with ``worker_ids`` only these workers."""
 
     ticket: Ticket
+    worker_ids: tuple[str, ...] = ()
 
 
 @value

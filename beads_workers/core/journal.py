@@ -138,6 +138,21 @@ class WorkerStopping(Record):
 
 
 @value
+class WorkerPaused(Record):
+    """A worker begins nothing new: a person has paused it, or it asks for nothing itself."""
+
+    worker_id: str
+    reason: str = ""
+
+
+@value
+class WorkerResumed(Record):
+    """Nobody has it paused any more."""
+
+    worker_id: str
+
+
+@value
 class WorkerExited(Record):
     """A worker process of ours ended; ``status`` as the shell says it (128+N for a signal)."""
 
@@ -716,6 +731,8 @@ KINDS: dict[str, type[Record]] = {
     "worker_joined": WorkerJoined,
     "worker_left": WorkerLeft,
     "worker_stopping": WorkerStopping,
+    "worker_paused": WorkerPaused,
+    "worker_resumed": WorkerResumed,
     "worker_exited": WorkerExited,
     "worker_gone": WorkerGone,
     "listed": Listed,

@@ -86,7 +86,7 @@ class Parts:
 
 
 def _slots(registry: ConnectionRegistry, supervisor: Supervisor) -> int:
-    return max(registry.slots(), supervisor.wanted())
+    return max(registry.slots(), supervisor.wanted() - registry.idle_paused(own=True))
 
 
 def make_parts(
@@ -319,6 +319,7 @@ class Orchestrator:
             self._claim_lost(lost.issue_id, f"the claim was lost: {lost.why}".rstrip(": "))
         if self._parts.state not in (RunState.RUNNING, RunState.PAUSED):
             self._parts.tasks.requeue_unsent()
+        self._connections.requeue_if_all_paused()
         self._connections.serve_waiting(soon=self._scheduler.coming())
         if round_trip.settled or round_trip.settle_error:
             self._ending.tried()

@@ -139,7 +139,8 @@ class Work:
     ``comments``: whose comments are in the prompt; ``overage``: limits may be exceeded at a price.
     ``verify`` (a ``sh -c`` line that the user typed) must also succeed. ``bd_argv`` is set where
     the worker itself claims and closes (``--bd-calls worker``): the program and its fixed options.
-    ``term_grace_seconds`` lies between TERM and KILL. ``lands``: its branches are to land, so that
+    ``term_grace_seconds`` lies between TERM and KILL. ``suspends``: a paused worker stops its
+    command (SIGSTOP). ``lands``: its branches are to land, so that
     what a command leaves is committed, and verified by the gate. ``worktrees``: None where all
     tasks run in the project's own folder. ``log_bytes_max``: the log of one attempt loses its
     middle beyond this. ``allow_modules``: what Python functions may be called, by the names of
@@ -162,6 +163,7 @@ class Work:
     verify: str | None = None
     timeout_seconds: float | None = None
     term_grace_seconds: float = limits.TERM_GRACE_SECONDS
+    suspends: bool = False
     bd_argv: tuple[str, ...] | None = None
     worktrees: Worktrees | None = None
     lands: bool = False

@@ -37,6 +37,7 @@ class ShownWorker:
     attempt: int | None = None
     agent: str | None = None
     progress: Progress | None = None
+    paused: str | None = None
     done: int = 0
     failed: int = 0
     own: bool = True
@@ -80,6 +81,7 @@ class WorkerRow(ShownWorker):
         """Its connection is over."""
         self.connected, self.state, self.prefetched = False, "stopping", []
         self.issue_id = self.title = self.attempt = self.agent = self.progress = None
+        self.paused = None
 
 
 def worker_order(worker_id: str) -> tuple[int, int, str]:
@@ -464,6 +466,12 @@ class Board:
                 ):
                     row_said.progress = progress
                     self.agents.heard(progress)
+            case rec.WorkerPaused(worker_id, reason):
+                if row_paused := self.workers.get(worker_id):
+                    row_paused.paused = reason
+            case rec.WorkerResumed(worker_id):
+                if row_paused := self.workers.get(worker_id):
+                    row_paused.paused = None
             case rec.WorkerStopping(worker_id):
                 if stopping := self.workers.get(worker_id):
                     stopping.state = "stopping"

@@ -92,6 +92,7 @@ class WorkerState(Key):
     SETTLING = "its own claim is being closed or requeued; READY follows"
     SETTLING_TO_STOP = "its own claim is being closed or requeued; exit 0 follows"
     SETTLING_ALONE = "its own claim is being closed or requeued; exit 1 follows"
+    HELD = "paused between two tasks that are queued on it"
     GONE = "told to exit"
 
 
@@ -112,6 +113,10 @@ class WorkerStimulus(Key):
     SETTLE_DUE = "the programs have ended, and a write is pending"
     TASK_OVER = "the programs have ended, and nothing is pending"
     NEXT_DUE = "the programs have ended, nothing is pending, and a TASK was kept for now"
+    HELD_DUE = "as before, while it is paused"
+    QUEUE_EMPTY = "the last TASK that was kept is taken from it, while it has none"
+    PAUSE = "PAUSE arrives"
+    RESUME = "RESUME arrives"
     TIMER = "its deadline has come"
     LOST = "the connection is lost"
 
@@ -135,6 +140,10 @@ class WorkerReaction(Enum):
     SETTLE = "close the issue, or requeue it"
     ANSWER_ASK = "send DONE or FAILED, send READY"
     ANSWER_NEXT = "send DONE or FAILED, run the first step of the next one"
+    ANSWER_HOLD = "send DONE or FAILED"
+    NEXT = "go on, run the first step of the next one"
+    PAUSE = "begin nothing that is queued; SIGSTOP to a command that can bear it"
+    RESUME = "begin again; SIGCONT to what was stopped"
     ANSWER_LEAVE = "send DONE or FAILED, exit 0"
     LEAVE = "exit 0"
     FAIL = "leave word of what has succeeded, exit 1"
@@ -156,7 +165,10 @@ _CONNECTED_BUSY = (
 GOES_ON = (WorkerState.WORKING, WorkerState.TIMING_OUT, WorkerState.CANCELLING)
 """With a task, and another one may follow it."""
 
-HEARD = (WorkerState.ASKING, WorkerState.WAITING, *_CONNECTED_BUSY)
+KEEPS = (*GOES_ON, WorkerState.HELD)
+"""What is queued on it is begun one day."""
+
+HEARD = (WorkerState.ASKING, WorkerState.WAITING, *_CONNECTED_BUSY, WorkerState.HELD)
 """With a connection."""
 
 SETTLES = (WorkerState.SETTLING, WorkerState.SETTLING_TO_STOP, WorkerState.SETTLING_ALONE)
@@ -243,6 +255,9 @@ def _course_of_a_task() -> Cells:
         (st.WORKING, sti.NEXT_DUE): Move(st.WORKING, re.ANSWER_NEXT),
         (st.TIMING_OUT, sti.NEXT_DUE): Move(st.WORKING, re.ANSWER_NEXT),
         (st.CANCELLING, sti.NEXT_DUE): Move(st.WORKING, re.ANSWER_NEXT),
+        (st.WORKING, sti.HELD_DUE): Move(st.HELD, re.ANSWER_HOLD),
+        (st.TIMING_OUT, sti.HELD_DUE): Move(st.HELD, re.ANSWER_HOLD),
+        (st.CANCELLING, sti.HELD_DUE): Move(st.HELD, re.ANSWER_HOLD),
         (st.WORKING, sti.TASK_OVER): Move(st.ASKING, re.ANSWER_ASK),
         (st.TIMING_OUT, sti.TASK_OVER): Move(st.ASKING, re.ANSWER_ASK),
         (st.CANCELLING, sti.TASK_OVER): Move(st.ASKING, re.ANSWER_ASK),
@@ -254,7 +269,27 @@ def _course_of_a_task() -> Cells:
     }
 
 
-_DECIDED = _idle() | _told_while_busy() | _course_of_a_task()
+def _paused() -> Cells:
+    """PAUSE and RESUME: only what is queued on it makes a state of them."""
+    st, sti, re = WorkerState, WorkerStimulus, WorkerReaction
+    cells: Cells = {
+        (st.HELD, sti.QUEUE_EMPTY): Move(st.ASKING, re.ASK),
+        (st.HELD, sti.TASK): Move(st.HELD, re.KEEP),
+        (st.HELD, sti.NOT_RUNNABLE): Move(st.HELD, re.REFUSE),
+        (st.HELD, sti.REPEATED_TASK): Move(st.HELD, re.NOTE),
+        (st.HELD, sti.WAIT): Move(st.HELD, re.NOTE),
+        (st.HELD, sti.OTHER_CANCEL): Move(st.HELD, re.NOTE),
+        (st.HELD, sti.SHUTDOWN): Move(st.GONE, re.LEAVE),
+        (st.HELD, sti.LOST): Move(st.GONE, re.FAIL),
+    }
+    for state in HEARD:
+        cells[state, sti.PAUSE] = Move(state, re.PAUSE)
+        cells[state, sti.RESUME] = Move(state, re.RESUME)
+    cells[st.HELD, sti.RESUME] = Move(st.WORKING, re.NEXT)
+    return cells
+
+
+_DECIDED = _idle() | _told_while_busy() | _course_of_a_task() | _paused()
 
 WORKER: Table[WorkerState, WorkerStimulus, WorkerReaction] = {
     (state, stimulus): _DECIDED.get((state, stimulus), Move(state, WorkerReaction.BUG))

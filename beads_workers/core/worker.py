@@ -16,8 +16,8 @@ from beads_workers.core.model import IssueId, Outcome, OutcomeKind
 from beads_workers.core.plans import NotRunnable, Plan, Step, StepKind
 from beads_workers.core.settings import Work
 from beads_workers.core.states import (
-    GOES_ON,
     HEARD,
+    KEEPS,
     SETTLES,
     WORKER,
     WorkerReaction,
@@ -31,6 +31,7 @@ from beads_workers.core.wire import (
     CANNOT_START,
     GROUPED,
     HEARTBEAT,
+    PAUSE,
     RETURNED_UNSTARTED,
     REVOKED,
     VERSION,
@@ -42,7 +43,9 @@ from beads_workers.core.wire import (
     Done,
     Failed,
     Heartbeat,
+    Pause,
     Ready,
+    Resume,
     Shutdown,
     Task,
     Wait,
@@ -211,7 +214,8 @@ class Current:
 
     ``result``: the JSON text of what a step that succeeded requeued, or ``result_file``, the path
     of a file with it. ``is_stopping``: it has said that its worker is to end. ``was_asked``: to end
-    by itself; it has not been told yet. ``receipt``: an agent's.
+    by itself; it has not been told yet. ``suspended_at``: it is stopped since then. ``receipt``: an
+    agent's.
     """
 
     task: Task
@@ -226,6 +230,7 @@ class Current:
     result_file: str = ""
     is_stopping: bool = False
     was_asked: bool = False
+    suspended_at: float | None = None
     receipt: Mapping[str, Any] | None = None
 
     @property
@@ -429,6 +434,7 @@ class WorkerHalf:
     """The request that was begun last: its TASK may come once more when it is over."""
     _unheard: UnheardResults = field(init=False)
     _asides: Asides = field(default_factory=Asides)
+    _paused: bool = False
     _beat_at: float | None = None
     """When it has been silent for long enough; None while nobody is there to hear it."""
     _out: list[Command] = field(default_factory=list)
@@ -471,7 +477,10 @@ class WorkerHalf:
         if isinstance(event, ev.MessageReceived) and isinstance(event.message, Cancel):
             issue_id, why = event.message.issue_id, event.message.reason
             if back := self._prefetched.release(self.worker_id, why, issue_id):
-                return [self._unheard.say(each, each.request_id) for each in back]
+                self._out += [self._unheard.say(each, each.request_id) for each in back]
+                if self.state is WorkerState.HELD and not self._prefetched:
+                    return self._move(WorkerStimulus.QUEUE_EMPTY, event, now)
+                return self._said()
         return self._move(self._sort(event), event, now)
 
     def _beating(self, commands: list[Command], now: float) -> list[Command]:
@@ -543,6 +552,10 @@ class WorkerHalf:
                 return WorkerStimulus.NOT_RUNNABLE if refused else WorkerStimulus.TASK
             case Wait():
                 return WorkerStimulus.WAIT
+            case Pause():
+                return WorkerStimulus.PAUSE
+            case Resume():
+                return WorkerStimulus.RESUME
             case Shutdown():
                 return WorkerStimulus.SHUTDOWN
             case Cancel() if message.issue_id == ours and message.reason != REVOKED:
@@ -558,7 +571,7 @@ class WorkerHalf:
             self._log(f"{current.step.kind.value} of {current.task.issue_id} failed: {why}")
         stimulus = current.step_ended(self.state, ended)
         if stimulus is WorkerStimulus.TASK_OVER and self._prefetched and not current.is_stopping:
-            return WorkerStimulus.NEXT_DUE
+            return WorkerStimulus.HELD_DUE if self._paused else WorkerStimulus.NEXT_DUE
         return stimulus
 
     # --- stimuli to reactions -----------------------------------------------------------------
@@ -566,11 +579,14 @@ class WorkerHalf:
     def _move(self, stimulus: WorkerStimulus, event: Event | None, now: float) -> list[Command]:
         move = look_up(WORKER, self.state, stimulus)
         before, self.state = self.state, move.to
-        if self._prefetched and self.state not in GOES_ON:
+        if self._prefetched and self.state not in KEEPS:
             back = self._prefetched.release(self.worker_id, "its worker takes no more")
             self._out += [self._unheard.say(each, each.request_id) for each in back]
         self._react(move.reaction, before, event, now)
         self._planned = None
+        return self._said()
+
+    def _said(self) -> list[Command]:
         commands, self._out = self._out, []
         return commands
 
@@ -614,19 +630,20 @@ class WorkerHalf:
             case WorkerReaction.ANSWER_ASK:
                 self._answer(now)
                 self._ask()
+            case WorkerReaction.ANSWER_HOLD:
+                self._answer(now)
             case WorkerReaction.ANSWER_NEXT:
                 self._answer(now)
                 self._start(*self._prefetched.next(), now)
+            case WorkerReaction.PAUSE | WorkerReaction.RESUME | WorkerReaction.NEXT:
+                self._pause(reaction, now)
             case WorkerReaction.ANSWER_LEAVE:
                 self._answer(now)
                 self._exit(0)
             case WorkerReaction.LEAVE:
                 self._exit(0)
             case WorkerReaction.FAIL:
-                if self.current is not None:
-                    self._answer(now)
-                self._log("the orchestrator is gone")
-                self._exit(1)
+                self._fail(now)
             case WorkerReaction.BUG:
                 raise AssertionError(f"{event} in {before}")
             case _:
@@ -643,7 +660,7 @@ class WorkerHalf:
         self._deadline = None
         beat, batch_size = self.heartbeat_seconds, 0 if self.work.bd_argv else self.batch_size
         features = {CANCEL} if self.work.bd_argv else {CANCEL, GROUPED}
-        features |= ({HEARTBEAT} if beat else set()) | ({BATCH} if batch_size else set())
+        features |= {PAUSE} | ({HEARTBEAT} if beat else set()) | ({BATCH} if batch_size else set())
         counts = self.work.prefetch_count, beat, batch_size
         ready = Ready(self.worker_id, VERSION, frozenset(features), *counts)
         self._out.append(ev.SendMessage(ready))
@@ -665,9 +682,42 @@ class WorkerHalf:
         else:
             self._deadline = current.times_out_at
         self._out.append(ev.RunStep(current.plan, step))
+        self._suspend(now)
+
+    def _pause(self, reaction: WorkerReaction, now: float) -> None:
+        self._paused = reaction is WorkerReaction.PAUSE
+        if self._paused:
+            self._suspend(now)
+        elif reaction is WorkerReaction.RESUME:
+            self._continue(now)
+        else:
+            self._start(*self._prefetched.next(), now)
+
+    def _suspend(self, now: float) -> None:
+        """Stop the command of a paused worker, if that can bear it; its time stands still."""
+        current = self.current
+        if current is None or not (self._paused and self.work.suspends):
+            return
+        step, works = current.step, self.state is WorkerState.WORKING
+        is_command = step.kind is StepKind.RUN and not (step.call or step.is_attempt)
+        if works and is_command and current.suspended_at is None:
+            current.suspended_at, self._deadline = now, None
+            self._out.append(ev.SuspendStep(on=True))
+
+    def _continue(self, now: float) -> None:
+        current = self.current
+        if current is None or current.suspended_at is None:
+            return
+        paused, current.suspended_at = now - current.suspended_at, None
+        current.started += paused
+        if current.times_out_at is not None:
+            current.times_out_at += paused
+        self._deadline = current.times_out_at
+        self._out.append(ev.SuspendStep(on=False))
 
     def _end(self, now: float) -> None:
         current = self._busy()
+        self._continue(now)  # What is stopped hears nothing.
         current.was_asked = current.asks_first
         self._deadline = now + self._grace() / (2 if current.was_asked else 1)
         self._out.append(ev.EndStep(hard=False, ask=current.was_asked))
@@ -694,10 +744,16 @@ class WorkerHalf:
             self._ask()
 
     def _answer(self, now: float) -> None:
-        current, self.current = self._busy(), None
+        current, self.current, self._deadline = self._busy(), None, None
         self._asides.forget()
         answer = current.report(self.worker_id, now)
         self._out.append(self._unheard.say(answer, self._taken, v1=current.task.v1))
+
+    def _fail(self, now: float) -> None:
+        if self.current is not None:
+            self._answer(now)
+        self._log("the orchestrator is gone")
+        self._exit(1)
 
     def _exit(self, status: int) -> None:
         self._deadline = None

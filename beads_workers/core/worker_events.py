@@ -166,6 +166,13 @@ class EndStep:
 
 
 @value
+class SuspendStep:
+    """Stop the running step's process group (SIGSTOP), or have it go on (SIGCONT)."""
+
+    on: bool
+
+
+@value
 class TellStep:
     """Hand the running step the answer that it waits for, if it still does."""
 
@@ -186,4 +193,6 @@ class Log:
     text: str
 
 
-Command = Connect | SendMessage | SpoolResult | RunStep | EndStep | TellStep | Exit | Log
+Command = (
+    Connect | SendMessage | SpoolResult | RunStep | EndStep | SuspendStep | TellStep | Exit | Log
+)

@@ -212,6 +212,13 @@ def _issue_ids(data: dict[str, Any]) -> tuple[IssueId, ...]:
     return tuple(IssueId(i) for i in ids)
 
 
+def _worker_ids(data: dict[str, Any]) -> tuple[str, ...]:
+    ids = data.get("worker_ids", [])
+    if not isinstance(ids, list) or not all(isinstance(i, str) and i for i in ids):
+        raise ProtocolError("worker_ids must be a list of ids")
+    return tuple(ids)
+
+
 def _why(data: dict[str, Any], ticket: Ticket) -> Event:
     # No ids: everything that the scheduler remembers.
     return ev.WhyAsked(ticket, _issue_ids(data) if data.get("issue_ids") else ())
@@ -219,8 +226,8 @@ def _why(data: dict[str, Any], ticket: Ticket) -> Event:
 
 _EVENTS: dict[str, Callable[[dict[str, Any], Ticket], Event]] = {
     STOP: _stop,
-    "bw.pause": lambda data, ticket: ev.PauseAsked(ticket),
-    "bw.resume": lambda data, ticket: ev.ResumeAsked(ticket),
+    "bw.pause": lambda data, ticket: ev.PauseAsked(ticket, _worker_ids(data)),
+    "bw.resume": lambda data, ticket: ev.ResumeAsked(ticket, _worker_ids(data)),
     "bw.scale": _scale,
     "bw.retry": lambda data, ticket: ev.RetryAskedFor(ticket, _issue_ids(data)),
     "bw.release": lambda data, ticket: ev.ReleaseAskedFor(ticket, _issue_ids(data)),

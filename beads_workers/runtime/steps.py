@@ -69,6 +69,10 @@ class RunningStep:
         # The leader is not reaped yet, so the group's number is still its own.
         self._signal_group(signal.SIGKILL if hard else signal.SIGTERM)
 
+    def suspend(self, *, on: bool) -> None:
+        """STOP, or CONT, to the whole process group."""
+        self._signal_group(signal.SIGSTOP if on else signal.SIGCONT)
+
     def finish(self) -> StepEnded:
         """Bury it: kill what is left of its group, then reap. Its process has ended."""
         os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)

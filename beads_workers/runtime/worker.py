@@ -55,6 +55,7 @@ from beads_workers.core.worker_events import (
     SpoolResult,
     StepNotStarted,
     StepSaid,
+    SuspendStep,
     TellStep,
 )
 from beads_workers.executors.command import plan
@@ -406,6 +407,9 @@ class _Process:
                         self.step.end(hard=hard, ask=ask)
                     elif self.step is not None:
                         self.step.end(hard=hard)
+                case SuspendStep(on):
+                    if isinstance(self.step, RunningStep):
+                        self.step.suspend(on=on)
                 case Exit(status):
                     self.status = status
                 case Log(text):

@@ -151,7 +151,8 @@ def worker_row(worker: Fields, age: float, width: int, *, chosen: bool) -> Text:
     room = 22 if width >= 100 else 16
     row.add(" ").add(worker["worker_id"], 5, "bold" if worker["issue_id"] else "dim")
     if worker["issue_id"] is None:
-        row.add(worker["state"], 10, WORKER_STYLES.get(worker["state"], ""))
+        state = "paused" if worker.get("paused") is not None else worker["state"]
+        row.add(state, 10, WORKER_STYLES.get(state, ""))
         row.fill("" if worker["own"] else "not started by this fleet", "dim", leave=room)
     else:
         row.add(whole_seconds(worker["elapsed_seconds"] + age), 8, "cyan", right=True).add("  ")

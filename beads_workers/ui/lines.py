@@ -249,7 +249,8 @@ def status_lines(shown: dict[str, Any]) -> Iterator[str]:
 
 
 def _worker(worker: dict[str, Any]) -> str:
-    head = f"{worker['worker_id']:>5} {worker['state']:<8}"
+    state = "paused" if worker.get("paused") is not None else worker["state"]
+    head = f"{worker['worker_id']:>5} {state:<8}"
     counts = f"done {worker['done']}, failed {worker['failed']}"
     if worker["issue_id"] is None:
         return f"{head} {counts}"

@@ -12,7 +12,17 @@ from beads_workers.core.model import IssueId
 from beads_workers.core.plans import NotRunnable, Plan
 from beads_workers.core.settings import Work
 from beads_workers.core.states import WorkerState
-from beads_workers.core.wire import BATCH, CANCEL, GROUPED, REVOKED, Batch, Cancel, Ready, Task
+from beads_workers.core.wire import (
+    BATCH,
+    CANCEL,
+    GROUPED,
+    PAUSE,
+    REVOKED,
+    Batch,
+    Cancel,
+    Ready,
+    Task,
+)
 from beads_workers.core.worker import WorkerHalf
 from tests.core.playbook import Play, done, job, lost, notes, records, said, task_of
 from tests.core.test_prefetch import unstarted
@@ -135,7 +145,8 @@ class Book:
             batch_size=3,
         )
         (ready,) = self.tell(CONNECTED)
-        assert ready == Ready("W1", "1.1", frozenset({BATCH, CANCEL, GROUPED}), batch_size=3)
+        features = frozenset({BATCH, CANCEL, GROUPED, PAUSE})
+        assert ready == Ready("W1", "1.1", features, batch_size=3)
 
     def tell(self, event: wev.Event) -> list[object]:
         """What it says, and what it runs."""

@@ -91,7 +91,9 @@ class Playbook:
 
 
 def ready(*features: str) -> ev.SendMessage:
-    return ev.SendMessage(Ready("W1", "1.1", frozenset(features or ("cancel", "grouped"))))
+    return ev.SendMessage(
+        Ready("W1", "1.1", frozenset({"pause", *(features or ("cancel", "grouped"))}))
+    )
 
 
 def failed(kind: OutcomeKind, error: str, ms: int = 0, issue_id: str = "t-1") -> ev.SendMessage:

@@ -211,6 +211,7 @@ CONTROLS: list[dict[str, Any]] = [
     {"control": "bw.release", "control_data": {"issue_ids": ["bw-1"]}},
     {"control": "bw.why", "control_data": {"issue_ids": []}},
     {"control": "bw.pause", "control_data": {}},
+    {"control": "bw.resume", "control_data": {"worker_ids": ["W1", "W2"]}},
     {"control": "bw.watch", "control_data": None},
 ]
 CONTROL_NAMES = ("control", "control_data", "workers", "seconds", "exit_code", "issue_ids")

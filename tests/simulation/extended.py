@@ -14,6 +14,7 @@ from beads_workers.core.wire import (
     CANCEL,
     GROUPED,
     HEARTBEAT,
+    PAUSE,
     PRIORITY,
     RETURNED_UNSTARTED,
     REVOKED,
@@ -23,8 +24,10 @@ from beads_workers.core.wire import (
     Failed,
     FromWorker,
     Heartbeat,
+    Pause,
     Priority,
     Ready,
+    Resume,
     Shutdown,
     Task,
     ToWorker,
@@ -52,12 +55,15 @@ class Extended:
         self._silent = self._world.faults.hits("heartbeat: announced and not sent", 0.5)
         self._said_at = self._world.agenda.now
         self._patience = 0.0
+        self._paused = False
+        self._liar = self._world.faults.hits("pause: asked for and worked on", 0.2)
         self._wants = [Priority()]
         """What it may be given, by what it has said since before its last READY."""
         self._work: Work | None = None
         self._batch_size = self._world.random.choice((0, 2, 5))
         self._disorderly = self._world.faults.hits("batch: in another order", 0.2)
         self._taken: set[str] = set()
+        self._told_to_pause = self._said_ready = False
         self._queue: list[Task] = []
         self._cancelled = self._leaving = False
         self._link: Link | None = None
@@ -83,6 +89,11 @@ class Extended:
                 self._work.end(hard=True)
             case Shutdown():
                 self._leave()
+            case Pause():
+                self._told_to_pause = True
+            case Resume():
+                self._told_to_pause = False
+                self._next()
             case _:
                 pass
 
@@ -106,12 +117,25 @@ class Extended:
         if self._work is None and not self._queue and not self._leaving:
             del self._wants[:-1]
             self._choose()
-            features = {GROUPED, CANCEL, HEARTBEAT, PRIORITY}
+            self._rest()
+            features = {GROUPED, CANCEL, HEARTBEAT, PAUSE, PRIORITY}
             features |= {BATCH} if self._batch_size else set()
             ready = Ready("x", "1.1", frozenset(features), 0, self._interval, self._batch_size)
             self._say(ready)
             if self._world.random.random() < 0.1:
                 self._choose()
+
+    def _rest(self) -> None:
+        """It wants nothing for a while, or says so."""
+        if self._said_ready and self._world.random.random() < 0.1:
+            self._paused = True
+            self._say(Pause())
+            self.process.later(self._world.random.uniform(1.0, 30.0), self._rested)
+        self._said_ready = True
+
+    def _rested(self) -> None:
+        self._paused = False
+        self._say(Resume())
 
     def _choose(self) -> None:
         """It wants other tasks from now on, or all of them again."""
@@ -124,6 +148,8 @@ class Extended:
     def _take(self, tasks: list[Task]) -> None:
         if self._leaving or tasks[0].request_id in self._taken:
             return  # It had come before.
+        if self._told_to_pause or self._paused:
+            self._world.breach(23, f"{tasks[0]} for a worker that is paused")
         self._taken |= {task.request_id for task in tasks}
         for task in tasks:
             if not any(wants.takes(task) for wants in self._wants):
@@ -134,6 +160,8 @@ class Extended:
     def _next(self) -> None:
         """The next one of its queue, or READY."""
         if self._work is not None or self._leaving:
+            return
+        if self._queue and self._told_to_pause and not self._liar:
             return
         if self._queue:
             self._begin(self._queue.pop(-1 if self._disorderly else 0).issue_id)

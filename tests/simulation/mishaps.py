@@ -219,7 +219,8 @@ class Mishaps:
         node = self._world.node
         if node is None or not node.process.alive or not node.run_id:
             return False
-        choice, ticket = self._random.randrange(9), Ticket(1)
+        choice, ticket = self._random.randrange(10), Ticket(1)
+        worker = (f"W{self._random.randint(1, 6)}",)
         issues = self._world.tracker.issues
         blocked = [i for i, issue in issues.items() if issue.holding == Ownership(BLOCKED, "")]
         some = (IssueId(f"i{self._random.randrange(len(issues))}"),)
@@ -233,11 +234,12 @@ class Mishaps:
             5: ev.RetryAskedFor(ticket, quarantined),
             6: ev.StopAsked(drain=True),
             7: ev.StopAsked(seconds=self._random.choice((0.0, 2.0, None))),
+            8: ev.PauseAsked(ticket, worker),
         }
         if isinstance(event := asked.get(choice), ev.ReleaseAskedFor | ev.RetryAskedFor):
             self._world.check.given_back_by_hand(event.issue_ids)
         node.tell(event or ev.WhyAsked(ticket))
-        if choice == 0:
+        if choice in (0, 8):
             self._world.agenda.after(15.0, lambda: node.tell(ev.ResumeAsked(ticket)))
         return True
 

@@ -109,6 +109,20 @@ class SendsAll(Orchestrator):
         self._connections._rest_of_batch = rest  # type: ignore
 
 
+class ForgetsPauses(Orchestrator):
+    """Whoever says READY is served."""
+
+    def __init__(self, *args, **named) -> None:  # type: ignore
+        super().__init__(*args, **named)
+        serve = self._connections.serve
+
+        def served(connection, *, soon: bool) -> None:  # type: ignore
+            connection.held = connection.paused = False
+            serve(connection, soon=soon)
+
+        self._connections.serve = served  # type: ignore
+
+
 class ChargesRefusals(Orchestrator):
     """Takes a refusal of an account for a failure of the issue."""
 
@@ -251,6 +265,7 @@ MUTANTS = {
     "silence-unheard": Mutant((23,), orchestrator=IsPatient),
     "priority-ignored": Mutant((23,), orchestrator=SendsAnything),
     "batch-too-large": Mutant((23,), orchestrator=SendsAll),
+    "pause-forgotten": Mutant((23,), orchestrator=ForgetsPauses),
     "no-lock": Mutant((7,), ignores_lock=True),
     "a-transition-without-its-record": Mutant((12,), writes_no_requeued=True),
     "refusals-charged": Mutant((13,), agents=True, orchestrator=ChargesRefusals),

@@ -89,7 +89,7 @@ class Worker:
                         self._link.close()
                     self.process.die()
                     return
-                case ev.Log() | ev.TellStep():
+                case ev.Log() | ev.TellStep() | ev.SuspendStep():
                     pass
                 case _:
                     assert_never(command)

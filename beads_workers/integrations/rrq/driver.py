@@ -33,6 +33,7 @@ from beads_workers.core.worker_events import (
     SpoolResult,
     StepAnswered,
     StepNotStarted,
+    SuspendStep,
     TellStep,
 )
 from beads_workers.executors.command import plan
@@ -186,8 +187,8 @@ class Slot:
                     self._steps.run_step(self, of_plan, step)
                 case EndStep(hard):
                     self._steps.end_step(self, hard=hard)
-                case TellStep():
-                    pass  # No executor of RRQ asks anything.
+                case TellStep() | SuspendStep():
+                    pass  # No executor of RRQ asks anything, and none can be stopped for one job.
                 case Exit(status):
                     self.status = status
                     self._connection.say_goodbye()

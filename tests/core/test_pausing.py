@@ -1,0 +1,299 @@
+"""PAUSE and RESUME, said by either side: nothing new is begun, and nothing is lost."""
+
+from __future__ import annotations
+
+import pytest
+
+from beads_workers.core import events as ev
+from beads_workers.core import journal as rec
+from beads_workers.core import limits
+from beads_workers.core import worker_events as wev
+from beads_workers.core.commands import Answer
+from beads_workers.core.connections import BY_HAND
+from beads_workers.core.events import ConnId, Ticket
+from beads_workers.core.model import IssueId
+from beads_workers.core.plans import Plan
+from beads_workers.core.settings import Work
+from beads_workers.core.states import RunState, WorkerState
+from beads_workers.core.status import status
+from beads_workers.core.wire import (
+    BATCH,
+    CANCEL,
+    GROUPED,
+    PAUSE,
+    REVOKED,
+    Batch,
+    Cancel,
+    Done,
+    Failed,
+    Pause,
+    Ready,
+    Resume,
+    Shutdown,
+    Task,
+    Wait,
+)
+from beads_workers.core.worker import WorkerHalf
+from tests.core.playbook import Play, done, job, notes, of, ready, records, said, task_of
+from tests.core.test_prefetch import unstarted
+from tests.core.test_worker import CONNECTED, LOST, OK, RUN, SHUTDOWN
+
+TICKET = Ticket(1)
+
+
+def asks(conn: int = 1, *features: str) -> ev.Received:
+    """READY of a worker that knows PAUSE."""
+    named = frozenset(features or (GROUPED, CANCEL, PAUSE))
+    return ev.Received(ConnId(conn), Ready("w", "1.1", named, batch_size=3))
+
+
+def hold(*worker_ids: str) -> ev.PauseAsked:
+    """``pause W1``."""
+    return ev.PauseAsked(TICKET, worker_ids or ("W1",))
+
+
+def let_go(*worker_ids: str) -> ev.ResumeAsked:
+    """``resume W1``, or ``resume``."""
+    return ev.ResumeAsked(TICKET, worker_ids)
+
+
+def waiting() -> Play:
+    """Worker 1 has said READY, and nothing is known of any work."""
+    play = Play()
+    play.connect(1)
+    play.do(asks())
+    return play
+
+
+# --- a person pauses a worker ---------------------------------------------------------------------
+
+
+def test_its_ready_is_held_and_nothing_is_claimed_for_it() -> None:
+    play = waiting()
+    commands = play.do(hold())
+    assert said(commands, 1) == [Pause(BY_HAND)]
+    assert [a.text for a in of(commands, Answer)] == ["paused: W1"]
+    commands = play.answer("a")
+    commands += play.wait(limits.HOLD_SECONDS + 60.0)
+    assert not said(commands, 1), "neither TASK nor WAIT"
+    play.quiet()
+    assert play.round_trip is None or not play.round_trip.take
+
+
+def test_resume_has_it_served_again() -> None:
+    play = waiting()
+    play.do(hold())
+    play.quiet()
+    commands = play.do(let_go("W1"))
+    assert said(commands, 1) == [Resume()]
+    assert task_of(play.answer("a"), 1) == "a"
+
+
+def test_resume_of_the_fleet_is_resume_of_every_worker() -> None:
+    play = waiting()
+    play.do(hold())
+    assert said(play.do(let_go()), 1) == [Resume()]
+
+
+def test_twice_is_once() -> None:
+    play = waiting()
+    play.do(hold())
+    assert not said(play.do(hold()), 1)
+    play.do(let_go("W1"))
+    assert not said(play.do(let_go("W1")), 1)
+
+
+def test_its_task_goes_on_and_what_is_queued_goes_to_others() -> None:
+    play = Play()
+    play.connect(1)
+    play.do(asks(1, GROUPED, CANCEL, PAUSE, BATCH))
+    play.answer("a", "b", "c")
+    play.quiet()
+    commands = play.do(hold())
+    revoked = [Cancel(IssueId(i), REVOKED) for i in ("b", "c")]
+    assert said(commands, 1) == [Pause(BY_HAND), *revoked]
+    play.do(unstarted(1, "b"), unstarted(1, "c"))
+    assert task_of(play.join(2) + play.quiet(), 2) in ("b", "c")
+    assert records(play.do(done(1, "a")), rec.Finished)[0].outcome == "success"
+    assert not said(play.do(asks()), 1)
+
+
+def test_its_time_stands_still_as_its_task_may_be_stopped() -> None:
+    play = Play()
+    play.connect(1)
+    play.do(asks())
+    play.answer(job("a", timeout_seconds=5.0))
+    play.do(hold())
+    assert notes(play.wait(1000.0), "error") == []
+    play.do(let_go("W1"))
+    assert notes(play.wait(1000.0), "error") == ["W1 did not end a in time"]
+
+
+def test_one_that_does_not_know_pause_is_told_to_wait() -> None:
+    play = Play()
+    play.join(1, v1=True)
+    commands = play.do(hold())
+    assert not any(isinstance(m, Pause) for m in said(commands, 1))
+    for _ in range(3):
+        play.quiet()
+        commands = play.wait(10.0) + play.do(ready(1, v1=True)) + play.quiet()
+        assert not [m for m in said(commands, 1) if not isinstance(m, Wait)]
+    play.do(let_go())
+    commands = play.do(ready(1, v1=True))
+    assert task_of(commands + play.answer("a"), 1) == "a"
+
+
+def test_shutdown_is_for_the_paused_too() -> None:
+    play = waiting()
+    play.do(hold())
+    assert said(play.do(ev.StopAsked()), 1) == [Shutdown("user_requested")]
+
+
+def test_an_unknown_worker_is_an_error() -> None:
+    play = waiting()
+    (answer,) = of(play.do(hold("W1", "W9")), Answer)
+    assert (answer.text, answer.error) == ("paused: W1", "no such worker: W9")
+    assert answer.not_found
+
+
+def test_a_new_process_of_a_paused_worker_of_ours_is_paused() -> None:
+    play = Play(1)
+    play.own(1)
+    play.quiet()
+    play.do(hold())
+    play.do(ev.Disconnected(ConnId(1)))
+    play.reap(1)
+    play.wait(limits.RESPAWN_DELAY_SECONDS)
+    play.do(ev.WorkerSpawned("W1", 202))
+    play.connect(2, 202)
+    assert said(play.do(asks(2)), 2) == [Pause(BY_HAND)]
+
+
+def test_what_is_claimed_goes_back_where_every_worker_is_paused() -> None:
+    play = Play(idle_timeout_seconds=50.0)
+    play.connect(1)
+    play.do(asks(), hold())
+    assert records(play.answer("a"), rec.Requeued) == [rec.Requeued(IssueId("a"))]
+    for _ in range(20):
+        play.quiet()
+        play.wait(5.0)
+    assert play.core.state is RunState.STOPPING, "--idle-timeout does not wait for it"
+
+
+def test_it_is_shown() -> None:
+    play = waiting()
+    play.do(hold())
+    (row,) = status(play.board, 0.0)["workers"]
+    assert row["paused"] == BY_HAND
+    play.do(let_go())
+    (row,) = status(play.board, 0.0)["workers"]
+    assert row["paused"] is None
+
+
+# --- a worker pauses the orchestrator -------------------------------------------------------------
+
+
+def test_a_worker_asks_for_nothing_until_it_says_resume() -> None:
+    play = waiting()
+    play.do(ev.Received(ConnId(1), Pause("lunch")))
+    commands = play.answer("a") + play.wait(60.0)
+    assert not said(commands, 1)
+    play.quiet()
+    play.do(ev.Received(ConnId(1), Resume()))
+    assert task_of(play.answer("b"), 1) == "b"
+
+
+def test_both_have_to_resume() -> None:
+    play = waiting()
+    play.do(ev.Received(ConnId(1), Pause()), hold())
+    play.do(ev.Received(ConnId(1), Resume()))
+    assert [e.record for e in play.entries if isinstance(e.record, rec.WorkerResumed)] == []
+    play.do(let_go())
+    assert [e.record for e in play.entries if isinstance(e.record, rec.WorkerResumed)]
+
+
+def test_version_1_has_no_pause() -> None:
+    play = Play()
+    play.join(1, v1=True)
+    assert len(notes(play.do(ev.Received(ConnId(1), Pause())), "error")) == 1
+    assert task_of(play.answer("a"), 1) == "a"
+
+
+# --- the worker -----------------------------------------------------------------------------------
+
+
+class Book:
+    """One worker half with room for three tasks."""
+
+    def __init__(self, *, suspends: bool = False, timeout: float | None = None) -> None:
+        plan = Plan((RUN,), "i", "", "l", "o")
+        work = Work(suspends=suspends, timeout_seconds=timeout)
+        self.now = 100.0
+        self.half = WorkerHalf("W1", work, lambda task: plan, heartbeat_seconds=None, batch_size=3)
+        self.tell(CONNECTED)
+        tasks = [Task(IssueId(i), 2, i, request_id=f"r-{i}") for i in ("a", "b")]
+        self.tell(wev.MessageReceived(Batch(tuple(tasks))))
+
+    def tell(self, *events: wev.Event) -> list[object]:
+        """What it says, and what it asks its edge for, at the last of these events."""
+        commands: list[wev.Command] = []
+        for event in events:
+            commands = self.half.handle(event, self.now)
+        return [c.message if isinstance(c, wev.SendMessage) else c for c in commands]
+
+
+PAUSED, RESUMED = wev.MessageReceived(Pause("x")), wev.MessageReceived(Resume())
+DONE_A = Done(IssueId("a"), "W1", 0)
+
+
+def test_it_begins_nothing_that_is_queued_until_resume() -> None:
+    book = Book()
+    assert book.tell(PAUSED) == []
+    assert book.tell(OK) == [DONE_A]
+    assert book.half.state is WorkerState.HELD and book.half.deadline() is None
+    assert book.tell(PAUSED) == []
+    (step,) = book.tell(RESUMED)
+    assert isinstance(step, wev.RunStep) and book.half.state is WorkerState.WORKING
+
+
+def test_what_is_taken_from_it_meanwhile_leaves_it_ready() -> None:
+    book = Book()
+    book.tell(PAUSED, OK)
+    failed, ready = book.tell(wev.MessageReceived(Cancel(IssueId("b"), REVOKED)))
+    assert isinstance(failed, Failed) and isinstance(ready, Ready)
+    assert book.half.state is WorkerState.ASKING
+    assert book.tell(RESUMED) == []
+
+
+@pytest.mark.parametrize(("end", "status"), [(SHUTDOWN, 0), (LOST, 1)])
+def test_it_leaves_while_it_is_paused(end: wev.Event, status: int) -> None:
+    book = Book()
+    book.tell(PAUSED, OK)
+    commands = book.tell(end)
+    assert wev.Exit(status) in commands
+
+
+def test_a_command_that_can_bear_it_is_stopped_and_its_time_with_it() -> None:
+    book = Book(suspends=True, timeout=10.0)
+    book.now += 4.0
+    assert book.tell(PAUSED) == [wev.SuspendStep(on=True)]
+    assert book.half.deadline() is None
+    book.now += 1000.0
+    assert book.tell(RESUMED) == [wev.SuspendStep(on=False)]
+    assert book.half.deadline() == book.now + 6.0
+    book.now += 1.0
+    (done_a, _) = book.tell(OK)
+    assert done_a == Done(IssueId("a"), "W1", 5000), "of which nothing was the pause"
+
+
+@pytest.mark.parametrize("end", [SHUTDOWN, LOST, wev.MessageReceived(Cancel(IssueId("a"), "x"))])
+def test_what_is_to_be_ended_goes_on_first(end: wev.Event) -> None:
+    book = Book(suspends=True)
+    book.tell(PAUSED)
+    commands = [c for c in book.tell(end) if isinstance(c, wev.SuspendStep | wev.EndStep)]
+    assert commands == [wev.SuspendStep(on=False), wev.EndStep(hard=False)]
+
+
+def test_without_that_option_its_command_goes_on() -> None:
+    book = Book(timeout=10.0)
+    assert book.tell(PAUSED) == [] and book.half.deadline() == 110.0
