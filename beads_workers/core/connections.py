@@ -20,6 +20,7 @@ from beads_workers.core.inflight import InFlight, lost, not_back
 from beads_workers.core.journal import (
     AsideHeard,
     Inherited,
+    StatusHeard,
     WorkerJoined,
     WorkerLeft,
     WorkerPaused,
@@ -58,6 +59,7 @@ from beads_workers.core.wire import (
     Resume,
     Shutdown,
     Status,
+    StatusAsked,
     Task,
     ToWorker,
     Turn,
@@ -87,8 +89,8 @@ class Connection:
     ``heartbeat_seconds``: it says something that often; ``heard_at``: when it did last.
     ``excused``: a silence that may have been ours, by the ``heard_at`` before it. ``chooses``: it
     may say which tasks it takes; ``wants``: which; None for all. ``batch_size``: how many tasks it
-    takes at once, 0 for one. ``pauses``: it understands PAUSE. ``held``: a person has paused it,
-    and ``told``: it knows; ``paused``: it wants nothing itself.
+    takes at once, 0 for one. ``pauses``: it understands PAUSE; ``answers``: STATUS. ``held``: a
+    person has paused it, and ``told``: it knows; ``paused``: it wants nothing itself.
     """
 
     conn_id: ConnId
@@ -120,6 +122,7 @@ class Connection:
     wants: Priority | None = None
     batch_size: int = 0
     pauses: bool = False
+    answers: bool = False
     held: bool = False
     told: bool = False
     paused: bool = False
@@ -138,6 +141,7 @@ class Connection:
         batches = self.grouped and self.cancellable and wire.BATCH in ready.features
         self.batch_size = ready.batch_size if batches else 0
         self.pauses = not self.v1 and wire.PAUSE in ready.features
+        self.answers = not self.v1 and wire.STATUS in ready.features
 
     @property
     def queues(self) -> bool:
@@ -635,6 +639,7 @@ class Connections:
         self._registry = parts.registry
         self._tasks = parts.tasks
         self._timers = parts.effects.timers
+        self._asked_status = -math.inf
         self.command_unusable = ""
         """Why no task of this fleet can run, once a worker of ours has found out."""
 
@@ -728,7 +733,9 @@ class Connections:
                 self._choose(connection, message)
             case Pause() | Resume():
                 self._pause(connection, message)
-            case Heartbeat() | Status():
+            case Status():
+                self._heard_status(connection, message)
+            case Heartbeat():
                 pass
             case _:
                 assert_never(message)
@@ -801,6 +808,22 @@ class Connections:
         self._scheduler.is_free(connection)
         self.serve(connection, soon=True)
 
+    def _heard_status(self, connection: Connection, message: Status) -> None:
+        if connection.v1:
+            self._sender.note_stray(connection, "said STATUS, which version 1 has not")
+            return
+        connection.asides.add(message)
+        self.tell_asides(connection.conn_id)
+
+    def ask_status(self) -> None:
+        """Somebody looks: ask those that answer, unless that was just done."""
+        if self._effects.now - self._asked_status < limits.STATUS_SECONDS:
+            return
+        self._asked_status = self._effects.now
+        for connection in self._registry:
+            if connection.answers and connection.worker_id:
+                self._sender.say(connection, StatusAsked())
+
     def _heard_aside(self, connection: Connection, message: Aside) -> None:
         has_task = connection.state in (ConnState.BUSY, ConnState.ENDING)
         if connection.v1 or not has_task or message.issue_id != connection.issue_id:
@@ -815,7 +838,9 @@ class Connections:
         connection = self._registry.get(conn_id)
         assert connection is not None, "its timer goes with it"
         for message in connection.asides.take(self._effects.now):
-            if message.issue_id == connection.issue_id:
+            if isinstance(message, Status):
+                self._effects.write(StatusHeard(connection.worker_id, message))
+            elif message.issue_id == connection.issue_id:
                 self._effects.write(AsideHeard(connection.worker_id, message))
                 if isinstance(message, Progress):
                     self._parts.agents.heard(message.issue_id, message)

@@ -259,6 +259,11 @@ class TasksAsked:
 
 
 @value
+class StatusWanted:
+    """Somebody looks at the workers: those that answer STATUS are asked."""
+
+
+@value
 class Warned:
     """Something at the edge that people should know, and that changes nothing."""
 
@@ -335,6 +340,7 @@ Event = (
     | FatalError
     | LanderSaid
     | LanderGone
+    | StatusWanted
     | Warned
     | AccountTold
     | Degraded

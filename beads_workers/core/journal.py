@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from beads_workers.core import limits
 from beads_workers.core.model import value
 from beads_workers.core.text import counted
-from beads_workers.core.wire import Aside
+from beads_workers.core.wire import Aside, Status
 
 
 @value
@@ -563,6 +563,14 @@ class AsideHeard(Live):
 
     worker_id: str
     message: Aside
+
+
+@value
+class StatusHeard(Live):
+    """A worker said what it does."""
+
+    worker_id: str
+    message: Status
 
 
 # --- checkpoint records --------------------------------------------------------------------------

@@ -108,6 +108,9 @@ WORKER_HEARTBEAT_SECONDS = 60.0
 """What our own workers announce: one that is frozen is noticed after three minutes, and one that
 has nothing to say wakes up once a minute for it."""
 
+STATUS_SECONDS = 5.0
+"""So often workers are asked for their STATUS while somebody looks."""
+
 CHOICES_MAX = 1000
 """Labels, or types, in one PRIORITY: each task is compared with them."""
 

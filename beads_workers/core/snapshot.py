@@ -19,7 +19,7 @@ from beads_workers.core.landing import Add, turn
 from beads_workers.core.landing_board import LandingBoard
 from beads_workers.core.model import value
 from beads_workers.core.states import IssueState
-from beads_workers.core.wire import Progress
+from beads_workers.core.wire import Progress, Status
 
 # --- board workers -------------------------------------------------------------------------------
 # The workers of a board: a row for each, and their order.
@@ -38,6 +38,7 @@ class ShownWorker:
     agent: str | None = None
     progress: Progress | None = None
     paused: str | None = None
+    status: Status | None = None
     done: int = 0
     failed: int = 0
     own: bool = True
@@ -81,7 +82,7 @@ class WorkerRow(ShownWorker):
         """Its connection is over."""
         self.connected, self.state, self.prefetched = False, "stopping", []
         self.issue_id = self.title = self.attempt = self.agent = self.progress = None
-        self.paused = None
+        self.paused = self.status = None
 
 
 def worker_order(worker_id: str) -> tuple[int, int, str]:
@@ -466,6 +467,9 @@ class Board:
                 ):
                     row_said.progress = progress
                     self.agents.heard(progress)
+            case rec.StatusHeard(worker_id, said):
+                if row_status := self.workers.get(worker_id):
+                    row_status.status = said
             case rec.WorkerPaused(worker_id, reason):
                 if row_paused := self.workers.get(worker_id):
                     row_paused.paused = reason

@@ -34,6 +34,7 @@ from beads_workers.core.wire import (
     PAUSE,
     RETURNED_UNSTARTED,
     REVOKED,
+    STATUS,
     VERSION,
     Aside,
     Batch,
@@ -44,9 +45,12 @@ from beads_workers.core.wire import (
     Failed,
     Heartbeat,
     Pause,
+    Progress,
     Ready,
     Resume,
     Shutdown,
+    Status,
+    StatusAsked,
     Task,
     Wait,
 )
@@ -435,6 +439,7 @@ class WorkerHalf:
     _unheard: UnheardResults = field(init=False)
     _asides: Asides = field(default_factory=Asides)
     _paused: bool = False
+    _activity: str = ""
     _beat_at: float | None = None
     """When it has been silent for long enough; None while nobody is there to hear it."""
     _out: list[Command] = field(default_factory=list)
@@ -472,6 +477,8 @@ class WorkerHalf:
             return self._say_aside(event.message, now)
         if isinstance(event, ev.MessageReceived) and isinstance(event.message, ControlReply):
             return [ev.TellStep(event.message.reply)]
+        if isinstance(event, ev.MessageReceived) and isinstance(event.message, StatusAsked):
+            return [ev.SendMessage(self._status())]
         if isinstance(event, ev.MessageReceived) and isinstance(event.message, Batch):
             return self._take_batch(event.message, now)
         if isinstance(event, ev.MessageReceived) and isinstance(event.message, Cancel):
@@ -495,6 +502,15 @@ class WorkerHalf:
             commands.append(ev.SendMessage(Heartbeat()))
         return commands
 
+    def _status(self) -> Status:
+        """What it does; the edge adds what it uses."""
+        state = "waiting" if self.state is WorkerState.WAITING else "idle"
+        if self.current is None:
+            return Status("paused" if self._paused else state)
+        task = self.current.task
+        state = "paused" if self._paused else "busy"
+        return Status(state, task.issue_id, task.request_id, self._activity)
+
     def _take_batch(self, batch: Batch, now: float) -> list[Command]:
         """A TASK, and others behind it; READY only where not one of them could be begun."""
         commands: list[Command] = []
@@ -511,6 +527,8 @@ class WorkerHalf:
             return [ev.SendMessage(message)]
         if self.current is None or not self.current.task.request_id:
             return []  # It came too late, or its orchestrator speaks version 1 only.
+        if isinstance(message, Progress):
+            self._activity = message.activity
         self._asides.add(replace(message, issue_id=self.current.task.issue_id))
         return self._due_asides(now)
 
@@ -660,13 +678,15 @@ class WorkerHalf:
         self._deadline = None
         beat, batch_size = self.heartbeat_seconds, 0 if self.work.bd_argv else self.batch_size
         features = {CANCEL} if self.work.bd_argv else {CANCEL, GROUPED}
-        features |= {PAUSE} | ({HEARTBEAT} if beat else set()) | ({BATCH} if batch_size else set())
+        features |= (
+            {PAUSE, STATUS} | ({HEARTBEAT} if beat else set()) | ({BATCH} if batch_size else set())
+        )
         counts = self.work.prefetch_count, beat, batch_size
         ready = Ready(self.worker_id, VERSION, frozenset(features), *counts)
         self._out.append(ev.SendMessage(ready))
 
     def _start(self, task: Task, plan: Plan, now: float) -> None:
-        self._taken = task.request_id
+        self._taken, self._activity = task.request_id, ""
         timeout = task.timeout_seconds or self.work.timeout_seconds
         times_out_at = now + timeout if timeout else None
         self.current = Current(task, plan, now, times_out_at, plan.steps[0])

@@ -149,6 +149,7 @@ STATUS = "bw.status"
 FOLLOW = "bw.follow"
 WATCH = "bw.watch"
 METRICS = "bw.metrics"
+WHY = "bw.why"
 STOP = "bw.stop"
 WORKERS_MAX = 1000
 EXIT_CODE_MAX = 255
@@ -231,7 +232,7 @@ _EVENTS: dict[str, Callable[[dict[str, Any], Ticket], Event]] = {
     "bw.scale": _scale,
     "bw.retry": lambda data, ticket: ev.RetryAskedFor(ticket, _issue_ids(data)),
     "bw.release": lambda data, ticket: ev.ReleaseAskedFor(ticket, _issue_ids(data)),
-    "bw.why": _why,
+    WHY: _why,
 }
 
 
@@ -360,6 +361,8 @@ class ControlServer:
     def show(self, snapshot: dict[str, Any]) -> None:
         """A frame is over; a watcher that has not read the one before misses this one."""
         line = json.dumps({"snapshot": snapshot}).encode("ascii") + b"\n"
+        if self._watchers:
+            self._tell(ev.StatusWanted())
         for number in list(self._watchers):
             stream = self._streams[number]
             if not stream.unsent:
@@ -445,6 +448,8 @@ class ControlServer:
                     self._plane().heard(fields, lambda data: self._queue(stream, data))
                     return
             name, data = parse_request(fields)
+            if name in (STATUS, WATCH, WHY):
+                self._tell(ev.StatusWanted())
             if name == STATUS:
                 self._reply(stream, self._status())
             elif name == FOLLOW:

@@ -32,6 +32,8 @@ from beads_workers.core.wire import (
     ControlReply,
     FromWorker,
     Progress,
+    Resources,
+    Status,
     Task,
     ToWorker,
     encode,
@@ -391,6 +393,8 @@ class _Process:
             match command:
                 case Connect():
                     self.events.append(self.connection.connect())
+                case SendMessage(Status() as status):
+                    self.connection.send(replace(status, resources=self._resources()))
                 case SendMessage(message, v1):
                     self.connection.send(message, v1=v1)
                 case SpoolResult(message):
@@ -416,6 +420,19 @@ class _Process:
                     say(self.settings.worker_id, text)
                 case _:
                     assert_never(command)
+
+    def _resources(self) -> Resources:
+        """Of this process, and of the one that runs for the task with what it has reaped."""
+        pids = ("self", *([str(self.step.pid)] if isinstance(self.step, RunningStep) else []))
+        pages = ticks = 0
+        for pid in pids:
+            with suppress(OSError, ValueError, IndexError):  # It has just ended.
+                with open(f"/proc/{pid}/stat", "rb") as file:
+                    fields = file.read().rpartition(b")")[2].split()
+                pages += int(fields[21])
+                ticks += sum(map(int, fields[11:15]))
+        page, second = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_CLK_TCK")
+        return Resources(pages * page, round(ticks / second, 2))
 
     def _start(self, of_plan: Plan, step: Step) -> None:
         try:

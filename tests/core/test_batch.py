@@ -18,6 +18,7 @@ from beads_workers.core.wire import (
     GROUPED,
     PAUSE,
     REVOKED,
+    STATUS,
     Batch,
     Cancel,
     Ready,
@@ -145,7 +146,7 @@ class Book:
             batch_size=3,
         )
         (ready,) = self.tell(CONNECTED)
-        features = frozenset({BATCH, CANCEL, GROUPED, PAUSE})
+        features = frozenset({BATCH, CANCEL, GROUPED, PAUSE, STATUS})
         assert ready == Ready("W1", "1.1", features, batch_size=3)
 
     def tell(self, event: wev.Event) -> list[object]:

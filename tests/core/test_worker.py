@@ -92,7 +92,7 @@ class Playbook:
 
 def ready(*features: str) -> ev.SendMessage:
     return ev.SendMessage(
-        Ready("W1", "1.1", frozenset({"pause", *(features or ("cancel", "grouped"))}))
+        Ready("W1", "1.1", frozenset({"pause", "status", *(features or ("cancel", "grouped"))}))
     )
 
 

@@ -18,6 +18,7 @@ from beads_workers.core.wire import (
     PRIORITY,
     RETURNED_UNSTARTED,
     REVOKED,
+    STATUS,
     Batch,
     Cancel,
     Done,
@@ -29,6 +30,8 @@ from beads_workers.core.wire import (
     Ready,
     Resume,
     Shutdown,
+    Status,
+    StatusAsked,
     Task,
     ToWorker,
     Wait,
@@ -89,6 +92,9 @@ class Extended:
                 self._work.end(hard=True)
             case Shutdown():
                 self._leave()
+            case StatusAsked():
+                # A lie: nothing may depend on it.
+                self._say(Status("idle" if self._work else "busy", IssueId("i0")))
             case Pause():
                 self._told_to_pause = True
             case Resume():
@@ -118,7 +124,7 @@ class Extended:
             del self._wants[:-1]
             self._choose()
             self._rest()
-            features = {GROUPED, CANCEL, HEARTBEAT, PAUSE, PRIORITY}
+            features = {GROUPED, CANCEL, HEARTBEAT, PAUSE, PRIORITY, STATUS}
             features |= {BATCH} if self._batch_size else set()
             ready = Ready("x", "1.1", frozenset(features), 0, self._interval, self._batch_size)
             self._say(ready)
@@ -148,7 +154,8 @@ class Extended:
     def _take(self, tasks: list[Task]) -> None:
         if self._leaving or tasks[0].request_id in self._taken:
             return  # It had come before.
-        if self._told_to_pause or self._paused:
+        # Its own PAUSE may have crossed the answer to an earlier READY.
+        if self._told_to_pause:
             self._world.breach(23, f"{tasks[0]} for a worker that is paused")
         self._taken |= {task.request_id for task in tasks}
         for task in tasks:

@@ -239,6 +239,7 @@ class Mishaps:
         if isinstance(event := asked.get(choice), ev.ReleaseAskedFor | ev.RetryAskedFor):
             self._world.check.given_back_by_hand(event.issue_ids)
         node.tell(event or ev.WhyAsked(ticket))
+        node.tell(ev.StatusWanted())
         if choice in (0, 8):
             self._world.agenda.after(15.0, lambda: node.tell(ev.ResumeAsked(ticket)))
         return True
