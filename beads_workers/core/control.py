@@ -16,6 +16,7 @@ from beads_workers.core.events import (
     ResumeAsked,
     RetryAskedFor,
     ScaleAsked,
+    StatusWanted,
     TasksAsked,
     Ticket,
     WhyAsked,
@@ -42,7 +43,7 @@ MORE_WORKERS = "start it with --worktree, or with --shared-checkout"
 
 
 class Control:
-    """Each method answers its ticket exactly once."""
+    """Each method that has a ticket answers it exactly once."""
 
     def __init__(
         self,
@@ -76,6 +77,8 @@ class Control:
                 self.why(event)
             case TasksAsked():
                 self.tasks(event)
+            case StatusWanted():
+                self._connections.ask_status()
             case _:
                 assert_never(event)
 

@@ -315,7 +315,14 @@ class ConditionRecovered:
 
 
 Asked = (
-    PauseAsked | ResumeAsked | ScaleAsked | RetryAskedFor | ReleaseAskedFor | WhyAsked | TasksAsked
+    PauseAsked
+    | ResumeAsked
+    | ScaleAsked
+    | RetryAskedFor
+    | ReleaseAskedFor
+    | WhyAsked
+    | TasksAsked
+    | StatusWanted
 )
 """What people, and programs of theirs, ask of a running fleet."""
 
@@ -340,7 +347,6 @@ Event = (
     | FatalError
     | LanderSaid
     | LanderGone
-    | StatusWanted
     | Warned
     | AccountTold
     | Degraded

@@ -295,8 +295,6 @@ class Orchestrator:
                 self._connections.serve_waiting(soon=self._scheduler.coming())
             case ev.LanderGone(why):
                 self._parts.landings.died(why)
-            case ev.StatusWanted():
-                self._connections.ask_status()
             case ev.Warned(text):
                 self._effects.note("warning", text)
             case ev.AccountTold(account, closed):

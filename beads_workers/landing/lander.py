@@ -33,7 +33,7 @@ from beads_workers.landing.queue import (
     Build,
     Command,
     GateVerdict,
-    Pause,
+    PauseReason,
     Queue,
     Refuse,
     RunGate,
@@ -534,7 +534,7 @@ class Lander:
 
     # --- pauses -----------------------------------------------------------------------------------
 
-    def _say_pause(self, pause: Pause | None) -> None:
+    def _say_pause(self, pause: PauseReason | None) -> None:
         if pause is None:
             self._again_at = None
             self.say(messages.LandingResumed())
@@ -542,11 +542,11 @@ class Lander:
         branch, files = self.settings.landing.branch, tuple[str, ...]()
         bad = self._bad.get(self._tip_tree(), GateResult(GateVerdict.NONE))
         match pause:
-            case Pause.TIP:
+            case PauseReason.TIP:
                 why = f"{branch} at {self._tip[:12]} does not pass by itself: {bad.why}"
-            case Pause.GATE:
+            case PauseReason.GATE:
                 why = f"verify cannot be told on {branch} at {self._tip[:12]}: {bad.why}"
-            case Pause.FIRST:
+            case PauseReason.FIRST:
                 follow = self._passengers[FOLLOWED]
                 assert isinstance(follow, Follow)
                 of = f"{follow.branch} at {follow.commit[:12]}"
@@ -556,7 +556,7 @@ class Lander:
                     self._conflict = None
             case _:
                 assert_never(pause)
-        if pause is not Pause.FIRST:
+        if pause is not PauseReason.FIRST:
             self._again_at = time.monotonic() + self._again_seconds
             self._again_seconds = min(self._again_seconds * 2, AGAIN_SECONDS[1])
         self.say(messages.LandingPaused(why, files))

@@ -54,7 +54,7 @@ class GateVerdict(Enum):
     NONE = "none"
 
 
-class Pause(Enum):
+class PauseReason(Enum):
     """Why nothing lands: the tip does not pass its own gate, the gate cannot tell, or the user's
     own branch conflicts or does not pass."""
 
@@ -129,7 +129,7 @@ class Refuse:
 class Say:
     """It pauses, or (None) goes on."""
 
-    pause: Pause | None
+    pause: PauseReason | None
 
 
 Command = Build | RunGate | StopGate | Advance | Refuse | Say
@@ -189,7 +189,7 @@ class Queue:
     def __init__(self, lanes: int, *, gated: bool = True) -> None:
         self.flaky = 0
         self.runs = 0
-        self.paused: Pause | None = None
+        self.paused: PauseReason | None = None
         self._lanes, self._gated = lanes, gated
         self._waiting: dict[str, WaitingBranch] = {}
         self._evicted: dict[str, WaitingBranch] = {}
@@ -253,7 +253,7 @@ class Queue:
             self._call_back()
             if train.landed == place:
                 self._dissolve()
-        if entry is not None and entry.first and self.paused is Pause.FIRST:
+        if entry is not None and entry.first and self.paused is PauseReason.FIRST:
             self._resume()
         return entry is not None
 
@@ -278,7 +278,7 @@ class Queue:
         if self._train is not None:
             self._ahead = None if blocked else made
         elif blocked:
-            self._pause(Pause.FIRST)
+            self._pause(PauseReason.FIRST)
         elif train:
             self._train = made
             if not self._gated:
@@ -348,7 +348,7 @@ class Queue:
             # Only what came since may mend the tip. Each is tried once, alone.
             kind = _Kind.LONE
             keys = tuple(key for key in self.order if key in self._new)[:1]
-            if self.paused is Pause.FIRST:
+            if self.paused is PauseReason.FIRST:
                 keys = ()
         elif not keys and (chance := self._chance()) is not None:
             kind, keys = _Kind.CHANCE, (chance,)
@@ -450,7 +450,7 @@ class Queue:
         train.tip_reds += 1
         self._tip_green = False
         if train.tip_reds > 1:
-            self._pause(Pause.TIP if verdict is GateVerdict.RED else Pause.GATE)
+            self._pause(PauseReason.TIP if verdict is GateVerdict.RED else PauseReason.GATE)
 
     def _is_convicted(self, train: _Train) -> bool:
         red = train.red
@@ -471,7 +471,7 @@ class Queue:
         self._stop(train, lambda run: True)
         if entry.first:
             self._waiting[key] = entry
-            self._pause(Pause.FIRST)
+            self._pause(PauseReason.FIRST)
             return
         if sum(red > place for red in train.reds) <= REDS_FEW:
             self._evicted[key] = entry
@@ -488,7 +488,7 @@ class Queue:
 
     # --- pauses -----------------------------------------------------------------------------------
 
-    def _pause(self, why: Pause) -> None:
+    def _pause(self, why: PauseReason) -> None:
         train = self._train
         self.paused = why
         self._new.clear()

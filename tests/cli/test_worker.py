@@ -57,7 +57,7 @@ def test_it_joins_works_and_leaves_with_the_fleet(by_hand: ByHand) -> None:
     by_hand.peer.accept()
     ready = by_hand.peer.expect("READY")
     assert (ready["worker_id"], ready["version"]) == (f"W{process.pid}", "1.1")
-    assert ready["features"] == ["cancel", "grouped"]
+    assert ready["features"] == ["cancel", "grouped", "heartbeat", "pause", "status"]
     by_hand.peer.task("t-1")
     by_hand.peer.expect("DONE")
     by_hand.peer.expect("READY")
@@ -111,7 +111,7 @@ def test_ctrl_c_ends_the_task_with_it(by_hand: ByHand) -> None:
 def test_calling_the_tracker_itself_it_does_not_ask_for_grouping(by_hand: ByHand) -> None:
     by_hand.start("--socket", str(by_hand.peer.path), "--bd-calls", "worker", "--", "true")
     by_hand.peer.accept()
-    assert by_hand.peer.expect("READY")["features"] == ["cancel"]
+    assert by_hand.peer.expect("READY")["features"] == ["cancel", "heartbeat", "pause", "status"]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from beads_workers.landing.queue import (
     Build,
     Command,
     GateVerdict,
-    Pause,
+    PauseReason,
     Queue,
     Refuse,
     RunGate,
@@ -127,11 +127,11 @@ def test_on_a_red_tip_nobody_is_convicted_and_what_mends_it_lands(
         if key != mends:
             world.queue.add(WaitingBranch(key))
     world.drain()
-    assert world.pauses == [Pause.TIP] and not world.convicted and not world.landed
+    assert world.pauses == [PauseReason.TIP] and not world.convicted and not world.landed
     assert world.queue.idle
     world.queue.add(WaitingBranch(mends))
     world.drain()
-    assert world.pauses == [Pause.TIP, None]
+    assert world.pauses == [PauseReason.TIP, None]
     assert mends in world.landed and world.queue.idle
 
 
@@ -263,7 +263,7 @@ def test_without_a_green_gate_since_the_tip_is_gated_before_anybody_is_convicted
     queue.judged(0, RED)
     assert said(queue) == [RunGate(0, 2, 0, fresh=True, anew=True)]
     queue.judged(0, RED)
-    assert said(queue) == [Say(Pause.TIP)]
+    assert said(queue) == [Say(PauseReason.TIP)]
     queue.go_on()
     assert said(queue)[:3] == [Say(None), Build(3, ("b",)), RunGate(0, 3, 0, anew=True)]
 
@@ -280,7 +280,7 @@ def test_a_gate_that_cannot_tell_holds_nobody_else_up_and_convicts_only_beside_a
     queue.judged(0, NONE)
     said(queue)
     queue.judged(0, NONE)
-    assert said(queue) == [Say(Pause.GATE)]
+    assert said(queue) == [Say(PauseReason.GATE)]
 
 
 def test_refused_without_a_verdict_is_told_apart() -> None:
@@ -298,7 +298,7 @@ def test_the_users_own_branch_pauses_in_conflict_and_goes_on_when_it_has_moved()
     queue.add(WaitingBranch("a"))
     assert queue.next() == Build(1, ("main", "a"))
     queue.built((), blocked=True)
-    assert said(queue) == [Say(Pause.FIRST)] and queue.idle
+    assert said(queue) == [Say(PauseReason.FIRST)] and queue.idle
     queue.add(WaitingBranch("b"))
     assert said(queue) == []
     queue.add(WaitingBranch("main", first=True))

@@ -12,7 +12,7 @@ from beads_workers.landing.queue import (
     Advance,
     Build,
     GateVerdict,
-    Pause,
+    PauseReason,
     Queue,
     Refuse,
     RunGate,
@@ -69,7 +69,7 @@ class World:
     flaky: float = 0.0
     landed: list[str] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
-    pauses: list[Pause | None] = field(default_factory=list)
+    pauses: list[PauseReason | None] = field(default_factory=list)
     convicted: list[str] = field(default_factory=list)
     verified: set[frozenset[str]] = field(default_factory=set)
     red_trees: dict[frozenset[str], int] = field(default_factory=dict)
