@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import is_dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -145,6 +146,8 @@ def settings_hold(read: Any, data: bytes) -> None:
 def _is_setting(value: Any) -> bool:
     if isinstance(value, tuple):
         return all(isinstance(each, str | int) for each in value)
+    if is_dataclass(value):
+        return True  # The table of an integration, which has a parser of its own here.
     return isinstance(value, str | int) or (isinstance(value, float) and 0 <= value < 1e9)
 
 
