@@ -301,7 +301,14 @@ class ConnectionRegistry:
 
 @value
 class HoldTimeout:
-    """Timer key: a waiting READY is answered with WAIT now."""
+    """Timer key: a READY that waits for what the source is being asked is told to WAIT now."""
+
+    conn_id: ConnId
+
+
+@value
+class IdleTimeout:
+    """Timer key: a READY that waits for work to come is told to WAIT now."""
 
     conn_id: ConnId
 
@@ -336,7 +343,7 @@ class Sender:
         """Give it this job: at once, or after the tracker was told that it claims by itself.
 
         ``rest``: of a batch; each is chosen when the one before is begun."""
-        self._timers.cancel(HoldTimeout(connection.conn_id))
+        self.wait_no_more(connection)
         connection.issue_id = in_flight.job.issue_id
         if self._parts.self_claiming and not connection.grouped:
             self._registry.move(connection, ConnStimulus.RESERVED)
@@ -439,11 +446,32 @@ class Sender:
         if connection.strays <= limits.BAD_LINES_SHOWN:
             self._effects.note("error", f"{connection.worker_id} {text}")
 
-    def tell_to_wait(self, connection: Connection, seconds: int | None = None) -> None:
-        """WAIT, and nothing more follows."""
+    def keep_waiting(self, connection: Connection, *, soon: bool) -> None:
+        """Its READY is answered later: as soon as there is work, or with WAIT in the end. ``soon``:
+        the source is being asked."""
+        short, long = HoldTimeout(connection.conn_id), IdleTimeout(connection.conn_id)
+        now = self._effects.now
+        if not soon:
+            self._timers.cancel(short)
+        if long in self._timers or short in self._timers:
+            return
+        if soon:
+            self._timers.set(short, now + limits.HOLD_SECONDS)
+            return
+        # Those who came together are not told together, and whoever is told wakes nobody alone.
+        until = now + limits.IDLE_SECONDS_MAX * (1 - 0.2 * jitter(f"{connection.conn_id} {now}"))
+        self._timers.set(long, until // limits.IDLE_BEAT_SECONDS * limits.IDLE_BEAT_SECONDS)
+
+    def wait_no_more(self, connection: Connection) -> None:
+        """Its READY is answered, or is not to be before something else happens."""
         self._timers.cancel(HoldTimeout(connection.conn_id))
+        self._timers.cancel(IdleTimeout(connection.conn_id))
+
+    def tell_to_wait(self, connection: Connection, seconds: int) -> None:
+        """WAIT, and nothing more follows."""
+        self.wait_no_more(connection)
         self._registry.move(connection, ConnStimulus.WAIT_SENT)
-        self.say(connection, Wait(seconds or self._wait_seconds(connection)))
+        self.say(connection, Wait(seconds))
 
     def will_leave(self, connection: Connection) -> None:
         """It takes no more tasks. Say so before its task is cleared: at no moment could it be given
@@ -453,7 +481,7 @@ class Sender:
 
     def shut_down(self, connection: Connection) -> None:
         """SHUTDOWN: the worker ends what it does, and leaves."""
-        self._timers.cancel(HoldTimeout(connection.conn_id))
+        self.wait_no_more(connection)
         if connection.state is ConnState.RESERVED and (in_flight := self.in_flight(connection)):
             connection.issue_id = None
             self._tasks.unreserve(in_flight)
@@ -566,24 +594,6 @@ class Sender:
         if job.timeout_seconds is not None:
             return job.timeout_seconds
         return self._parts.settings.work.timeout_seconds
-
-    def _wait_seconds(self, connection: Connection) -> int:
-        # With many who wait, each alone may sleep longer; wide apart, so that after those who were
-        # told together somebody still asks soon.
-        # Who is still starting counts: the first are told before the others are here.
-        waiting = self._registry.count(ConnState.IDLE, ConnState.READY)
-        waiting = max(waiting, self._parts.supervisor.wanted())
-        reset = min(max(limits.WAIT_SECONDS_IDLE, waiting), limits.WAIT_SECONDS_IDLE_MAX)
-        more = 1.2 * reset - limits.WAIT_SECONDS_IDLE
-        seconds = limits.WAIT_SECONDS_IDLE + round(
-            more * jitter(f"{connection.conn_id} {self._effects.now}")
-        )
-        if self._tasks.in_flight:
-            seconds = min(seconds, limits.WAIT_SECONDS_BUSY)
-        if cooling := self._parts.retry_state.cooling():
-            due = min(issue.due for issue in cooling)
-            seconds = min(seconds, math.ceil(due - self._effects.now))
-        return max(seconds, limits.WAIT_SECONDS_MIN)
 
 
 # --- connections ---------------------------------------------------------------------------------
@@ -791,7 +801,7 @@ class Connections:
         if connection.is_paused is before:
             return
         if connection.is_paused:
-            self._timers.cancel(HoldTimeout(connection.conn_id))
+            self._sender.wait_no_more(connection)
             self._effects.write(WorkerPaused(connection.worker_id, reason))
             self.requeue_if_all_paused()
         else:
@@ -852,7 +862,7 @@ class Connections:
         connection = self._registry.remove(event.conn_id)
         if connection is None:
             return
-        for key in (HelloTimeout, HoldTimeout, Overdue, AsideDue, SilenceTimeout):
+        for key in (HelloTimeout, HoldTimeout, IdleTimeout, Overdue, AsideDue, SilenceTimeout):
             self._timers.cancel(key(event.conn_id))
         if connection.worker_id:
             self._effects.write(WorkerLeft(connection.worker_id, event.reason))
@@ -978,7 +988,7 @@ class Connections:
     # --- what goes out ------------------------------------------------------------------------
 
     def serve(self, connection: Connection, *, soon: bool) -> None:
-        """Answer a READY. ``soon``: the source is being asked, so a reply may wait a little."""
+        """Answer a READY, or hold it until there is work. ``soon``: the source is being asked."""
         if connection.state is not ConnState.READY:
             return
         state = self._parts.state
@@ -987,17 +997,13 @@ class Connections:
         elif connection.is_paused and (connection.pauses or connection.paused):
             pass  # Held until RESUME.
         elif connection.is_paused:
-            self._sender.tell_to_wait(connection)
+            self._sender.keep_waiting(connection, soon=False)
         elif state is RunState.RUNNING and (in_flight := self._next_for(connection)):
             self._sender.deliver(connection, in_flight, self._rest_of_batch(connection))
         elif self._parts.push and connection.own and state is RunState.RUNNING:
             pass  # Held until there is work: whoever sends it waits for the answer.
-        elif soon and HoldTimeout(connection.conn_id) not in self._timers:
-            self._timers.set(
-                HoldTimeout(connection.conn_id), self._effects.now + limits.HOLD_SECONDS
-            )
-        elif not soon:
-            self._sender.tell_to_wait(connection)
+        else:
+            self._sender.keep_waiting(connection, soon=soon)
 
     def _next_for(self, connection: Connection) -> InFlight | None:
         in_flight = self._tasks.next_to_begin(connection.wants)
@@ -1049,6 +1055,18 @@ class Connections:
         for connection in self._registry.in_state(ConnState.READY):
             self.serve(connection, soon=soon)
 
+    def serve_idle(self) -> None:
+        """After every event: nobody waits while there is work, however that has come."""
+        if self._parts.state is not RunState.RUNNING or not self._registry.count(ConnState.READY):
+            return
+        if not self._effects.issues.count(IssueState.CLAIMED):
+            return
+        for connection in self._registry.in_state(ConnState.READY):
+            if connection.retiring or connection.is_paused:
+                continue
+            if in_flight := self._tasks.next_to_begin(connection.wants):
+                self._sender.deliver(connection, in_flight, self._rest_of_batch(connection))
+
     def handed_over(self, in_flight: InFlight) -> None:
         """The tracker knows: now the TASK can go out."""
         connection = (
@@ -1074,10 +1092,10 @@ class Connections:
             self._effects.ask(HangUp(conn_id, "said nothing valid"))
 
     def hold_timed_out(self, conn_id: ConnId) -> None:
-        """The source takes its time: WAIT."""
+        """The source takes its time, or nothing has come for long: WAIT."""
         connection = self._registry.get(conn_id)
-        if connection and connection.state is ConnState.READY and not connection.is_paused:
-            # Work is on its way: ask again as soon as may be.
+        if connection and connection.state is ConnState.READY:
+            # Work may come at any moment: ask again as soon as may be.
             self._sender.tell_to_wait(connection, limits.WAIT_SECONDS_MIN)
 
     def silence_timed_out(self, conn_id: ConnId) -> None:

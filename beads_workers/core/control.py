@@ -93,7 +93,7 @@ class Control:
             self._parts.state_reason = BY_HAND
 
     def resume(self, event: ResumeAsked) -> None:
-        """Go on; workers ask within the time that they were told to wait."""
+        """Go on: whoever waits has work as soon as there is some."""
         release = self._connections.let_go
         if event.worker_ids:
             self._each_worker(event.ticket, event.worker_ids, "resumed", release)

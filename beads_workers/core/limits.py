@@ -74,6 +74,12 @@ HELLO_SECONDS = 10.0
 HOLD_SECONDS = 3.0
 """A READY is kept waiting this long while the tracker is asked, then answered with WAIT."""
 
+IDLE_SECONDS_MAX = 60.0
+IDLE_BEAT_SECONDS = 5.0
+"""A READY for which nothing is there is kept waiting this long at most: a hundred who wait cost
+nothing to speak of, and have work as soon as it comes. A peer that is gone without a word is found
+out. WAITs go out on one beat: an idle fleet wakes once for several of them."""
+
 WAIT_AT_ONCE_SECONDS_MAX = 86_400.0
 """A selector refuses waits of more than 24 days; after a day it may look up for nothing."""
 
@@ -85,12 +91,6 @@ CONNECT_DELAYS_SECONDS = (1.0, 2.0, 4.0)
 
 WAIT_SECONDS_MIN = 1
 WAIT_SECONDS_MAX = 3600
-WAIT_SECONDS_BUSY = 2
-"""While tasks run or retries are due, work may appear at any moment."""
-WAIT_SECONDS_IDLE = 5
-WAIT_SECONDS_IDLE_MAX = 90
-"""Nothing runs and nothing is due: a hundred waiting workers must cost nothing to speak of, and
-one or two of them ask in a second."""
 WAIT_SECONDS_RESYNC = 1
 """Answer to a DONE or FAILED for nothing."""
 
@@ -346,7 +346,8 @@ assert HOLD_SECONDS < HELLO_SECONDS
 assert HEARTBEAT_SECONDS_MIN <= WORKER_HEARTBEAT_SECONDS <= HEARTBEAT_SECONDS_MAX
 assert TERM_GRACE_SECONDS < STOP_SECONDS
 assert TERM_GRACE_SECONDS < TIMEOUT_MARGIN_SECONDS
-assert WAIT_SECONDS_MIN <= WAIT_SECONDS_BUSY <= WAIT_SECONDS_IDLE <= WAIT_SECONDS_MAX
+assert HOLD_SECONDS + IDLE_BEAT_SECONDS < IDLE_SECONDS_MAX * 0.8
+assert WAIT_SECONDS_MIN <= WAIT_SECONDS_RESYNC <= WAIT_SECONDS_MAX
 assert LISTED_MIN > CLAIM_AHEAD_MAX
 assert LISTED_PER_SLOT > CLAIM_AHEAD_PER_SLOT
 assert TIMEOUT_MARGIN_SECONDS + LEASE_LOOK_SECONDS + LEASE_RETRY_SECONDS <= LEASE_MARGIN_SECONDS

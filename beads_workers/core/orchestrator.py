@@ -241,6 +241,7 @@ class Orchestrator:
     def _after_events(self) -> list[Command]:
         for issue_id in self._parts.leases.run_out():
             self._claim_lost(issue_id, "its lease could not be renewed")
+        self._connections.serve_idle()
         self._scheduler.consider()
         before = self._parts.state
         self._ending.consider()
@@ -387,7 +388,7 @@ class Orchestrator:
         match key:
             case connections.HelloTimeout(conn_id):
                 self._connections.hello_timed_out(conn_id)
-            case connections.HoldTimeout(conn_id):
+            case connections.HoldTimeout(conn_id) | connections.IdleTimeout(conn_id):
                 self._connections.hold_timed_out(conn_id)
             case connections.SilenceTimeout(conn_id):
                 self._connections.silence_timed_out(conn_id)

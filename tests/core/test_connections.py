@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+from collections import Counter
 
 import pytest
 
@@ -210,51 +210,92 @@ def test_a_waiting_ready_is_answered_with_wait_after_three_seconds_and_not_again
     assert task_of(play.do(ready(1))) == "a"
 
 
-def test_nothing_to_do_is_a_wait() -> None:
+def idle() -> Play:
+    """One worker, for whom there is nothing."""
+    play = Play(poll_seconds=3600.0)
+    play.join(1)
+    play.quiet()
+    return play
+
+
+def test_who_finds_nothing_is_held_for_a_minute_at_most_and_then_told_to_wait() -> None:
+    play = idle()
+    assert said(play.wait(limits.IDLE_SECONDS_MAX * 0.8 - limits.IDLE_BEAT_SECONDS)) == []
+    assert said(play.wait(limits.IDLE_SECONDS_MAX * 0.2 + limits.IDLE_BEAT_SECONDS)) == [Wait(1)]
+    assert said(play.wait(1.0)) == [] and said(play.do(ready(1))) == []
+
+
+def test_being_asked_again_holds_nobody_longer() -> None:
     play = Play()
     play.join(1)
-    (reply,) = said(play.answer())
-    assert isinstance(reply, Wait)
-    assert limits.WAIT_SECONDS_IDLE <= reply.wait_seconds <= limits.WAIT_SECONDS_IDLE * 1.2
+    play.quiet()
+    told = []
+    for _ in range(int(limits.IDLE_SECONDS_MAX)):
+        told += said(play.wait(1.0)) + said(play.quiet())
+    assert told == [Wait(1)], "the source was asked every five seconds"
 
 
-def test_of_many_who_were_told_to_wait_together_somebody_asks_soon() -> None:
-    play = Play(workers=100)
+def test_who_is_held_has_what_comes_at_once() -> None:
+    play = idle()
+    play.wait(20.0)
+    play.do(ev.Arrived())
+    assert task_of(play.answer("a"), 1) == "a"
+    play.do(done(1, "a"))
+    play.answer()
+    assert said(play.wait(300.0)) == [], "it has not said READY"
+
+
+def test_a_hundred_who_are_held_together_are_told_in_groups() -> None:
+    play = Play(workers=100, poll_seconds=3600.0)
     for number in range(1, 101):
         play.own(number)
-    waits = [reply.wait_seconds for reply in said(play.answer()) if isinstance(reply, Wait)]
-    assert len(waits) == 100
-    assert min(waits) <= limits.WAIT_SECONDS_IDLE + 1
-    assert max(waits) <= limits.WAIT_SECONDS_IDLE_MAX * 1.2
-    assert sum(waits) / 100 >= 45, "a hundred that wait must cost nothing to speak of"
-    gaps = [later - sooner for sooner, later in itertools.pairwise(sorted(waits))]
-    assert max(gaps) <= 8
+    play.quiet()
+    began, ends = play.now, Counter[float]()
+    for _ in range(int(limits.IDLE_SECONDS_MAX)):
+        ends[play.now] += len(said(play.wait(1.0)))
+    assert ends.total() == 100 and min(at for at in ends if ends[at]) - began >= 40.0
+    told = [count for count in ends.values() if count]
+    assert 3 <= len(told) <= 5 and max(told) < 50
 
 
-def test_the_wait_is_short_while_others_work() -> None:
-    play = Play()
-    play.working("a")
-    play.join(2)
-    assert said(play.answer(), 2) == [Wait(limits.WAIT_SECONDS_BUSY)]
-
-
-def test_the_wait_ends_when_a_retry_is_due() -> None:
-    play = Play(policy=Policy(retry_delay_seconds=2.4))
+def test_the_end_of_a_retry_finds_whoever_is_held() -> None:
+    play = Play(policy=Policy(retry_delay_seconds=2.4), poll_seconds=3600.0)
     play.working("a")
     play.do(failed(1, "a"))
     play.answer()
-    (wait,) = said(play.do(ready(1)))
-    assert isinstance(wait, Wait)
-    due = play.core.deadline()
-    assert due is not None and due - play.now <= wait.wait_seconds <= 3
+    assert said(play.do(ready(1))) == []
+    play.quiet()
+    assert said(play.wait(2.5)) == [] and play.round_trip is not None
+    assert task_of(play.answer("a"), 1) == "a"
 
 
-def test_a_close_that_has_to_be_tried_again_later_holds_no_ready_up() -> None:
+def test_a_close_that_has_to_be_tried_again_later_leaves_a_ready_held() -> None:
     play = Play()
     play.working("a")
     play.do(done(1, "a"))
     play.answer(results={"a": Result.FAILED})
-    assert said(play.do(ready(1))) == [Wait(limits.WAIT_SECONDS_BUSY)]
+    assert said(play.do(ready(1))) == []
+    assert said(play.quiet() + play.wait(limits.HOLD_SECONDS)) == []
+
+
+def test_who_is_held_is_shut_down_at_once() -> None:
+    play = idle()
+    assert said(play.do(ev.StopAsked()), 1) == [Shutdown("user_requested")]
+    assert said(play.wait(5.0)) == []
+
+
+def test_who_is_held_is_shut_down_at_once_by_a_drain() -> None:
+    play = idle()
+    assert [type(m) for m in said(play.do(ev.StopAsked(drain=True)), 1)] == [Shutdown]
+
+
+def test_being_held_does_not_put_off_the_end_of_an_idle_fleet() -> None:
+    play = Play(idle_timeout_seconds=30.0)
+    play.join(1)
+    play.quiet()
+    for _ in range(29):
+        assert said(play.wait(1.0)) == [] and play.quiet() is not None
+    assert [type(m) for m in said(play.wait(1.0) + play.quiet(), 1)] == [Shutdown]
 
 
 # --- who is who -----------------------------------------------------------------------------------

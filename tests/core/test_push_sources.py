@@ -45,7 +45,7 @@ def test_a_worker_of_ours_is_never_told_to_wait() -> None:
 
 def test_a_worker_of_somebody_else_is_told_to_wait_as_always() -> None:
     play = push()
-    told = play.join(7) + play.wait(limits.HOLD_SECONDS + 1)
+    told = play.join(7) + play.wait(limits.IDLE_SECONDS_MAX)
     assert [type(message) for message in said(told, 7)] == [Wait]
 
 
