@@ -93,7 +93,9 @@ class ClaimScheduler:
         self._overtaken = self._overtaken or self._round_trips.busy
 
     def arrived(self) -> None:
-        """Work has come to the source by itself."""
+        """Work has come to the source by itself, or may have."""
+        if self._parts.push:
+            self._round_trips.wake()  # It comes from a source that answers.
         self.reschedule()
         if not self._parts.settings.claims_ahead:
             # Nobody may be free for hours: people see all the same what waits.

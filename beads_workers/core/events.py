@@ -169,7 +169,7 @@ class RoundTripEnded:
 
 @value
 class Arrived:
-    """Work has come to the source by itself: it can be taken now."""
+    """Work has come to the source by itself: it can be taken now. Of a pull source: it may have."""
 
 
 @value

@@ -161,6 +161,9 @@ changed its priority or its labels meanwhile."""
 POLL_SECONDS = 5.0
 """How often an idle fleet asks the tracker for new work."""
 
+WATCH_SECONDS = 1.0
+"""How often an idle fleet looks whether somebody has written to the tracker; no call of ``bd``."""
+
 RECHECK_SECONDS = 0.5
 """What has come to a queue is shown within this, also while every worker is busy."""
 
@@ -348,6 +351,7 @@ assert TERM_GRACE_SECONDS < STOP_SECONDS
 assert TERM_GRACE_SECONDS < TIMEOUT_MARGIN_SECONDS
 assert HOLD_SECONDS + IDLE_BEAT_SECONDS < IDLE_SECONDS_MAX * 0.8
 assert WAIT_SECONDS_MIN <= WAIT_SECONDS_RESYNC <= WAIT_SECONDS_MAX
+assert WATCH_SECONDS < POLL_SECONDS
 assert LISTED_MIN > CLAIM_AHEAD_MAX
 assert LISTED_PER_SLOT > CLAIM_AHEAD_PER_SLOT
 assert TIMEOUT_MARGIN_SECONDS + LEASE_LOOK_SECONDS + LEASE_RETRY_SECONDS <= LEASE_MARGIN_SECONDS

@@ -171,7 +171,8 @@ class Orchestrator:
     ) -> None:
         """``self_claiming``: a plain v1 worker claims and closes by itself on this source.
 
-        ``push``: of a push source; ``Arrived`` says when there is work.
+        ``push``: of a push source; ``Arrived`` says when there is work. Any other may say so, too,
+        and is asked all the same.
 
         ``checkpointed``: what earlier runs left to remember; ``epoch``: the wall clock at ``now``,
         needed only for their ``not_before``.
@@ -282,7 +283,6 @@ class Orchestrator:
                 self._parts.round_trips.recovered()
                 self._recovered(event)
             case ev.Arrived():
-                self._parts.round_trips.wake()  # It comes from a source that answers.
                 self._scheduler.arrived()
             case ev.Withdrawn(issue_ids, why):
                 for issue_id in issue_ids:

@@ -281,6 +281,18 @@ class ReadableSource(Protocol):
         """
 
 
+@runtime_checkable
+class WatchedSource(Protocol):
+    """A source that sees by itself that somebody else has written to it."""
+
+    def changed(self) -> bool:
+        """Whether somebody else may have written since the last ``take``, or since this said so.
+
+        It asks nobody, and costs next to nothing: an idle fleet calls it each second. What it does
+        not see is found when the source is asked next. Never raises ``SourceError``.
+        """
+
+
 class Source(Protocol):
     """See the module text. Every method may raise ``SourceError``; then nothing is known."""
 

@@ -17,7 +17,7 @@ from beads_workers.runtime.journal import Journal
 from beads_workers.runtime.retention import trim_attempts
 from beads_workers.runtime.run_directory import host_name
 from beads_workers.runtime.tracker_thread import (
-    Answer,
+    News,
     PromptTrackerThread,
     Release,
     TrackerThread,
@@ -106,7 +106,7 @@ def open_tracker_thread(
     source: Source,
     journal: Journal,
     recover: Callable[[], RecoveryEnded],
-    post: Callable[[Answer | BaseException], None],
+    post: Callable[[News], None],
     tell: Callable[[RoundTripEnded], None],
     release: Release,
     conclude: Callable[[], None],

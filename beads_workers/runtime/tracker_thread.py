@@ -13,7 +13,13 @@ from typing import NamedTuple
 
 from beads_workers.core import limits
 from beads_workers.core.commands import RoundTrip
-from beads_workers.core.events import RecoveryEnded, RecoveryFailed, RoundTripEnded, UsageRead
+from beads_workers.core.events import (
+    Arrived,
+    RecoveryEnded,
+    RecoveryFailed,
+    RoundTripEnded,
+    UsageRead,
+)
 from beads_workers.core.journal import Checkpointed, Entry, Finished, Inherited, Started
 from beads_workers.core.model import IssueId
 from beads_workers.core.recovery import RecoveryState
@@ -25,6 +31,7 @@ from beads_workers.core.source import (
     Source,
     SourceError,
     Taken,
+    WatchedSource,
 )
 from beads_workers.runtime import sessions
 from beads_workers.runtime.journal import Journal
@@ -40,7 +47,8 @@ from beads_workers.runtime.usage_file import usage_read
 #
 # It recovers first (what earlier runs left), then carries out each ``RoundTrip`` that the core
 # begins. Before it writes anything to the tracker it syncs the journal: nothing outside is told
-# before it is on disk.
+# before it is on disk. While the fleet would take more than there is, it looks in between
+# whether somebody else has written to the tracker.
 
 
 TIDY_SECONDS = 60.0
@@ -48,6 +56,8 @@ SYNC_SECONDS = 1.0
 """Where nothing that is told waits for the disk: a power cut costs so much of the account."""
 
 Answer = RecoveryEnded | RoundTripEnded
+News = Answer | Arrived | BaseException
+"""What the tracker thread posts; an exception is a bug."""
 
 Release = Callable[[Settlement], Settled]
 """Writes what a crashed run left to be written later; may raise ``SourceError`` and ``OSError``."""
@@ -86,7 +96,7 @@ class TrackerThread:
         source: Source,
         journal: Journal,
         recover: Callable[[], RecoveryEnded],
-        post: Callable[[Answer | BaseException], None],
+        post: Callable[[News], None],
         tidy: Callable[[], None] = lambda: None,
         release: Release = no_release,
         conclude: Callable[[], None] = lambda: None,
@@ -101,6 +111,9 @@ class TrackerThread:
         self._recover = recover
         self._post = post
         self._tidy = tidy
+        self._watched = source if isinstance(source, WatchedSource) else None
+        self._wants_more = False
+        """Whether the last take brought less than was asked for."""
         self._round_trips: queue.SimpleQueue[RoundTrip | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="tracker", daemon=True)
 
@@ -127,14 +140,26 @@ class TrackerThread:
 
     def _work(self) -> None:
         tidy_at = time.monotonic() + TIDY_SECONDS
-        while (round_trip := self._round_trips.get()) is not None:
+        while (round_trip := self._next()) is not None:
             # Whatever this round trip writes to the tracker follows from records before it.
             self._journal.sync_patiently()
             self._conclude()
-            self._post(self.carry_out(round_trip))
+            ended = self.carry_out(round_trip)
+            if ended.taken is not None and round_trip.take:
+                self._wants_more = len(ended.taken.jobs) < round_trip.take
+            self._post(ended)
             if time.monotonic() >= tidy_at:
                 self._tidy()
                 tidy_at = time.monotonic() + TIDY_SECONDS
+
+    def _next(self) -> RoundTrip | None:
+        while self._watched is not None and self._wants_more:
+            try:
+                return self._round_trips.get(timeout=limits.WATCH_SECONDS)
+            except queue.Empty:
+                if self._watched.changed():
+                    self._post(Arrived())
+        return self._round_trips.get()
 
     def carry_out(self, round_trip: RoundTrip) -> RoundTripEnded:
         """One round trip, whole."""
@@ -209,7 +234,7 @@ class PromptTrackerThread(TrackerThread):
         source: Source,
         journal: Journal,
         recover: Callable[[], RecoveryEnded],
-        post: Callable[[Answer | BaseException], None],
+        post: Callable[[News], None],
         tell: Callable[[RoundTripEnded], None],
         tidy: Callable[[], None] = lambda: None,
         sync: Callable[[], None] = lambda: None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from beads_workers.core.model import COMMAND, FUNCTION, Filters, IssueId
-from beads_workers.core.source import Action, Result, Settlement, Source
+from beads_workers.core.source import Action, Result, Settlement, Source, WatchedSource
 from tests.contracts.pull_sources import STRANGER, THEM, US, MakeSource, settled, taken
 from tests.contracts.trackers import NOBODY, Tracker, needs
 
@@ -183,3 +183,52 @@ def test_a_listing_is_bounded_and_says_so(tracker: Tracker, source_of: MakeSourc
     assert (len(answer.jobs), len(answer.listed), answer.more) == (1, 2, True)
     answer = source_of(listed_max=3).take(0, ())
     assert (len(answer.listed), answer.more) == (3, False)
+
+
+def watched(source: Source) -> WatchedSource:
+    """The source, which has been asked once; skips where it sees nothing by itself."""
+    if not isinstance(source, WatchedSource):
+        pytest.skip("it does not see by itself that somebody has written")
+    source.take(0, ())
+    assert not source.changed(), "nobody has written"
+    return source
+
+
+def test_what_somebody_else_writes_is_seen_once_and_without_a_call(
+    tracker: Tracker, source: Source
+) -> None:
+    tracker.create("before")
+    watching, calls = watched(source), source.calls.count
+    tracker.create("after")
+    assert watching.changed() and not watching.changed()
+    assert source.calls.count == calls
+    source.take(0, ())
+    assert not watching.changed()
+
+
+def test_what_this_run_asks_and_writes_does_not_count(tracker: Tracker, source: Source) -> None:
+    first, second = tracker.create("first"), tracker.create("second")
+    watching = watched(source)
+    assert set(taken(source)) == {first, second}
+    assert not watching.changed()
+    settled(source, Settlement(Action.CLOSE, first), Settlement(Action.RELEASE, second))
+    assert not watching.changed()
+    source.renew([second])
+    assert taken(source) == [second] and not watching.changed()
+
+
+def test_what_another_fleet_writes_is_seen(tracker: Tracker, source_of: MakeSource) -> None:
+    ours, theirs = source_of(US), source_of(THEM)
+    key = tracker.create("one")
+    assert taken(theirs) == [key]
+    watching = watched(ours)
+    assert settled(theirs, Settlement(Action.RELEASE, key)) == [Result.APPLIED]
+    assert watching.changed() and taken(ours) == [key]
+
+
+def test_the_close_that_lets_another_issue_go_is_seen(tracker: Tracker, source: Source) -> None:
+    first = tracker.create("first")
+    tracker.put(first, "in_progress", STRANGER)
+    watching = watched(source)
+    tracker.close_as(first, STRANGER)
+    assert watching.changed()

@@ -6,11 +6,14 @@ import queue
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
+import pytest
+
 from beads_workers.core import journal as rec
+from beads_workers.core import limits
 from beads_workers.core.commands import RoundTrip
-from beads_workers.core.events import RecoveryEnded, RoundTripEnded
+from beads_workers.core.events import Arrived, RecoveryEnded, RoundTripEnded
 from beads_workers.core.journal import UsageFound
-from beads_workers.core.model import IssueId
+from beads_workers.core.model import IssueId, Job
 from beads_workers.core.source import (
     Action,
     Calls,
@@ -24,7 +27,7 @@ from beads_workers.core.source import (
     Taken,
 )
 from beads_workers.runtime.journal import Journal
-from beads_workers.runtime.tracker_thread import Answer, PromptTrackerThread, TrackerThread
+from beads_workers.runtime.tracker_thread import News, PromptTrackerThread, TrackerThread
 from tests.support.fleet import until
 
 A = IssueId("a")
@@ -76,7 +79,7 @@ class Running:
 
     def __init__(self, folder: Path, source: Recorder) -> None:
         self.journal = Journal(folder / "journal.jsonl")
-        self.posted: queue.SimpleQueue[Answer | BaseException] = queue.SimpleQueue()
+        self.posted: queue.SimpleQueue[News] = queue.SimpleQueue()
         self.thread = TrackerThread(source, self.journal, RecoveryEnded, self.posted.put)
         self.thread.start()
         assert self.posted.get(timeout=10) == RecoveryEnded()
@@ -115,7 +118,7 @@ def test_what_was_posted_before_a_round_trip_is_on_disk_when_that_is_concluded(
     tmp_path: Path,
 ) -> None:
     source, path = Recorder(), tmp_path / "journal.jsonl"
-    journal, posted = Journal(path), queue.SimpleQueue[Answer | BaseException]()
+    journal, posted = Journal(path), queue.SimpleQueue[News]()
 
     def conclude() -> None:
         source.asked.append(f"concluded with {path.read_bytes().count(b'used')}")
@@ -189,7 +192,7 @@ def test_a_prompt_tracker_thread_answers_where_it_is_asked_and_syncs_soon_after(
 ) -> None:
     source, told = Recorder(), list[RoundTripEnded]()
     journal = Journal(tmp_path / "journal.jsonl")
-    posted: queue.SimpleQueue[Answer | BaseException] = queue.SimpleQueue()
+    posted: queue.SimpleQueue[News] = queue.SimpleQueue()
     running = PromptTrackerThread(source, journal, RecoveryEnded, posted.put, told.append)
     running.start()
     assert posted.get(timeout=10) == RecoveryEnded()
@@ -202,3 +205,49 @@ def test_a_prompt_tracker_thread_answers_where_it_is_asked_and_syncs_soon_after(
     journal.close()
     assert source.asked == ["settle", "renew", "take", "close"]
     assert posted.empty()
+
+
+class Watched(Recorder):
+    """It has as many jobs as it was made with, and sees as many changes."""
+
+    def __init__(self, jobs: int, changes: int) -> None:
+        super().__init__()
+        self._jobs = [Job("recorder", IssueId(f"i{n}"), "a title") for n in range(jobs)]
+        self._changes = changes
+        self.looks = 0
+
+    def take(self, limit: int, skip: Collection[IssueId]) -> Taken:
+        self._ask("take")
+        return Taken(tuple(self._jobs[:limit]))
+
+    def changed(self) -> bool:
+        self.looks += 1
+        self._changes -= 1
+        return self._changes >= 0
+
+
+def test_while_more_is_wanted_than_there_is_changes_are_told(tmp_path: Path) -> None:
+    source = Watched(jobs=1, changes=2)
+    running = Running(tmp_path, source)
+    running.round_trip(RoundTrip(take=2))
+    assert [running.posted.get(timeout=10) for _ in range(2)] == [Arrived(), Arrived()]
+    asked = source.asked[:]
+    running.round_trip(RoundTrip(take=1))
+    running.stop()
+    assert asked == ["take"], "nobody was asked"
+    looks = source.looks
+    assert looks >= 2 and running.posted.empty()
+
+
+def test_nobody_looks_for_changes_while_everybody_has_work(tmp_path: Path) -> None:
+    source = Watched(jobs=2, changes=1)
+    running = Running(tmp_path, source)
+    running.round_trip(RoundTrip(take=3))
+    assert running.posted.get(timeout=10) == Arrived()
+    running.round_trip(RoundTrip(take=2))
+    looks = source.looks
+    running.round_trip(RoundTrip((CLOSE,)))
+    with pytest.raises(queue.Empty):
+        running.posted.get(timeout=1.5 * limits.WATCH_SECONDS)
+    running.stop()
+    assert source.looks == looks

@@ -51,6 +51,7 @@ class Source:
         self.actor = actor
         self.listing_began: float | None = None
         """When the last listing that was answered had begun."""
+        self._writes_of_others = 0
         self._unanswered: tuple[str, ...] = ()
         self._late: Process | None = None
 
@@ -60,6 +61,7 @@ class Source:
         """``Source.take``."""
         if self._unanswered:
             yield from self._requeue_unanswered()
+        self.changed()
         rows: list[tuple[str, int]] = []
         began = self._world.agenda.now
         try:
@@ -78,6 +80,12 @@ class Source:
         self._unanswered = ()
         labels = self._world.labels
         return Taken(tuple(Job("sim", IssueId(i), i, p, labels=labels(i)) for i, p in won), listed)
+
+    def changed(self) -> bool:
+        """``WatchedSource.changed``."""
+        before, writes = self._writes_of_others, self._tracker.writes
+        self._writes_of_others = writes.total() - writes[self.actor]
+        return self._writes_of_others != before
 
     def settle(self, settlements: Sequence[Settlement]) -> Thread:
         """``Source.settle``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -35,10 +36,13 @@ class Tracker:
     def __init__(self, world: World) -> None:
         self._world = world
         self.issues: dict[str, Issue] = {}
+        self.writes: Counter[str] = Counter()
+        """How often who has written."""
 
     def add(self, issue_id: str, priority: int, waits_for: str) -> None:
         """A new issue, ready or behind another one."""
         self.issues[issue_id] = Issue(issue_id, priority, waits_for, since=self._world.agenda.now)
+        self.writes["a person"] += 1
 
     def put(self, issue_id: str, holding: Ownership, by: str) -> None:
         """Write what holds of an issue; ``by``: the actor who does it."""
@@ -48,6 +52,7 @@ class Tracker:
             return
         issue.holding, issue.since = holding, self._world.agenda.now
         issue.revision += 1
+        self.writes[by] += 1
         self._world.check.tracker_changed(issue_id, before, holding, by)
         if holding.status == CLOSED:
             for other in self.issues.values():

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from beads_workers.core import limits
 from beads_workers.core.commands import RoundTrip
-from beads_workers.core.events import RecoveryEnded, RecoveryFailed, RoundTripEnded
+from beads_workers.core.events import Arrived, RecoveryEnded, RecoveryFailed, RoundTripEnded
 from beads_workers.core.journal import Checkpointed, Inherited
 from beads_workers.core.model import IssueId
 from beads_workers.core.recovery import RecoveryState, replay
@@ -41,6 +41,7 @@ class TrackerThread:
         self._unconcluded: list[str] = []
         self._round_trips: deque[RoundTrip | None] = deque()
         self._asked = Promise()
+        self._wants_more = False
         self.abandoned = False
         self.ended = Promise()
 
@@ -55,11 +56,18 @@ class TrackerThread:
         while True:
             while not self._round_trips:
                 self._asked = Promise()
+                if self._wants_more:
+                    self._world.agenda.after(limits.WATCH_SECONDS, self._asked.keep)
                 yield self._asked
+                if not self._round_trips and self._source.changed():
+                    self._node.post(Arrived())
             round_trip = self._round_trips.popleft()
             if round_trip is None:
                 break
-            self._node.post((yield from self._carry_out(round_trip)))
+            ended = yield from self._carry_out(round_trip)
+            if ended.taken is not None and round_trip.take:
+                self._wants_more = len(ended.taken.jobs) < round_trip.take
+            self._node.post(ended)
         yield from self._source.close()
         self.ended.keep()
 

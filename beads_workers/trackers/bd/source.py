@@ -29,6 +29,7 @@ from beads_workers.core.source import (
 from beads_workers.core.traces import KEY
 from beads_workers.kinds import CallLog
 from beads_workers.trackers.bd.calls import CALL_SECONDS, BdCalls, BdResult
+from beads_workers.trackers.bd.changes import Changes
 from beads_workers.trackers.bd.settlements import SettlementGroup, rounds, whose
 from beads_workers.trackers.bd.tracker import (
     CLOSED,
@@ -428,6 +429,8 @@ class BdSource:
         self._leases = ClaimedIssues()
         self._claims_unanswered: tuple[IssueId, ...] = ()
         self._wrote = False
+        self._changes = Changes(folder / ".beads", actor)
+        self._stamp = (0, 0)
 
     @property
     def abilities(self) -> Abilities:
@@ -454,11 +457,13 @@ class BdSource:
     def take(self, limit: int, skip: Collection[IssueId]) -> Taken:
         """One listing at most, and one claim for the group."""
         self._settle_unanswered_claims()
+        self._stamp = self._changes.stamp()
         reclaimed = self._reclaim() if self._shared else ()
         listing = self._listings.ready(limit, skip)
         found = [row for row in listing.rows if row.issue_id not in skip]
         picked, rest = found[:limit], found[limit:]
-        jobs, leases = self._claim(picked) if picked else ((), ())
+        with self._changes.own():
+            jobs, leases = self._claim(picked) if picked else ((), ())
         listing.rows = rest
         return Taken(
             jobs=jobs,
@@ -470,6 +475,11 @@ class BdSource:
             reclaimed=reclaimed,
             discovered=listing.held,
         )
+
+    def changed(self) -> bool:
+        """See ``WatchedSource``."""
+        before, self._stamp = self._stamp, self._changes.stamp()
+        return self._stamp != before
 
     def _reclaim(self) -> tuple[Lost, ...]:
         """Now and then: what another orchestrator has left, and never came back for."""
@@ -545,9 +555,10 @@ class BdSource:
         """See ``Source``; a look for what is not sure, one call for each kind of write."""
         answers: dict[int, Settled] = {}
         self._listings.forget()
-        for group in rounds(settlements):
-            for settled in self._settle_group(group):
-                answers[id(settled.settlement)] = settled
+        with self._changes.own():
+            for group in rounds(settlements):
+                for settled in self._settle_group(group):
+                    answers[id(settled.settlement)] = settled
         return [answers[id(settlement)] for settlement in settlements]
 
     def _settle_group(self, group: Sequence[Settlement]) -> list[Settled]:
@@ -578,7 +589,8 @@ class BdSource:
         """See ``Source``; one call for each."""
         if not self._tracker.abilities.leases:
             return Renewed()
-        return renew(self._tracker, self.actor, self._leases, issue_ids)
+        with self._changes.own():
+            return renew(self._tracker, self.actor, self._leases, issue_ids)
 
     def recover(self, dead: CrashedRun) -> list[Settled]:
         """See ``Source``; acts as the crashed run's actor, whose claims they are."""

@@ -7,7 +7,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from beads_workers.core.model import (
@@ -196,12 +196,14 @@ def _results(settlement: Settlement) -> Iterable[tuple[str, str]]:
 # ``take`` selects and claims in one ``BEGIN IMMEDIATE``, so no two sources ever get one issue.
 
 
-@value
+@dataclass(slots=True)
 class _Opened:
     connection: sqlite3.Connection
     store: SqliteStore
     file: tuple[int, int]
     """Device and inode: a tracker that was deleted under us must not swallow our closes."""
+    written_by_others: int = 0
+    """SQLite's count of what other connections have written, as of the last take."""
 
 
 class SqliteSource:
@@ -242,10 +244,22 @@ class SqliteSource:
     def take(self, limit: int, skip: Collection[IssueId]) -> Taken:
         """Claim up to ``limit`` ready issues, most urgent first, oldest first among equals."""
         with self._call() as tracker:
+            tracker.written_by_others = _data_version(tracker.connection)
             if limit <= 0:
                 return self._selected(tracker, 0, skip)
             with transaction(tracker.connection):
                 return self._selected(tracker, limit, skip)
+
+    def changed(self) -> bool:
+        """See ``WatchedSource``: another connection has written, even if it was one of ours."""
+        if self._opened is None:
+            return False
+        before = self._opened.written_by_others
+        try:
+            self._opened.written_by_others = _data_version(self._opened.connection)
+        except sqlite3.Error:
+            return False  # The next take says what is the matter.
+        return self._opened.written_by_others != before
 
     def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
         """Apply a group in one transaction: after ``SourceError`` none of it has happened."""
@@ -408,6 +422,10 @@ class SqliteSource:
             connection = connect(self._database)
             self._opened = _Opened(connection, SqliteStore(connection), file)
         return self._opened
+
+
+def _data_version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA data_version").fetchone()[0])
 
 
 def _storable(text: str) -> str:
