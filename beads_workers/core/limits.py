@@ -163,6 +163,9 @@ POLL_SECONDS = 5.0
 
 WATCH_SECONDS = 1.0
 """How often an idle fleet looks whether somebody has written to the tracker; no call of ``bd``."""
+WATCH_REST = 10.0
+"""After a round trip because of that, the next look comes so many times its seconds later, or after
+``POLL_SECONDS``: who writes all the time costs a tenth of a core at most."""
 
 RECHECK_SECONDS = 0.5
 """What has come to a queue is shown within this, also while every worker is busy."""

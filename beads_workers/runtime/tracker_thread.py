@@ -114,6 +114,9 @@ class TrackerThread:
         self._watched = source if isinstance(source, WatchedSource) else None
         self._wants_more = False
         """Whether the last take brought less than was asked for."""
+        self._look_seconds = limits.WATCH_SECONDS
+        self._found_change = False
+        """Whether one was told since the last round trip."""
         self._round_trips: queue.SimpleQueue[RoundTrip | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="tracker", daemon=True)
 
@@ -148,6 +151,10 @@ class TrackerThread:
             if ended.taken is not None and round_trip.take:
                 self._wants_more = len(ended.taken.jobs) < round_trip.take
             self._post(ended)
+            # Agents that write all the time must not have the tracker asked all the time.
+            rest = limits.WATCH_REST * ended.seconds if self._found_change else 0.0
+            self._look_seconds = max(limits.WATCH_SECONDS, min(rest, limits.POLL_SECONDS))
+            self._found_change = False
             if time.monotonic() >= tidy_at:
                 self._tidy()
                 tidy_at = time.monotonic() + TIDY_SECONDS
@@ -155,9 +162,11 @@ class TrackerThread:
     def _next(self) -> RoundTrip | None:
         while self._watched is not None and self._wants_more:
             try:
-                return self._round_trips.get(timeout=limits.WATCH_SECONDS)
+                return self._round_trips.get(timeout=self._look_seconds)
             except queue.Empty:
+                self._look_seconds = limits.WATCH_SECONDS
                 if self._watched.changed():
+                    self._found_change = True
                     self._post(Arrived())
         return self._round_trips.get()
 
