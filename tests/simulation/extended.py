@@ -58,7 +58,7 @@ class Extended:
         self._silent = self._world.faults.hits("heartbeat: announced and not sent", 0.5)
         self._said_at = self._world.agenda.now
         self._patience = 0.0
-        self._paused = False
+        self._paused_at: float | None = None
         self._liar = self._world.faults.hits("pause: asked for and worked on", 0.2)
         self._wants = [Priority()]
         """What it may be given, by what it has said since before its last READY."""
@@ -133,14 +133,14 @@ class Extended:
 
     def _rest(self) -> None:
         """It wants nothing for a while, or says so."""
-        if self._said_ready and self._world.random.random() < 0.1:
-            self._paused = True
+        if self._said_ready and self._world.random.random() < 0.4:
+            self._paused_at = self._world.agenda.now
             self._say(Pause())
             self.process.later(self._world.random.uniform(1.0, 30.0), self._rested)
         self._said_ready = True
 
     def _rested(self) -> None:
-        self._paused = False
+        self._paused_at = None
         self._say(Resume())
 
     def _choose(self) -> None:
@@ -155,7 +155,10 @@ class Extended:
         if self._leaving or tasks[0].request_id in self._taken:
             return  # It had come before.
         # Its own PAUSE may have crossed the answer to an earlier READY.
-        if self._told_to_pause:
+        rests = self._paused_at is not None and (
+            self._world.agenda.now - self._paused_at > MARGIN_SECONDS
+        )
+        if self._told_to_pause or rests:
             self._world.breach(23, f"{tasks[0]} for a worker that is paused")
         self._taken |= {task.request_id for task in tasks}
         for task in tasks:
@@ -236,6 +239,8 @@ class Extended:
         # An orchestrator that was stopped, or has no room for its journal, has its time anew.
         waits = process.stopped or self._world.disk.room is not None
         self._patience = 0.0 if waits else self._patience + 1.0
+        if waits and self._paused_at is not None:
+            self._paused_at = self._world.agenda.now
         allowed = HEARTBEATS_MISSED * self._interval + MARGIN_SECONDS
         silence = self._world.agenda.now - self._said_at
         if silence > allowed and self._patience > allowed and self._node.loop.ended is None:

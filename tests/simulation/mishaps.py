@@ -49,7 +49,7 @@ class Mishaps:
             (8, "connection: cut from outside", self._cut),
             (3, "connection: silent", self._silent),
             (8, "foreign worker: joins", self._foreign),
-            (4, "foreign worker: joins, of 1.1", self._extended),
+            (12, "foreign worker: joins, of 1.1", self._extended),
             (10, "person: command", self._command),
             (4, "person: changes an issue", self._edit),
             (12, "stranger: claims", self._claim),
@@ -220,7 +220,7 @@ class Mishaps:
         if node is None or not node.process.alive or not node.run_id:
             return False
         choice, ticket = self._random.randrange(10), Ticket(1)
-        worker = (f"W{self._random.randint(1, 6)}",)
+        worker = (f"W{self._random.randint(1, 8)}",)
         issues = self._world.tracker.issues
         blocked = [i for i, issue in issues.items() if issue.holding == Ownership(BLOCKED, "")]
         some = (IssueId(f"i{self._random.randrange(len(issues))}"),)
