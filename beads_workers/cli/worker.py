@@ -37,7 +37,8 @@ def worker(
     socket: Annotated[
         str | None,
         typer.Option(
-            metavar="PATH", help="The fleet's socket; without it ORCHESTRATOR_PID says which."
+            metavar="PATH",
+            help="The fleet's socket; without it BW_SOCKET or ORCHESTRATOR_PID says which.",
         ),
     ] = None,
     bd_calls: Annotated[
@@ -80,12 +81,12 @@ def _checked(command: list[str] | None) -> tuple[str, ...]:
 
 
 def _socket_path(path: str | None) -> str:
-    if path:
+    if path := path or os.environ.get("BW_SOCKET", ""):
         return str(Path(path).absolute())
     pid = os.environ.get("ORCHESTRATOR_PID", "")
     if not pid.isdigit():
         raise CommandError(
-            "which fleet? Neither --socket nor ORCHESTRATOR_PID is given",
+            "which fleet? No --socket, BW_SOCKET or ORCHESTRATOR_PID is given",
             "`beads-workers status --json` names the socket of the fleet in this project",
             EXIT_USAGE,
         )
