@@ -19,8 +19,17 @@ ready() {
   send READY '{version: "1.1", features: ["heartbeat"], heartbeat_seconds: 20}'
 }
 beat() { [ -n "${BW_CLAIMS:-}" ] || send HEARTBEAT '{version: "1.1"}'; }
-fail() { send FAILED '{issue_id: $id, error: $why, duration_ms: $ms}' --arg id "$1" --arg why "$2" --argjson ms "$3"; }
+extra='{}' limit='' # of the TASK at hand: what an answer of 1.1 says beside version 1, its timeout_seconds
+fail() { # ID, why, milliseconds, what else it says
+  send FAILED '{issue_id: $id, error: $why, duration_ms: $ms} + '"${4:-$extra}" --arg id "$1" --arg why "$2" --argjson ms "$3"
+}
 field() { jq -r --arg key "$1" '.[$key] // empty | tostring' <<<"$line" 2>/dev/null | tr -d '\000'; }
+is() { jq -e "$1" <<<"$line" >/dev/null 2>&1; }
+is_task() { # no field may be missing, or of another type
+  is '(.worker_id | type == "string") and (.timestamp | type == "number") and (.title | type == "string") and
+    (.issue_id | type == "string") and (.priority | type == "number" and . == floor and . >= 0 and . <= 4)' &&
+    [[ $(field issue_id) =~ ^[A-Za-z0-9_][A-Za-z0-9._-]{0,199}$ ]]
+}
 project=$PWD claims=''
 while [ -n "$project" ] && [ ! -d "$project/.beads" ]; do project=${project%/*}; done
 who_claims() { # for the TASK that has come
@@ -34,24 +43,27 @@ last_line() { # the last line of a log that shows anything: why the task failed
 }
 run_task() { # claim, run, close, answer - in a background shell, which TERM makes requeue
   set -m
-  local id=$1 out=$dir/$1.log stop='' child='' status=0 error began=${EPOCHREALTIME/[.,]/} command=("${@:2}")
+  local id=$1 out=$dir/$1.log stop='' child='' clock='' status=0 error said=$extra began=${EPOCHREALTIME/[.,]/} command=("${@:2}")
   ms() { echo $(((${EPOCHREALTIME/[.,]/} - began) / 1000)); }
   trap 'stop=1; [ -z "$child" ] || kill -TERM -- "-$child"' TERM
   tracker update "$id" --status=in_progress || error='claim failed'
   if [ -z "$stop${error:-}" ]; then
     "${command[@]//\{id\}/"$id"}" </dev/null >>"$out" 2>&1 3>&- 4<&- & child=$!
     [ -z "$stop" ] || kill -TERM -- "-$child"
+    [ -z "$limit" ] || { sleep "$limit"; : >"$out.late"; kill -TERM -- "-$child"; sleep 5; kill -KILL -- "-$child"; } & clock=$!
     wait "$child" || status=$?
+    kill -KILL -- "-$clock" 2>/dev/null
     for _ in {1..50}; do # asked to end, the group has five seconds
       [ -n "$stop" ] && kill -0 -- "-$child" && sleep 0.1 || break
     done 2>/dev/null
     kill -KILL -- "-$child" 2>/dev/null
     [ "$status" -eq 0 ] || { error=$(last_line "$out"); error=${error:-exit status $status}; }
+    [ ! -e "$out.late" ] || { error="timed out after $limit s" said="$extra + {outcome: \"timeout\"}"; rm "$out.late"; }
   fi
   if [ -n "$stop" ]; then tracker update "$id" --status=open --assignee=; return; fi
-  if [ -n "${error:-}" ]; then fail "$id" "$error" "$(ms)"; else
+  if [ -n "${error:-}" ]; then fail "$id" "$error" "$(ms)" "$said"; else
     tracker close "$id" || log "could not close $id" # still DONE: the orchestrator has a look
-    send DONE '{issue_id: $id, duration_ms: $ms}' --arg id "$id" --argjson ms "$(ms)"
+    send DONE '{issue_id: $id, duration_ms: $ms} + '"$extra" --arg id "$id" --argjson ms "$(ms)"
   fi
   [ -n "$stop" ] || ready
 }
@@ -63,14 +75,21 @@ leave() { # end the task, give its issue back, go with this status
 }
 take() { # a TASK: refuse what is too much or makes no sense, else run it in the background
   local id priority title; id=$(field issue_id) priority=$(field priority) title=$(field title)
+  if ! is_task; then log "ignored: ${line:0:300}"; return; fi
+  extra='{}' # where BW_CLAIMS is set, this worker has not opted in
+  [ -n "${BW_CLAIMS:-}" ] || ! is '.version | strings | test("^1[.][1-9][0-9]*$")' || extra='{version: "1.1"}'
   if busy; then if [ "$id" = "$task_id" ]; then log "already at $id"; else fail "$id" busy 0; fi
-  elif [[ ! $id =~ ^[A-Za-z0-9_][A-Za-z0-9._-]{0,199}$ || ! $priority =~ ^[0-4]$ ]]; then
-    log "ignored: ${line:0:300}"
   else
-    me=$(field worker_id) task_id=$id; who_claims
+    stir; me=$(field worker_id) task_id=$id limit=$(field timeout_seconds) priority=${priority%%.*}; who_claims
     export BW_ISSUE_ID=$id BW_ISSUE_TITLE=${title:0:30000} BW_ISSUE_PRIORITY=$priority BW_WORKER_ID=$me
     run_task "$id" "$@" & runner=$!
   fi
+}
+stir() { [ -z "$timer" ] || kill -KILL -- "-$timer" 2>/dev/null; timer=''; } # the newest WAIT or TASK counts
+rest() { # a WAIT
+  busy || ! is '.wait_seconds | type == "number" and . == floor and . >= 0' && return
+  stir
+  { sleep "$(jq '[[.wait_seconds, 1] | max, 3600] | min | floor' <<<"$line")"; ready; } & timer=$!; disown
 }
 for delay in 1 2 4 ''; do
   socat - "UNIX-CONNECT:$socket" <"$dir/in" >"$dir/out" 2>/dev/null & line_out=$!; disown
@@ -79,10 +98,10 @@ for delay in 1 2 4 ''; do
     line=$part$line part=''
     [ -z "$silent" ] || { part=$line silent=''; beat; continue; } # half a line may have come
     # the connection stands with the first line that is read
-    [ -z "$timer" ] || kill -KILL -- "-$timer" 2>/dev/null; timer='' delay=none
+    delay=none
     case $(field type) in
       TASK) take "$@" ;;
-      WAIT) busy || { seconds=$(field wait_seconds); { sleep "${seconds%%.*}"; ready; } & timer=$!; disown; } ;;
+      WAIT) rest ;;
       SHUTDOWN) leave 0 ;;
       *) log "ignored: ${line:0:300}" ;;
     esac
