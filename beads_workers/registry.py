@@ -108,6 +108,9 @@ COMMANDS: dict[str, dict[str, str]] = {
     "cli.worker": {
         "worker": "Run one worker in this folder.",
     },
+    "conformance.commands": {
+        "conformance": "Try anybody's worker or orchestrator against the protocol.",
+    },
     "integrations.rrq.commands": {
         "rrq-executor": "Be an RRQ executor: run what an orchestrator sends.",
     },

@@ -55,6 +55,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "cli": (*ENGINE, "attempts", "landing"),
     "demo": (*ENGINE, "cli"),
     "chaos": (*ENGINE, "cli"),
+    "conformance": ("core",),
 }
 """Which rooms of the package each room may import, beside itself. No integration imports another
 one, and nobody imports an integration but by the registry."""
@@ -96,7 +97,8 @@ def is_pure(path: Path) -> bool:
 def is_door(path: Path) -> bool:
     """Whether people come in here: the command line, and what of other rooms it calls."""
     room = part(path)
-    return room in ("cli", "demo", "chaos") or (room == "integrations" and path.stem in DOORS)
+    with_doors = room in ("integrations", "conformance")
+    return room in ("cli", "demo", "chaos") or (with_doors and path.stem in DOORS)
 
 
 def tree(path: Path) -> ast.Module:

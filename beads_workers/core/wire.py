@@ -614,6 +614,8 @@ _TYPES = {kind: kind.__name__.upper() for kind in _PARSERS} | {
     ControlReply: "CONTROL_REPLY",
     StatusAsked: "STATUS",
 }
+NAMES = dict(_TYPES)
+"""Every kind of message, and what it is called on the wire."""
 _BY_TYPE = {_TYPES[kind]: parser for kind, parser in _PARSERS.items()}
 
 

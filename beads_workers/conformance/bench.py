@@ -1,0 +1,409 @@
+"""What one case of the worker kit works with: a socket, a worker's process, a task and a ``bd``.
+
+**The task.** What a worker does with an issue is not the protocol's business, but the kit has to
+know when it begins and ends. So the worker under test is told to run the program ``bw-task`` for
+each issue, with the issue's id as its last argument or in ``BW_ISSUE_ID``. The kit puts it first
+on ``PATH``. It does what the id says: ``ok-...`` succeeds, ``fail-...`` fails, ``hold-...`` goes on
+until the kit lets it go, with a child process that must not outlive it.
+
+**The tracker.** A program ``bd`` beside it writes down how it was called, and says that all is well
+(or not: for an issue ``refused-...`` it fails). The worker runs in a folder with a ``.beads``.
+
+**The orchestrator.** ``ORCHESTRATOR_PID`` is a process of the case alone, so that its socket
+``/tmp/beads-workers-PID.sock`` is its own too, and cases run side by side.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from beads_workers.conformance.link import Breach, Message, PeerLink
+
+LOOK_SECONDS = 0.01
+ASIDES = frozenset({"PROGRESS", "HEARTBEAT", "STATUS", "CONTROL", "PRIORITY", "PAUSE", "RESUME"})
+"""What a worker may say at any time beside the conversation."""
+
+TASK_PROGRAM = """#!/bin/sh
+# The task of a conformance test: it does what the issue's id says.
+for id; do :; done
+id=${id:-$BW_ISSUE_ID}
+printf 'task %s %s 0\\n' "$id" $$ >>FOLDER/log
+case $id in
+  hold-*)
+    cat "FOLDER/go-$id" >/dev/null & child=$!
+    printf 'task %s %s 1\\n' "$id" "$child" >>FOLDER/log
+    echo '40 % of it'
+    wait "$child" ;;
+  fail-*)
+    echo 'this one fails' >&2
+    exit 1 ;;
+esac
+"""
+
+BD_PROGRAM = """#!/bin/sh
+# The tracker of a conformance test: it writes down how it was called.
+printf 'bd %s\\n' "$*" >>FOLDER/log
+case "$*" in *refused-*) echo 'somebody else has it' >&2; exit 1 ;; esac
+"""
+
+
+class NotClaimed(Exception):
+    """The worker does not say that it can do this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds: how long the kit waits for what is due (``patience``), for what must not come
+    (``quiet``), and how long a READY may be held."""
+
+    patience: float = 10.0
+    quiet: float = 0.6
+    hold: float = 60.0
+
+
+@dataclass(slots=True)
+class TaskProcess:
+    """A process that a task has had, known again by its start."""
+
+    pid: int
+    started: str
+
+    @property
+    def lives(self) -> bool:
+        """Whether it still does; a zombie does not."""
+        stat = _stat(self.pid)
+        return bool(stat) and stat[0] not in "ZX" and stat[19] == self.started
+
+
+def _stat(pid: int) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    except OSError:
+        return []
+
+
+@dataclass(slots=True)
+class Bench:
+    """One case. Use it in a ``with``; at its end nothing of it is left."""
+
+    command: Sequence[str]
+    spans: Timing
+    transcript: list[str] = field(default_factory=list)
+    proved: set[str] = field(default_factory=set)
+    """Requirements that the case has confirmed."""
+    ready: Message = field(default_factory=dict)
+    """The worker's first READY."""
+    folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="bw-conformance-")))
+    link: PeerLink = field(init=False)
+    _listener: socket.socket | None = None
+    _orchestrator: subprocess.Popen[bytes] | None = None
+    _worker: subprocess.Popen[bytes] | None = None
+    _seen: dict[int, str] = field(default_factory=dict)
+    _numbers: int = 0
+
+    def __enter__(self) -> Bench:
+        (self.folder / "bin").mkdir()
+        (self.folder / "project" / ".beads").mkdir(parents=True)
+        for name, text in (("bw-task", TASK_PROGRAM), ("bd", BD_PROGRAM)):
+            program = self.folder / "bin" / name
+            program.write_text(text.replace("FOLDER", str(self.folder)))
+            program.chmod(0o755)
+        self._orchestrator = subprocess.Popen(
+            ["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self.processes():
+            with suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGKILL)
+        if self._worker is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._worker.pid, signal.SIGKILL)
+            self._worker.wait()
+        assert self._orchestrator is not None and self._orchestrator.stdin is not None
+        self._orchestrator.stdin.close()
+        self._orchestrator.wait()
+        self.stop_listening()
+        if hasattr(self, "link"):
+            self.link.socket.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    # --- the worker's process -----------------------------------------------------------------
+
+    @property
+    def place(self) -> Path:
+        """Where the protocol says that the socket of ``ORCHESTRATOR_PID`` is."""
+        assert self._orchestrator is not None
+        return Path(f"/tmp/beads-workers-{self._orchestrator.pid}.sock")
+
+    def listen(self, path: Path | None = None) -> None:
+        """Have a socket there, or at the place of the protocol."""
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(str(path or self.place))
+        Path(listener.getsockname()).chmod(0o600)
+        listener.listen(16)
+        self._listener = listener
+
+    def stop_listening(self) -> None:
+        """As an orchestrator that is gone."""
+        if self._listener is not None:
+            path = self._listener.getsockname()
+            self._listener.close()
+            Path(path).unlink(missing_ok=True)
+            self._listener = None
+
+    def launch(self, *, bw_socket: Path | None = None, only_pid: bool = False) -> None:
+        """Start the worker; ``only_pid``: without BW_SOCKET."""
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("BW_ISSUE")}
+        environment["PATH"] = f"{self.folder / 'bin'}:{environment.get('PATH', '')}"
+        environment["ORCHESTRATOR_PID"] = self.place.stem.rpartition("-")[2]
+        environment["BW_SOCKET"] = str(bw_socket or self.place)
+        environment["TMPDIR"] = str(self.folder)
+        if only_pid:
+            del environment["BW_SOCKET"]
+        with open(self.folder / "output", "wb") as output:
+            self._worker = subprocess.Popen(
+                self.command,
+                cwd=self.folder / "project",
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+
+    def accept(self, requirement: str, seconds: float | None = None) -> None:
+        """Wait for its connection."""
+        assert self._listener is not None
+        deadline = time.monotonic() + (seconds or max(self.spans.patience, 10.0))
+        self._listener.settimeout(0.05)
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+                break
+            except TimeoutError:
+                if self.has_exited or time.monotonic() > deadline:
+                    end = "has exited" if self.has_exited else "has not connected"
+                    raise Breach(requirement, f"it {end}; {self._said()}") from None
+        self.link = PeerLink(connection, self.transcript, "W-3-1", "W-4.1-1", "W-4.1-1", ">")
+
+    def hear_ready(self) -> None:
+        """The first READY of a connection."""
+        message = self.link.read(max(self.spans.patience, 10.0))
+        if message is None or message["type"] != "READY":
+            raise Breach("W-2.3-1", f"{_shown(message)} came in place of READY")
+        self.ready = self.ready or message
+        self.proved |= {"W-2.3-1", "W-3-1", "W-4.1-1"}
+
+    def start(self) -> None:
+        """A worker that has connected and said READY."""
+        self.listen()
+        self.launch()
+        self.accept("W-2.2-1")
+        self.hear_ready()
+
+    def claims_11(self, feature: str) -> None:
+        """Raises ``NotClaimed`` where its READY does not say this."""
+        said = self.ready
+        can = isinstance(said.get("version"), str) and said["version"].startswith("1.")
+        if can and feature == "prefetch":
+            can = int(said.get("prefetch_count", 0)) > 0
+        elif can and feature != "1.1":
+            can = feature in said.get("features", [])
+        if not can:
+            raise NotClaimed(feature)
+
+    def exit_status(self, requirement: str, seconds: float | None = None) -> int:
+        """What it exits with."""
+        assert self._worker is not None
+        try:
+            status = self._worker.wait(self.spans.patience if seconds is None else seconds)
+        except subprocess.TimeoutExpired:
+            raise Breach(requirement, f"it has not exited; {self._said()}") from None
+        self.transcript.append(f"  (it exits with status {status})")
+        return status
+
+    @property
+    def has_exited(self) -> bool:
+        """Whether it is gone."""
+        return self._worker is None or self._worker.poll() is not None
+
+    def _said(self) -> str:
+        output = (self.folder / "output").read_text("utf-8", "replace").strip().splitlines()
+        return f"its output ends in {output[-1][:200]!r}" if output else "it has printed nothing"
+
+    # --- what is said -------------------------------------------------------------------------
+
+    def say(self, kind: str, **fields: object) -> None:
+        """A message of the orchestrator; every worker is called W5."""
+        self.link.send(self.message(kind, **fields))
+
+    def message(self, kind: str, **fields: object) -> Message:
+        """One of version 1, or with ``version`` one of 1.1."""
+        return {"type": kind, "worker_id": "W5", "timestamp": round(time.time(), 6), **fields}
+
+    def task(self, issue_id: str, **fields: object) -> Message:
+        """A TASK of version 1, sent; an issue that is to be held can be let go."""
+        self.prepare(issue_id)
+        told = self.message("TASK", issue_id=issue_id, priority=2, title=f"Try {issue_id}")
+        message = told | fields
+        self.link.send(message)
+        return message
+
+    def task_11(self, issue_id: str, **fields: object) -> Message:
+        """A TASK of 1.1, sent, with a new ``request_id``."""
+        return self.task(issue_id, **self.additions(), **fields)
+
+    def additions(self) -> Message:
+        """The fields of 1.1 in a TASK."""
+        self._numbers += 1
+        return {
+            "version": "1.1",
+            "description": "",
+            "issue_type": "task",
+            "labels": [],
+            "attempt": 1,
+            "request_id": f"conformance.{self._numbers}",
+        }
+
+    def prepare(self, issue_id: str) -> None:
+        """An issue that is to be held waits at a pipe of its own."""
+        if issue_id.startswith("hold-"):
+            with suppress(FileExistsError):
+                os.mkfifo(self.folder / f"go-{issue_id}", 0o600)
+
+    def expect(
+        self, kind: str, requirement: str, seconds: float | None = None, **fields: object
+    ) -> Message:
+        """The next message of the conversation must be this one, with these fields."""
+        deadline = time.monotonic() + (self.spans.patience if seconds is None else seconds)
+        while True:
+            message = self.link.read(deadline - time.monotonic())
+            if message is None or message["type"] == kind or message["type"] not in ASIDES:
+                break
+        wrong = message is None or message["type"] != kind
+        if not wrong and message is not None:
+            wrong = any(message.get(name) != value for name, value in fields.items())
+        if message is None or wrong:
+            if kind == "READY" and message is not None and self._is_told_twice(message):
+                raise Breach("W-5.1-5", f"{_shown(message)} came once more")
+            due = " ".join([kind, *(f"{name}={value!r}" for name, value in fields.items())])
+            raise Breach(requirement, f"{due} was due, and {_shown(message)} came")
+        return message
+
+    def _is_told_twice(self, message: Message) -> bool:
+        ends = ("DONE", "FAILED")
+        told = [said.get("issue_id") for said in self.link.said if said["type"] in ends]
+        return message["type"] in ends and told.count(message["issue_id"]) > 1
+
+    def quiet(
+        self, requirement: str, seconds: float | None = None, *, ready: str = "", over: str = ""
+    ) -> None:
+        """Nothing of the conversation may come for a while, and the connection stays.
+
+        ``ready``, ``over``: what a READY breaks, and the end of the stream; else ``requirement``.
+        """
+        deadline = time.monotonic() + (self.spans.quiet if seconds is None else seconds)
+        while (left := deadline - time.monotonic()) > 0:
+            message = self.link.read(left)
+            if self.link.is_over:
+                raise Breach(over or requirement, f"it closed its connection; {self._said()}")
+            if message is not None and message["type"] not in ASIDES:
+                broken = ready if ready and message["type"] == "READY" else requirement
+                raise Breach(broken, f"nothing was due, and {_shown(message)} came")
+
+    def must(self, requirement: str, holds: bool, why: str) -> None:
+        """Raises ``Breach`` where it does not hold."""
+        if not holds:
+            raise Breach(requirement, why)
+        self.proved.add(requirement)
+
+    # --- what is done -------------------------------------------------------------------------
+
+    def began(self, issue_id: str) -> int:
+        """How often the task has been begun."""
+        return sum(1 for name, _, child in self._began() if name == issue_id and child == "0")
+
+    def order(self) -> list[str]:
+        """The issues in the order in which their tasks were begun."""
+        return [name for name, _, child in self._began() if child == "0"]
+
+    def wait_begun(self, issue_id: str, requirement: str = "W-4.3-2") -> None:
+        """Wait until the task runs, with its child where it has one."""
+        due = 2 if issue_id.startswith("hold-") else 1
+
+        def runs() -> bool:
+            return sum(1 for name, *_ in self._began() if name == issue_id) >= due
+
+        if not self.until(runs):
+            said = "bw-task has not run for"
+            raise Breach(requirement, f"{said} {issue_id} (see --help); {self._said()}")
+        self.processes()
+
+    def let_go(self, issue_id: str) -> None:
+        """A task that is held succeeds."""
+
+        def opened() -> bool:
+            try:
+                os.close(os.open(self.folder / f"go-{issue_id}", os.O_WRONLY | os.O_NONBLOCK))
+            except OSError:
+                return False
+            return True
+
+        self.until(opened)
+
+    def processes(self) -> list[TaskProcess]:
+        """All that tasks have had and that still live."""
+        for _, pid, _ in self._began():
+            stat = _stat(int(pid))
+            if stat:
+                self._seen.setdefault(int(pid), stat[19])
+        return [p for p in (TaskProcess(*each) for each in self._seen.items()) if p.lives]
+
+    def wait_ended(self, requirement: str) -> None:
+        """No process of a task may be left, within the patience."""
+        if not self.until(lambda: not self.processes()):
+            left = [process.pid for process in self.processes()]
+            raise Breach(requirement, f"processes of its task are still there: {left}")
+        self.proved.add(requirement)
+
+    def bd_calls(self, issue_id: str) -> list[str]:
+        """How ``bd`` was called for this issue."""
+        return [line for line in self.log() if line.startswith("bd ") and issue_id in line.split()]
+
+    def log(self) -> list[str]:
+        """What was run, in its order: ``task ID PID 0``, 1 for its child; ``bd WORD...``."""
+        try:
+            return (self.folder / "log").read_text().splitlines()
+        except FileNotFoundError:
+            return []
+
+    def until(self, holds: Callable[[], bool], seconds: float | None = None) -> bool:
+        """Whether it comes to hold within the patience."""
+        deadline = time.monotonic() + (self.spans.patience if seconds is None else seconds)
+        while not holds():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(LOOK_SECONDS)
+        return True
+
+    def _began(self) -> Iterator[tuple[str, str, str]]:
+        for line in self.log():
+            if line.startswith("task ") and len(words := line.split()) == 4:
+                yield words[1], words[2], words[3]
+
+
+def _shown(message: Mapping[str, object] | None) -> str:
+    return "nothing" if message is None else json.dumps(message)[:200]

@@ -1,0 +1,109 @@
+"""``conformance``: does a worker, or an orchestrator, keep to docs/PROTOCOL.md?"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from beads_workers.cli.errors import EXIT_USAGE, CommandError
+
+if TYPE_CHECKING:
+    from beads_workers.conformance.report import Report
+
+HELP = """Try anybody's worker or orchestrator against the protocol.
+
+Prints a verdict for each requirement of docs/PROTOCOL.md; exit status 1 where one fails.
+"""
+
+WORKER_EPILOG = (
+    "Example: beads-workers conformance worker -- ./my-worker bw-task {id}. The worker is to run "
+    "the program 'bw-task' with the issue's id as its last argument (or in BW_ISSUE_ID) for each "
+    "task; the kit puts it first on PATH, with a 'bd' that only notes how it is called."
+)
+
+Json = Annotated[bool, typer.Option("--json", help="One JSON object.")]
+Junit = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Write JUnit XML to this file, too.")
+]
+Patience = Annotated[
+    float, typer.Option(metavar="SECONDS", min=0.1, help="How long to wait for what is due.")
+]
+Only = Annotated[
+    list[str] | None, typer.Option(metavar="ID", help="Only this requirement; may be repeated.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the application."""
+    group = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode=None)
+    group.command("worker", epilog=WORKER_EPILOG)(worker)
+    group.command("orchestrator", epilog=ORCHESTRATOR_EPILOG)(orchestrator)
+    app.add_typer(group, name="conformance")
+
+
+ORCHESTRATOR_EPILOG = (
+    "Example: beads-workers conformance orchestrator --socket /tmp/beads-workers-4242.sock. The "
+    "tracker behind it must have 60 issues that are ready, of which nobody minds that they are "
+    "closed, and no worker but those of the kit."
+)
+
+
+def worker(
+    command: Annotated[
+        list[str], typer.Argument(metavar="-- COMMAND [ARG]...", help="Starts the worker.")
+    ],
+    as_json: Json = False,
+    junit: Junit = None,
+    patience: Patience = 10.0,
+    only: Only = None,
+) -> None:
+    """Play the orchestrator to a worker: each flow, each mishap."""
+    from beads_workers.conformance.bench import Timing
+    from beads_workers.conformance.requirements import WORKER
+    from beads_workers.conformance.worker_suite import try_worker
+
+    _check_known(only or [], list(WORKER))
+    try:
+        report = try_worker(command, Timing(patience), only or [])
+    except FileNotFoundError as error:
+        raise CommandError(f"{error.filename} cannot be run", "", EXIT_USAGE) from None
+    _show(report, as_json=as_json, junit=junit)
+
+
+def orchestrator(
+    socket: Annotated[str, typer.Option(metavar="PATH", help="The orchestrator's socket.")],
+    as_json: Json = False,
+    junit: Junit = None,
+    patience: Patience = 10.0,
+    only: Only = None,
+) -> None:
+    """Play workers to an orchestrator: each flow, each mishap."""
+    from beads_workers.conformance.bench import Timing
+    from beads_workers.conformance.orchestrator_suite import try_orchestrator
+    from beads_workers.conformance.requirements import ORCHESTRATOR
+
+    _check_known(only or [], list(ORCHESTRATOR))
+    if not Path(socket).is_socket():
+        hint = "`beads-workers status --json` names the socket of the fleet in this project"
+        raise CommandError(f"there is no socket at {socket}", hint, EXIT_USAGE)
+    _show(try_orchestrator(socket, Timing(patience), only or []), as_json=as_json, junit=junit)
+
+
+def _check_known(only: list[str], known: list[str]) -> None:
+    if unknown := [each for each in only if each not in known]:
+        hint = f"they go from {known[0]} to {known[-1]}"
+        raise CommandError(f"no requirement {unknown[0]}", hint, EXIT_USAGE)
+
+
+def _show(report: Report, *, as_json: bool, junit: Path | None) -> None:
+    if junit is not None:
+        junit.write_text(report.as_junit(), encoding="utf-8")
+    if as_json:
+        print(json.dumps(report.as_json(), indent=2))
+    else:
+        for line in report.lines():
+            print(line)
+    raise typer.Exit(0 if report.is_conformant else 1)

@@ -1,0 +1,130 @@
+"""One connection of the kit: lines in and out, with a transcript of all of them."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from beads_workers.conformance.schemas import faults
+
+Message = dict[str, Any]
+
+READ_BYTES = 1 << 16
+LINE_BYTES_MAX = 1 << 20
+SHOWN_CHARS_MAX = 300
+"""Of a line in a transcript."""
+
+
+class Breach(Exception):
+    """The peer has broken a requirement; the text says how."""
+
+    def __init__(self, requirement: str, why: str) -> None:
+        super().__init__(why)
+        self.requirement = requirement
+        self.why = why
+
+
+@dataclass(slots=True)
+class PeerLink:
+    """``framing``, ``fields`` and ``additions``: the requirements that a wrong line of the peer
+    breaks, a wrong message, and one that lacks what 1.1 adds. ``arrow``: how its lines are marked
+    in a transcript, ``>`` for a worker's."""
+
+    socket: socket.socket
+    transcript: list[str]
+    framing: str
+    fields: str
+    additions: str
+    arrow: str
+    said: list[Message] = field(default_factory=list)
+    """All that the peer has said."""
+    is_over: bool = False
+    _buffer: bytearray = field(default_factory=bytearray)
+
+    def send(self, message: Message) -> None:
+        """One message; a peer that is gone does not hear it."""
+        self.send_bytes(json.dumps(message).encode() + b"\n")
+
+    def send_bytes(self, data: bytes, *, shown: bool = True) -> None:
+        """These very bytes, or a piece of a line."""
+        if shown:
+            self._note("<" if self.arrow == ">" else ">", data)
+        with suppress(OSError):
+            self.socket.settimeout(10.0)
+            self.socket.sendall(data)
+
+    def read(self, seconds: float) -> Message | None:
+        """The peer's next message; None where nothing comes in time, or its stream has ended
+        (``is_over``). Raises ``Breach``."""
+        deadline = time.monotonic() + seconds
+        while b"\n" not in self._buffer:
+            left = deadline - time.monotonic()
+            if self.is_over or left <= 0:
+                return None
+            self._receive(left)
+        line, _, rest = bytes(self._buffer).partition(b"\n")
+        self._buffer[:] = rest
+        self._note(self.arrow, line)
+        message = self._checked(line)
+        self.said.append(message)
+        return message
+
+    def close(self) -> None:
+        """As a peer that is gone closes."""
+        with suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)
+        self.socket.close()
+        self.transcript.append("  (the kit closes the connection)")
+
+    def _receive(self, seconds: float) -> None:
+        self.socket.settimeout(seconds)
+        try:
+            received = self.socket.recv(READ_BYTES)
+        except TimeoutError:
+            return
+        except OSError:
+            received = b""
+        if not received:
+            self.is_over = True
+            self.transcript.append("  (end of the stream)")
+            if self._buffer:
+                torn = bytes(self._buffer)[:80]
+                raise Breach(self.framing, f"its last line has no end: {torn!r}")
+        self._buffer += received
+        if len(self._buffer) > 2 * LINE_BYTES_MAX:
+            raise Breach(self.framing, "a line of more than 1 MiB")
+
+    def _checked(self, line: bytes) -> Message:
+        try:
+            message = json.loads(line.decode("utf-8"), parse_constant=_refuse)
+        except ValueError as error:
+            raise Breach(self.framing, f"no JSON: {error}") from None
+        if not isinstance(message, dict):
+            raise Breach(self.framing, "a line that is no JSON object")
+        is_worker = self.arrow == ">"
+        if found := faults(message, from_worker=is_worker):
+            plain = {key: value for key, value in message.items() if key != "version"}
+            in_1_1_only = not faults(plain, from_worker=is_worker)
+            broken = self.additions if in_1_1_only else self.fields
+            raise Breach(broken, f"{message.get('type')}: {found[0]}")
+        return message
+
+    def _note(self, arrow: str, data: bytes) -> None:
+        for line in _lines(data):
+            self.transcript.append(f"{arrow} {line}")
+
+
+def _lines(data: bytes) -> Iterator[str]:
+    text = data.decode("utf-8", "backslashreplace")
+    for line in text.removesuffix("\n").split("\n"):
+        shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line[:SHOWN_CHARS_MAX])
+        yield shown + (f"... ({len(line)} characters)" if len(line) > SHOWN_CHARS_MAX else "")
+
+
+def _refuse(constant: str) -> float:
+    raise ValueError(f"{constant} is no JSON")

@@ -1,0 +1,326 @@
+"""Each flow of the protocol, and each mishap, played to an orchestrator: one function each.
+
+Source: docs/PROTOCOL.md. A case names the requirements that it confirms when it comes to its end.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import stat
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from beads_workers.conformance.floor import WAIT_SECONDS_MAX, Floor, Peer
+from beads_workers.conformance.link import LINE_BYTES_MAX, Breach, Message
+from beads_workers.conformance.worker_cases import NONSENSE
+
+Play = Callable[[Floor], None]
+
+CONNECTIONS = 100
+HELLO_SECONDS = 10.0
+WRONG_LINES = 1000
+AGAIN_BY_PATIENCE = 4
+"""What a worker lost comes back within so many times the patience: an orchestrator may back off."""
+
+
+@dataclass(frozen=True, slots=True)
+class OrchestratorCase:
+    """One conversation, with one worker or two."""
+
+    name: str
+    ids: tuple[str, ...]
+    play: Play
+
+
+CASES: list[OrchestratorCase] = []
+LAST = "gone_in_a_task"
+"""The name of the case that waits for all others."""
+
+
+def case(*ids: str) -> Callable[[Play], Play]:
+    """Put a case into ``CASES``."""
+
+    def add(play: Play) -> Play:
+        CASES.append(OrchestratorCase(play.__name__, ids, play))
+        return play
+
+    return add
+
+
+# --- the socket ----------------------------------------------------------------------------------
+
+
+@case("O-2.1-1")
+def mode(floor: Floor) -> None:
+    """Nobody else may connect."""
+    found = stat.S_IMODE(Path(floor.path).stat().st_mode)
+    if found != 0o600:
+        raise Breach("O-2.1-1", f"its mode is {found:04o}")
+
+
+@case("O-2.1-2")
+def a_hundred_at_once(floor: Floor) -> None:
+    """None of a hundred that connect together is turned away."""
+    with ExitStack() as open_ones:
+        for number in range(CONNECTIONS):
+            connection = open_ones.enter_context(socket.socket(socket.AF_UNIX))
+            connection.setblocking(False)
+            try:
+                connection.connect(floor.path)
+            except OSError as error:
+                raise Breach("O-2.1-2", f"connection {number + 1}: {error.strerror}") from None
+
+
+@case("O-7-1")
+def says_nothing(floor: Floor) -> None:
+    """Ten seconds without a word."""
+    began = time.monotonic()
+    peer = floor.worker()
+    peer.read(HELLO_SECONDS + floor.spans.patience)
+    took = time.monotonic() - began
+    peer.must("O-7-1", peer.link.is_over, f"it is still open after {took:.0f} s")
+    peer.must("O-7-1", took > HELLO_SECONDS / 2, f"it was closed after {took:.1f} s")
+
+
+# --- the conversation ----------------------------------------------------------------------------
+
+
+@case("O-3-1", "O-4.1-1", "O-5.1-1", "O-5.1-2", "O-6-2", "O-9.1-1")
+def one_reply(floor: Floor) -> None:
+    """Two tasks of a worker of version 1."""
+    peer = floor.worker()
+    for _ in range(2):
+        task = peer.get_task()
+        peer.quiet("O-5.1-1")
+        _is_version_1(peer, task)
+        peer.finish()
+        peer.quiet("O-5.1-2")
+    peer.get_task()
+    peer.say("FAILED", issue_id=_issue(peer), error="the kit fails it", duration_ms=1)
+    peer.let_go()
+    peer.quiet("O-5.1-2")
+    _is_version_1(peer, peer.ask())
+
+
+def _issue(peer: Peer) -> str:
+    assert peer.task is not None
+    return str(peer.task["issue_id"])
+
+
+_FIELDS = {"TASK": ["issue_id", "priority", "title"], "WAIT": ["wait_seconds"]}
+
+
+def _is_version_1(peer: Peer, reply: Message) -> None:
+    due = ["type", "worker_id", "timestamp", *_FIELDS[reply["type"]]]
+    peer.must("O-9.1-1", list(reply) == due, f"{reply['type']} has {', '.join(reply)}")
+
+
+@case("O-5.3-1")
+def ready_in_a_task(floor: Floor) -> None:
+    """The same TASK, never a second one."""
+    peer = floor.worker()
+    task = peer.get_task()
+    again = peer.ask("O-5.3-1")
+    peer.must("O-5.3-1", again["type"] == "TASK", f"{again['type']} came in place of the TASK")
+    same = again["issue_id"] == task["issue_id"]
+    peer.must("O-5.3-1", same, f"it has {task['issue_id']}, and was sent {again['issue_id']}")
+
+
+@case("O-5.3-2", "O-5.3-4")
+def done_for_another_issue(floor: Floor) -> None:
+    """WAIT 1, and the task stays."""
+    peer = floor.worker()
+    task = peer.get_task()
+    peer.say("DONE", issue_id="no-such-issue", duration_ms=1)
+    _resynchronised(peer)
+    again = peer.ask("O-5.3-4")
+    same = again.get("issue_id") == task["issue_id"]
+    peer.must("O-5.3-4", same, f"its task was {task['issue_id']}, and now {again.get('issue_id')}")
+
+
+def _resynchronised(peer: Peer) -> None:
+    message = peer.read(peer.spans.patience)
+    due = message is not None and message["type"] == "WAIT" and message["wait_seconds"] == 1
+    peer.must("O-5.3-2", due, f"WAIT of 1 second was due, and {json.dumps(message)[:200]} came")
+
+
+@case("O-5.3-2", "O-5.3-3")
+def done_for_nothing(floor: Floor) -> None:
+    """A DONE that crosses a READY uses up no reply."""
+    peer = floor.worker()
+    peer.say("DONE", issue_id="no-such-issue", duration_ms=1)
+    _resynchronised(peer)
+    both = [peer.message("READY"), peer.message("FAILED", issue_id="no-such-issue", error="x",
+                                                duration_ms=1)]  # fmt: skip
+    peer.link.send_bytes(b"".join(json.dumps(each).encode() + b"\n" for each in both))
+    replies = [peer.reply("O-5.3-3") for _ in both]
+    waits = [reply for reply in replies if reply["type"] == "WAIT" and reply["wait_seconds"] == 1]
+    peer.must("O-5.3-2", bool(waits), "no WAIT of 1 second came")
+    peer.quiet("O-5.3-3")
+
+
+@case("O-6-1", "O-6-3")
+def two_of_one_name(floor: Floor) -> None:
+    """Two workers that call themselves the same are two."""
+    first, second = floor.worker("same"), floor.worker("same")
+    one, other = first.get_task("O-6-1"), second.get_task("O-6-1")
+    first.must("O-6-1", one["issue_id"] != other["issue_id"], "both have the same issue")
+    first.must("O-6-1", first.called != second.called, f"both are called {first.called}")
+    first.finish()
+    again = second.ask("O-6-1")
+    same = again.get("issue_id") == other["issue_id"]
+    first.must("O-6-1", same, "the DONE of one has ended the task of the other")
+
+
+@case("O-7-2")
+def gone_in_a_task(floor: Floor) -> None:
+    """The process of a worker is gone; somebody else gets its issue, in whichever case.
+
+    An orchestrator may back off, and have claimed others before it: all that are left are taken.
+    """
+    lost = floor.worker()
+    issue_id = lost.get_task()["issue_id"]
+    lost.die()
+    floor.book.is_alone.wait()
+    peer = floor.worker()
+    deadline = time.monotonic() + AGAIN_BY_PATIENCE * floor.spans.patience
+    while time.monotonic() < deadline:
+        reply = peer.ask("O-7-2")
+        if floor.book.times[issue_id] > 1:
+            return
+        if reply["type"] == "TASK":
+            peer.finish()
+        else:
+            time.sleep(min(reply["wait_seconds"], WAIT_SECONDS_MAX))
+    raise Breach("O-7-2", f"nobody was sent {issue_id} again")
+
+
+# --- bytes and wrong messages --------------------------------------------------------------------
+
+
+@case("O-3-2", "O-3-3")
+def lines_in_pieces(floor: Floor) -> None:
+    """A stream has no messages, only bytes."""
+    peer = floor.worker("größe")
+    line = json.dumps(peer.message("READY"), ensure_ascii=False).encode()
+    for start in range(0, len(line), 9):
+        peer.link.send_bytes(line[start : start + 9], shown=False)
+        time.sleep(0.005)
+    peer.link.send_bytes(b"\n", shown=False)
+    peer.reply("O-3-2")
+    peer.get_task()
+    done = peer.message("DONE", issue_id=_issue(peer), duration_ms=1)
+    ready = peer.message("READY")
+    peer.let_go()
+    lines = b"".join(b"\n\r\n" + json.dumps(each).encode() + b"\r\n" for each in (done, ready))
+    peer.link.send_bytes(lines)
+    peer.reply("O-3-3")
+    peer.quiet("O-3-2")
+
+
+@case("O-3-4")
+def too_long_a_line(floor: Floor) -> None:
+    """Skipped to its end."""
+    peer = floor.worker()
+    peer.link.send_bytes(b"x" * (LINE_BYTES_MAX + 100_000) + b"\n", shown=False)
+    peer.ask("O-3-4")
+
+
+@case("O-4.1-2")
+def unknown_keys(floor: Floor) -> None:
+    """Keys of a later version."""
+    peer = floor.worker()
+    peer.say("READY", novelty={"type": "DONE"}, zeal=None)
+    peer.reply("O-4.1-2")
+    if peer.task is None:
+        peer.get_task("O-4.1-2")
+    peer.finish(novelty=[1])
+    peer.quiet("O-4.1-2")
+
+
+@case("O-8-1")
+def nonsense(floor: Floor) -> None:
+    """Each of these lines is passed over."""
+    peer = floor.worker()
+    for line in NONSENSE:
+        peer.link.send_bytes(line + b"\n")
+    for wrong in ({"timestamp": None}, {"worker_id": 7}, {"worker_id": ""}):
+        peer.link.send(peer.message("READY") | wrong)
+    peer.quiet("O-8-1")
+    peer.ask("O-8-1")
+
+
+@case("O-8-2")
+def unknown_types(floor: Floor) -> None:
+    """Messages of a later version, and those that only orchestrators say."""
+    peer = floor.worker()
+    peer.ask("O-8-2")
+    peer.let_go()
+    for kind in ("NOVELTY", "ready", "HELLO"):
+        peer.say(kind, issue_id="no-such-issue")
+    peer.quiet("O-8-2")
+
+
+@case("O-8-3")
+def lean_answers(floor: Floor) -> None:
+    """What ended counts, whatever else is missing."""
+    peer = floor.worker()
+    for kind in ("DONE", "FAILED"):
+        issue_id = peer.get_task("O-8-3")["issue_id"]
+        peer.link.send({"type": kind, "issue_id": issue_id})
+        peer.let_go()
+        peer.quiet("O-8-3")
+    peer.ask("O-8-3")
+
+
+@case("O-8-4")
+def flood(floor: Floor) -> None:
+    """Nothing but wrong lines."""
+    peer = floor.worker()
+    peer.ask("O-8-4")
+    peer.let_go()
+    peer.link.send_bytes(b"nonsense\n" * (WRONG_LINES + 100), shown=False)
+    peer.link.transcript.append(f"> nonsense ({WRONG_LINES + 100} lines)")
+    message = peer.read(floor.spans.patience)
+    closed = message is None and peer.link.is_over
+    peer.must("O-8-4", closed, "its connection is still open")
+
+
+# --- version 1.1 ---------------------------------------------------------------------------------
+
+
+@case("O-9.1-2", "O-9.2-1")
+def version_1_1(floor: Floor) -> None:
+    """What a worker that opts in is sent."""
+    peer = floor.worker("kit", "1.1")
+    task = peer.get_task()
+    peer.must("O-9.1-2", task.get("version") == "1.1", "its TASK does not say 1.1")
+    due = ("description", "issue_type", "labels", "attempt")
+    missing = [name for name in due if name not in task]
+    peer.must("O-9.2-1", not missing, f"its TASK lacks {', '.join(missing)}")
+    peer.finish()
+    peer.say("DONE", issue_id="no-such-issue", duration_ms=1)
+    wait = peer.reply("O-5.3-2")
+    peer.must("O-9.1-2", wait.get("version") == "1.1", "its WAIT does not say 1.1")
+
+
+@case("O-9.1-3")
+def later_version(floor: Floor) -> None:
+    """A worker of 1.7 is answered in 1.1."""
+    peer = floor.worker("kit", "1.7")
+    said = peer.ask("O-9.1-3").get("version")
+    peer.must("O-9.1-3", said == "1.1", f"it is answered with the version {said!r}")
+
+
+@case("O-9.6-1")
+def progress(floor: Floor) -> None:
+    """PROGRESS is no turn of the conversation."""
+    peer = floor.worker("kit", "1.1")
+    issue_id = peer.get_task()["issue_id"]
+    for percent in (10, None, 20):
+        peer.say("PROGRESS", issue_id=issue_id, percent=percent, activity="the kit works")
+    peer.quiet("O-9.6-1")

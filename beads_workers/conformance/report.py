@@ -1,0 +1,120 @@
+"""What a run of the kit says: a verdict for each requirement, as lines, JSON or JUnit XML."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+
+class Judgement(Enum):
+    """``NOT_REACHED``: the case that would have shown it ended early, by another failure."""
+
+    PASS = "pass"
+    FAIL = "fail"
+    NOT_CLAIMED = "not claimed"
+    NOT_REACHED = "not reached"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one case says of one requirement. ``why`` and ``transcript`` go with what is no pass."""
+
+    requirement: str
+    verdict: Judgement
+    case: str
+    why: str = ""
+    transcript: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """``findings``: one for each requirement, in the order of the table."""
+
+    of: str
+    findings: Sequence[Finding]
+    texts: Mapping[str, str]
+    seconds: float
+
+    @property
+    def is_conformant(self) -> bool:
+        """Whether nothing failed."""
+        return not any(each.verdict is Judgement.FAIL for each in self.findings)
+
+    def count(self, verdict: Judgement) -> int:
+        """How many requirements have this verdict."""
+        return sum(1 for each in self.findings if each.verdict is verdict)
+
+    def lines(self) -> Iterator[str]:
+        """For people: a line for each requirement, then what failed with its transcript."""
+        for each in self.findings:
+            why = f" ({each.why})" if each.why and each.verdict is not Judgement.PASS else ""
+            text = self.texts[each.requirement]
+            yield f"{each.verdict.value:11}  {each.requirement:9}  {text}{why}"
+        for each in self.findings:
+            if each.verdict is Judgement.FAIL:
+                yield ""
+                yield f"{each.requirement} {self.texts[each.requirement]}"
+                yield f"  {each.why}; case {each.case}:"
+                yield from (f"    {line}" for line in each.transcript)
+        counts = ", ".join(f"{self.count(verdict)} {verdict.value}" for verdict in Judgement)
+        yield ""
+        yield f"{self.of}: {counts}, in {self.seconds:.1f} s"
+
+    def as_json(self) -> dict[str, Any]:
+        """The same for programs."""
+        return {
+            "of": self.of,
+            "conformant": self.is_conformant,
+            "seconds": round(self.seconds, 3),
+            "requirements": [
+                {
+                    "id": each.requirement,
+                    "text": self.texts[each.requirement],
+                    "verdict": each.verdict.value,
+                    "case": each.case,
+                    "why": each.why,
+                    "transcript": list(each.transcript),
+                }
+                for each in self.findings
+            ],
+        }
+
+    def as_junit(self) -> str:
+        """JUnit XML: what is not claimed, and not reached, counts as skipped."""
+        from xml.sax.saxutils import escape, quoteattr
+
+        failed = self.count(Judgement.FAIL)
+        skipped = len(self.findings) - failed - self.count(Judgement.PASS)
+        lines = [
+            '<?xml version="1.0" encoding="UTF-8"?>',
+            f'<testsuite name="beads-workers conformance {self.of}" tests="{len(self.findings)}"'
+            f' failures="{failed}" errors="0" skipped="{skipped}" time="{self.seconds:.3f}">',
+        ]
+        for each in self.findings:
+            name = quoteattr(f"{each.requirement} {self.texts[each.requirement]}")
+            lines.append(f'<testcase classname="conformance.{self.of}" name={name}>')
+            if each.verdict is Judgement.FAIL:
+                shown = escape("\n".join(each.transcript))
+                lines.append(f"<failure message={quoteattr(each.why)}>{shown}</failure>")
+            elif each.verdict is not Judgement.PASS:
+                message = quoteattr(each.why or each.verdict.value)
+                lines.append(f"<skipped message={message}/>")
+            lines.append("</testcase>")
+        return "\n".join([*lines, "</testsuite>", ""])
+
+
+def settle(found: Iterable[Finding], texts: Mapping[str, str]) -> list[Finding]:
+    """One finding for each requirement: a failure outweighs a pass, and that all others."""
+    weight = [Judgement.FAIL, Judgement.PASS, Judgement.NOT_REACHED, Judgement.NOT_CLAIMED]
+    best: dict[str, Finding] = {}
+    for each in found:
+        known = best.get(each.requirement)
+        if known is None or weight.index(each.verdict) < weight.index(known.verdict):
+            best[each.requirement] = each
+    nobody = "no case has shown it"
+    return [
+        best.get(requirement, Finding(requirement, Judgement.NOT_REACHED, "", nobody))
+        for requirement in texts
+    ]

@@ -1,0 +1,797 @@
+"""Each flow of the protocol, and each mishap, played to a worker: one function each.
+
+Source: docs/PROTOCOL.md. A case names the requirements that it confirms when it comes to its end.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from beads_workers.conformance.bench import Bench, NotClaimed
+from beads_workers.conformance.link import Breach, Message
+
+Play = Callable[[Bench], None]
+
+LONG_CHARS = 300_000
+"""Of a description: far beyond the 64 KiB at which many readers of lines end."""
+EARLY_SECONDS = 0.1
+"""A clock may be that much off."""
+HEARTBEAT_SECONDS_MAX = 5.0
+"""Of a longer interval the kit does not see three."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerCase:
+    """``feature``: what the worker must have said in READY, else its ids are not claimed."""
+
+    name: str
+    ids: tuple[str, ...]
+    play: Play
+    feature: str = ""
+
+
+CASES: list[WorkerCase] = []
+
+
+def case(*ids: str, feature: str = "") -> Callable[[Play], Play]:
+    """Put a case into ``CASES``."""
+
+    def add(play: Play) -> Play:
+        CASES.append(WorkerCase(play.__name__, ids, play, feature))
+        return play
+
+    return add
+
+
+# --- connecting ----------------------------------------------------------------------------------
+
+
+@case("W-2.3-2", "W-2.3-3")
+def nobody_listens(bench: Bench) -> None:
+    """Four tries within seven seconds, and it gives up."""
+    began = time.monotonic()
+    bench.launch()
+    status = bench.exit_status("W-2.3-3", 7.0 + bench.spans.patience)
+    bench.must("W-2.3-3", status != 0, "it exits with status 0")
+    took = time.monotonic() - began
+    bench.must("W-2.3-2", took > 7.0 - EARLY_SECONDS, f"it gave up after {took:.1f} s")
+
+
+@case("W-2.3-2")
+def somebody_listens_later(bench: Bench) -> None:
+    """It finds a socket that is there only at its second or third try."""
+    bench.launch()
+    bench.until(lambda: bench.has_exited, 1.5)
+    bench.listen()
+    bench.accept("W-2.3-2")
+    bench.hear_ready()
+
+
+@case("W-2.2-1")
+def bw_socket_counts(bench: Bench) -> None:
+    """BW_SOCKET is elsewhere than the place of ORCHESTRATOR_PID."""
+    elsewhere = bench.folder / "elsewhere.sock"
+    bench.listen(elsewhere)
+    bench.launch(bw_socket=elsewhere)
+    bench.accept("W-2.2-1")
+    bench.hear_ready()
+
+
+@case("W-2.2-2")
+def orchestrator_pid_counts(bench: Bench) -> None:
+    """Without BW_SOCKET the place follows from the pid."""
+    bench.listen()
+    bench.launch(only_pid=True)
+    bench.accept("W-2.2-2")
+    bench.hear_ready()
+
+
+# --- the plain conversation ----------------------------------------------------------------------
+
+
+@case(
+    *("W-2.3-1", "W-3-1", "W-4.1-1", "W-4.3-2", "W-4.4-1", "W-4.5-1", "W-4.7-1"),
+    *("W-5.1-1", "W-5.1-2", "W-5.1-5"),
+)
+def works_fails_and_leaves(bench: Bench) -> None:
+    """The flows of docs/PROTOCOL.md, one after the other."""
+    bench.start()
+    bench.task("ok-1")
+    bench.expect("DONE", "W-4.4-1", issue_id="ok-1")
+    bench.must("W-4.3-2", bench.began("ok-1") == 1, f"ok-1 was begun {bench.began('ok-1')} times")
+    bench.expect("READY", "W-5.1-1")
+    bench.quiet("W-5.1-5", ready="W-5.1-2", over="W-5.1-4")
+    bench.task("fail-1")
+    failed = bench.expect("FAILED", "W-4.5-1", issue_id="fail-1")
+    bench.must("W-4.5-1", bool(failed["error"].strip()), "its error says nothing")
+    bench.expect("READY", "W-5.1-1")
+    bench.quiet("W-5.1-5", ready="W-5.1-2", over="W-5.1-4")
+    bench.say("SHUTDOWN", reason="idle_timeout")
+    bench.must("W-4.7-1", bench.exit_status("W-4.7-1") == 0, "its exit status is not 0")
+
+
+@case("W-5.1-2", "W-5.1-4")
+def silence_after_ready(bench: Bench) -> None:
+    """A READY may be held: that is neither an end nor a reason to say it again."""
+    bench.start()
+    bench.quiet("W-5.1-2", 3 * bench.spans.quiet, over="W-5.1-4")
+    bench.task("ok-1")
+    bench.expect("DONE", "W-5.1-4", issue_id="ok-1")
+
+
+@case("W-4.1-3", "W-4.6-1", "W-4.6-3")
+def waits(bench: Bench) -> None:
+    """WAIT of a second, of a float that is an integer, of none and less than none."""
+    bench.start()
+    for requirement, seconds in (("W-4.6-1", 1), ("W-4.1-3", 1.0), ("W-4.6-3", 0)):
+        bench.say("WAIT", wait_seconds=seconds)
+        bench.quiet(requirement, 1.0 - EARLY_SECONDS)
+        bench.expect("READY", requirement, 1.0 + bench.spans.patience)
+
+
+@case("W-4.6-2")
+def shutdown_while_waiting(bench: Bench) -> None:
+    """It does not sleep through its WAIT."""
+    bench.start()
+    bench.say("WAIT", wait_seconds=60)
+    bench.quiet("W-4.6-2", bench.spans.quiet / 2)
+    bench.say("SHUTDOWN", reason="user_requested")
+    bench.must("W-4.6-2", bench.exit_status("W-4.6-2") == 0, "its exit status is not 0")
+
+
+@case("W-5.2-4")
+def task_while_waiting(bench: Bench) -> None:
+    """Told to wait, it takes a TASK all the same."""
+    bench.start()
+    bench.say("WAIT", wait_seconds=60)
+    bench.quiet("W-5.2-4", bench.spans.quiet / 2)
+    bench.task("ok-1")
+    bench.expect("DONE", "W-5.2-4", issue_id="ok-1")
+    bench.expect("READY", "W-5.2-4")
+
+
+@case("W-5.2-5")
+def wait_while_waiting(bench: Bench) -> None:
+    """The newest WAIT counts, from its own time."""
+    bench.start()
+    bench.say("WAIT", wait_seconds=1)
+    bench.quiet("W-5.2-5", 0.3)
+    bench.say("WAIT", wait_seconds=2)
+    bench.quiet("W-5.2-5", 2.0 - EARLY_SECONDS)
+    bench.expect("READY", "W-5.2-5", 2.0 + bench.spans.patience)
+
+
+@case("W-4.7-4")
+def shutdown_for_no_known_reason(bench: Bench) -> None:
+    """A reason of a later version."""
+    bench.start()
+    bench.say("SHUTDOWN", reason="the_moon")
+    bench.must("W-4.7-4", bench.exit_status("W-4.7-4") == 0, "its exit status is not 0")
+
+
+@case("W-4.7-4")
+def shutdown_for_no_reason(bench: Bench) -> None:
+    """A SHUTDOWN that is nothing but its type still is one."""
+    bench.start()
+    bench.link.send({"type": "SHUTDOWN"})
+    bench.must("W-4.7-4", bench.exit_status("W-4.7-4") == 0, "its exit status is not 0")
+
+
+@case("W-6-1")
+def other_worker_ids(bench: Bench) -> None:
+    """The orchestrator calls it as it likes, and not always the same."""
+    bench.start()
+    for number, name in enumerate(("somebody else", "W77")):
+        told = bench.message("TASK", issue_id=f"ok-{number}", priority=0, title="Try it")
+        bench.link.send(told | {"worker_id": name})
+        bench.expect("DONE", "W-6-1", issue_id=f"ok-{number}")
+        bench.expect("READY", "W-6-1")
+
+
+# --- busy ----------------------------------------------------------------------------------------
+
+
+def _holding(bench: Bench) -> Message:
+    """A worker in the middle of a task of version 1."""
+    bench.start()
+    task = bench.task("hold-1")
+    bench.wait_begun("hold-1")
+    return task
+
+
+@case("W-5.1-3", "W-5.2-1")
+def same_task_while_busy(bench: Bench) -> None:
+    """A TASK that is said again changes nothing."""
+    task = _holding(bench)
+    bench.quiet("W-5.1-5", ready="W-5.1-3", over="W-5.1-4")
+    bench.link.send(task)
+    bench.quiet("W-5.2-1")
+    bench.must("W-5.2-1", bench.began("hold-1") == 1, "it has begun the same task twice")
+    bench.let_go("hold-1")
+    bench.expect("DONE", "W-4.4-1", issue_id="hold-1")
+    bench.expect("READY", "W-5.1-1")
+    bench.quiet("W-5.2-1", ready="W-5.1-2")
+
+
+@case("W-5.2-2")
+def another_task_while_busy(bench: Bench) -> None:
+    """A TASK that it cannot take is refused at once, and the first one goes on."""
+    _holding(bench)
+    if bench.ready.get("prefetch_count") or bench.ready.get("batch_size"):
+        raise NotClaimed("it prefetches")
+    bench.task("ok-2")
+    bench.expect("FAILED", "W-5.2-2", issue_id="ok-2", error="busy")
+    bench.quiet("W-5.2-2")
+    bench.must("W-5.2-2", bench.began("ok-2") == 0, "it has begun what it refused")
+    bench.let_go("hold-1")
+    bench.expect("DONE", "W-5.2-2", issue_id="hold-1")
+    bench.expect("READY", "W-5.1-1")
+
+
+@case("W-5.2-3")
+def wait_while_busy(bench: Bench) -> None:
+    """A WAIT in the middle of a task means nothing, and brings no READY."""
+    _holding(bench)
+    bench.say("WAIT", wait_seconds=1)
+    bench.quiet("W-5.2-3", 1.0 + bench.spans.quiet)
+    bench.let_go("hold-1")
+    bench.expect("DONE", "W-5.2-3", issue_id="hold-1")
+    bench.expect("READY", "W-5.1-1")
+    bench.quiet("W-5.2-3", ready="W-5.1-2")
+
+
+@case("W-4.7-1", "W-4.7-2")
+def shutdown_while_busy(bench: Bench) -> None:
+    """The task ends with its child, and then the worker."""
+    _holding(bench)
+    bench.say("SHUTDOWN", reason="user_requested")
+    bench.wait_ended("W-4.7-2")
+    bench.must("W-4.7-1", bench.exit_status("W-4.7-1") == 0, "its exit status is not 0")
+
+
+@case("W-7-1", "W-7-2")
+def lost_while_busy(bench: Bench) -> None:
+    """The orchestrator is gone in the middle of a task."""
+    _holding(bench)
+    bench.stop_listening()
+    bench.link.close()
+    bench.wait_ended("W-7-1")
+    status = bench.exit_status("W-7-2", 7.0 + bench.spans.patience)
+    bench.must("W-7-2", status != 0, "it exits with status 0")
+
+
+@case("W-7-2")
+def lost_while_idle(bench: Bench) -> None:
+    """The orchestrator is gone while a READY is unanswered."""
+    bench.start()
+    bench.stop_listening()
+    bench.link.close()
+    status = bench.exit_status("W-7-2", 7.0 + bench.spans.patience)
+    bench.must("W-7-2", status != 0, "it exits with status 0")
+
+
+@case("W-7-4")
+def connection_lost_orchestrator_there(bench: Bench) -> None:
+    """Only the connection breaks: whoever comes back has ended what it had."""
+    _holding(bench)
+    bench.link.close()
+    try:
+        bench.accept("W-7-4")
+    except Breach:
+        raise NotClaimed("it does not connect anew") from None
+    bench.hear_ready()
+    bench.must("W-7-4", not bench.processes(), "it said READY while its lost task goes on")
+
+
+# --- who claims ----------------------------------------------------------------------------------
+
+
+def _is(call: str, what: str) -> bool:
+    words = call.split()
+    if what == "close":
+        return words[1] == "close"
+    return words[1] == "update" and any(word.endswith(what) for word in words)
+
+
+def _claimed(bench: Bench, issue_id: str) -> None:
+    """Raises ``NotClaimed`` for a worker that does not call the tracker by itself."""
+    if not bench.bd_calls(issue_id):
+        raise NotClaimed("it does not call the tracker")
+
+
+@case("W-4.3-1", "W-4.3-4", "W-4.3-5")
+def claims_and_closes(bench: Bench) -> None:
+    """``bd update``, the work, ``bd close``, DONE; what failed is not closed."""
+    bench.start()
+    bench.task("ok-1")
+    bench.expect("DONE", "W-4.4-1", issue_id="ok-1")
+    _claimed(bench, "ok-1")
+    _saw_claim_and_close(bench, "ok-1", "W-4.3-1", "W-4.3-4")
+    bench.expect("READY", "W-5.1-1")
+    bench.task("fail-1")
+    bench.expect("FAILED", "W-4.5-1", issue_id="fail-1")
+    bench.expect("READY", "W-5.1-1")
+    closed = any(_is(call, "close") for call in bench.bd_calls("fail-1"))
+    bench.must("W-4.3-5", not closed, "it closed an issue that failed")
+
+
+def _saw_claim_and_close(bench: Bench, issue_id: str, claim: str, close: str) -> None:
+    log = [line for line in bench.log() if issue_id in line.split()]
+    begun = next(n for n, line in enumerate(log) if line.startswith("task "))
+    before, after = log[:begun], log[begun + 1 :]
+    claimed = any(_is(call, "in_progress") for call in before)
+    bench.must(claim, claimed, "bd update --status=in_progress was not called before the work")
+    closed = any(_is(call, "close") for call in after)
+    bench.must(close, closed, "bd close was not called between the work and DONE")
+
+
+@case("W-4.3-3")
+def claim_is_refused(bench: Bench) -> None:
+    """Somebody else has the issue."""
+    bench.start()
+    bench.task("ok-refused-1")
+    ended = bench.link.read(bench.spans.patience)
+    _claimed(bench, "ok-refused-1")
+    bench.must("W-4.3-3", bench.began("ok-refused-1") == 0, "it worked on what it could not claim")
+    failed = ended is not None and ended["type"] == "FAILED"
+    bench.must("W-4.3-3", failed, "it has not said FAILED")
+
+
+@case("W-4.7-3")
+def shutdown_opens_the_issue(bench: Bench) -> None:
+    """What it has claimed is somebody else's to take after SHUTDOWN."""
+    _holding(bench)
+    _claimed(bench, "hold-1")
+    bench.say("SHUTDOWN", reason="user_requested")
+    bench.exit_status("W-4.7-3")
+    opened = any(_is(call, "open") for call in bench.bd_calls("hold-1"))
+    bench.must("W-4.7-3", opened, "bd update --status=open was not called")
+
+
+@case("W-7-3")
+def loss_opens_the_issue(bench: Bench) -> None:
+    """The same when the orchestrator is gone."""
+    _holding(bench)
+    _claimed(bench, "hold-1")
+    bench.stop_listening()
+    bench.link.close()
+
+    def opened() -> bool:
+        return any(_is(call, "open") for call in bench.bd_calls("hold-1"))
+
+    bench.must("W-7-3", bench.until(opened), "bd update --status=open was not called")
+
+
+# --- bytes and wrong messages --------------------------------------------------------------------
+
+
+@case("W-3-2", "W-3-3")
+def lines_in_pieces(bench: Bench) -> None:
+    """A stream has no messages, only bytes."""
+    bench.start()
+    line = json.dumps(_small_task(bench, "ok-1")).encode()
+    for start in range(0, len(line), 40):
+        bench.link.send_bytes(line[start : start + 40], shown=False)
+        time.sleep(0.005)
+    bench.link.send_bytes(b"\n", shown=False)
+    bench.transcript.append(f"< {line.decode()} (in pieces)")
+    bench.expect("DONE", "W-3-2", issue_id="ok-1")
+    bench.expect("READY", "W-3-2")
+    bench.link.send_bytes(b"\n\r\n" + json.dumps(_small_task(bench, "ok-2")).encode() + b"\r\n\n")
+    bench.expect("DONE", "W-3-3", issue_id="ok-2")
+    bench.expect("READY", "W-3-3")
+    unknown = json.dumps(bench.message("NOVELTY")).encode()
+    bench.link.send_bytes(
+        unknown + b"\n" + json.dumps(_small_task(bench, "ok-3")).encode() + b"\n" + unknown + b"\n"
+    )
+    bench.expect("DONE", "W-3-2", issue_id="ok-3")
+
+
+def _small_task(bench: Bench, issue_id: str) -> Message:
+    title = "Größe: ein Titel, 標題, \N{ROCKET}"
+    return bench.message("TASK", issue_id=issue_id, priority=1, title=title)
+
+
+@case("W-3-4")
+def torn_last_line(bench: Bench) -> None:
+    """Half a message is none, even where all but its line feed is there."""
+    bench.start()
+    bench.link.send_bytes(json.dumps(_small_task(bench, "ok-1")).encode())
+    bench.quiet("W-3-4", bench.spans.quiet / 2)
+    bench.stop_listening()
+    bench.link.close()
+    bench.until(lambda: bench.has_exited or bench.began("ok-1") > 0)
+    bench.must("W-3-4", bench.began("ok-1") == 0, "it acted on a line without an end")
+
+
+@case("W-3-5", feature="1.1")
+def long_line(bench: Bench) -> None:
+    """A description of 300,000 characters."""
+    bench.start()
+    bench.claims_11("1.1")
+    additions = bench.additions() | {"description": "x" * LONG_CHARS}
+    bench.task("ok-1", **additions)
+    bench.expect("DONE", "W-3-5", bench.spans.patience + 5.0, issue_id="ok-1")
+
+
+@case("W-4.1-2")
+def unknown_keys(bench: Bench) -> None:
+    """Keys of a later version."""
+    bench.start()
+    bench.task("ok-1", novelty={"a": [1, None, {"type": "SHUTDOWN"}]}, zeal=True)
+    bench.expect("DONE", "W-4.1-2", issue_id="ok-1")
+    bench.expect("READY", "W-4.1-2")
+
+
+NONSENSE = (
+    *(b"{", b"[]", b"null", b'"TASK"', b"7", b"{}", b'{"type": 7}', b'{"type": null}'),
+    *(b"\xff\xfe\x00", b"\xc3(", b'{"type": "TASK",}', b"[" * 2000, b"TASK", b"\x00"),
+)
+"""Lines that are no messages."""
+
+
+@case("W-8-1")
+def nonsense(bench: Bench) -> None:
+    """Each of these lines is passed over."""
+    bench.start()
+    for line in NONSENSE:
+        bench.link.send_bytes(line + b"\n")
+    bench.quiet("W-8-1")
+    bench.task("ok-1")
+    bench.expect("DONE", "W-8-1", issue_id="ok-1")
+    bench.expect("READY", "W-8-1")
+
+
+@case("W-8-1", "W-8-2")
+def nonsense_while_waiting(bench: Bench) -> None:
+    """What is passed over does not end a WAIT, neither now nor for ever."""
+    bench.start()
+    bench.say("WAIT", wait_seconds=1)
+    bench.link.send_bytes(b"nonsense\n")
+    bench.quiet("W-8-1", 0.3)
+    bench.say("NOVELTY")
+    bench.quiet("W-8-2", 0.7 - EARLY_SECONDS)
+    bench.expect("READY", "W-8-2")
+
+
+@case("W-8-2")
+def unknown_types(bench: Bench) -> None:
+    """Messages of a later version, and those that only workers say."""
+    bench.start()
+    for kind in ("NOVELTY", "task", "READY", "HEARTBEAT", "TASK2"):
+        bench.say(kind, issue_id="ok-1", priority=1, title="none of yours", wait_seconds=1)
+    bench.quiet("W-8-2", 1.0 + bench.spans.quiet)
+    bench.must("W-8-2", bench.began("ok-1") == 0, "it took one of them for a TASK")
+    bench.task("ok-2")
+    bench.expect("DONE", "W-8-2", issue_id="ok-2")
+
+
+@case("W-8-3")
+def tasks_without_their_fields(bench: Bench) -> None:
+    """What lacks a field, or has one of a wrong type, is no TASK."""
+    bench.start()
+    whole = _small_task(bench, "ok-1")
+    wrong: dict[str, list[object]] = {
+        "issue_id": [None, "", 7, ["ok-1"]],
+        "priority": [None, 5, -1, "high", True, 1.5],
+        "title": [None, 7],
+        "worker_id": [None],
+        "timestamp": [None],
+    }
+    for key, values in wrong.items():
+        for value in values:
+            changed = {k: v for k, v in whole.items() if k != key}
+            bench.link.send(changed if value is None else changed | {key: value})
+    bench.quiet("W-8-3")
+    bench.must("W-8-3", not bench.log(), "it has begun one of them")
+    bench.task("ok-2")
+    bench.expect("DONE", "W-8-3", issue_id="ok-2")
+
+
+@case("W-8-4")
+def waits_without_seconds(bench: Bench) -> None:
+    """What does not say how long is no WAIT: the READY still awaits its answer."""
+    bench.start()
+    bench.say("WAIT")
+    for seconds in (None, "soon", "1", [1], True, 1.5):
+        bench.say("WAIT", wait_seconds=seconds)
+    bench.quiet("W-8-4", 1.5 + bench.spans.quiet)
+    bench.task("ok-1")
+    bench.expect("DONE", "W-8-4", issue_id="ok-1")
+
+
+# --- version 1.1 ---------------------------------------------------------------------------------
+
+
+@case("W-9.1-1", "W-9.1-2", "W-9.1-3", feature="1.1")
+def both_versions(bench: Bench) -> None:
+    """What a TASK does not say of 1.1 is not in its answer."""
+    bench.start()
+    bench.claims_11("1.1")
+    said = bench.ready["version"]
+    for issue_id, kind in (("ok-1", "DONE"), ("fail-1", "FAILED")):
+        bench.task_11(issue_id)
+        ended = bench.expect(kind, "W-9.1-3", issue_id=issue_id)
+        bench.must("W-9.1-3", "version" in ended, f"its {kind} says no version")
+        ready = bench.expect("READY", "W-5.1-1")
+        bench.must("W-9.1-1", ready.get("version") == said, "a later READY says no version")
+    for issue_id, kind, more in (("ok-2", "DONE", ()), ("fail-2", "FAILED", ("error",))):
+        bench.task(issue_id)
+        ended = bench.expect(kind, "W-9.1-2", issue_id=issue_id)
+        due = {"type", "worker_id", "timestamp", "issue_id", "duration_ms", *more}
+        extra = sorted(ended.keys() - due)
+        bench.must("W-9.1-2", not extra, f"its {kind} says {', '.join(extra)}")
+        bench.expect("READY", "W-5.1-1")
+
+
+@case("W-9.2-1", feature="1.1")
+def repeated_request(bench: Bench) -> None:
+    """The TASK that it has just ended comes once more."""
+    bench.start()
+    bench.claims_11("1.1")
+    task = bench.task_11("ok-1")
+    bench.expect("DONE", "W-4.4-1", issue_id="ok-1")
+    bench.expect("READY", "W-5.1-1")
+    bench.link.send(task)
+    bench.quiet("W-9.2-1")
+    bench.must("W-9.2-1", bench.began("ok-1") == 1, "it has done it twice")
+    bench.task_11("ok-1")
+    bench.expect("DONE", "W-9.2-1", issue_id="ok-1")
+
+
+@case("W-9.2-2", feature="1.1")
+def task_times_out(bench: Bench) -> None:
+    """The orchestrator says how long a task may take."""
+    bench.start()
+    bench.claims_11("1.1")
+    bench.task_11("hold-1", timeout_seconds=0.5)
+    bench.wait_begun("hold-1")
+    bench.expect("FAILED", "W-9.2-2", issue_id="hold-1", outcome="timeout")
+    bench.wait_ended("W-9.2-2")
+    bench.expect("READY", "W-5.1-1")
+
+
+@case("W-9.1-4", "W-9.3-1", feature="grouped")
+def grouped(bench: Bench) -> None:
+    """It leaves the tracker alone, but not under an orchestrator that has agreed to nothing."""
+    bench.start()
+    bench.claims_11("grouped")
+    bench.task_11("ok-1")
+    bench.expect("DONE", "W-4.4-1", issue_id="ok-1")
+    bench.must("W-9.3-1", not bench.bd_calls("ok-1"), "it called the tracker")
+    bench.expect("READY", "W-5.1-1")
+    bench.task("ok-2")
+    bench.expect("DONE", "W-4.4-1", issue_id="ok-2")
+    _saw_claim_and_close(bench, "ok-2", "W-9.1-4", "W-9.1-4")
+
+
+@case("W-9.3-2", "W-9.3-3", feature="1.1")
+def told_who_claims(bench: Bench) -> None:
+    """``claims`` decides for a worker that has not announced ``grouped``."""
+    bench.start()
+    bench.claims_11("1.1")
+    if "grouped" in bench.ready.get("features", []):
+        raise NotClaimed("it announces grouped, and is told nothing")
+    bench.task_11("ok-1", claims="worker")
+    bench.expect("DONE", "W-4.4-1", issue_id="ok-1")
+    _saw_claim_and_close(bench, "ok-1", "W-9.3-2", "W-9.3-2")
+    bench.expect("READY", "W-5.1-1")
+    bench.task_11("ok-2", claims="orchestrator")
+    bench.expect("DONE", "W-4.4-1", issue_id="ok-2")
+    bench.must("W-9.3-3", not bench.bd_calls("ok-2"), "it called the tracker")
+
+
+def _holding_11(bench: Bench, feature: str, **fields: object) -> Message:
+    """A worker with this feature in the middle of a task of 1.1."""
+    bench.start()
+    bench.claims_11(feature)
+    task = bench.task_11("hold-1", **fields)
+    bench.wait_begun("hold-1")
+    return task
+
+
+def _cancel(bench: Bench, issue_id: str, reason: str) -> None:
+    bench.say("CANCEL", version="1.1", issue_id=issue_id, reason=reason)
+
+
+@case("W-9.4-1", "W-9.4-2", "W-9.4-3", feature="cancel")
+def cancel(bench: Bench) -> None:
+    """Only the task at hand, and not where only what has not started is meant."""
+    _holding_11(bench, "cancel")
+    _cancel(bench, "hold-2", "another one")
+    bench.quiet("W-9.4-2")
+    bench.must("W-9.4-2", len(bench.processes()) == 2, "it ended another task")
+    _cancel(bench, "hold-1", "revoked")
+    bench.quiet("W-9.4-3")
+    bench.must("W-9.4-3", len(bench.processes()) == 2, "it ended a task that it had begun")
+    _cancel(bench, "hold-1", "a person asked for it")
+    bench.expect("FAILED", "W-9.4-1", issue_id="hold-1", outcome="cancelled")
+    bench.wait_ended("W-9.4-1")
+    bench.expect("READY", "W-9.4-1")
+
+
+@case("W-9.6-1", feature="1.1")
+def progress(bench: Bench) -> None:
+    """What it says of a task, where the task prints a percentage."""
+    _holding_11(bench, "1.1")
+    bench.quiet("W-5.1-5", 1.0 + bench.spans.quiet)
+    bench.let_go("hold-1")
+    bench.expect("DONE", "W-4.4-1", issue_id="hold-1")
+    bench.expect("READY", "W-5.1-1")
+    said = _progress_of(bench)
+    if not said:
+        raise NotClaimed("it says no PROGRESS")
+    bench.must("W-9.6-1", set(said) == {"hold-1"}, f"it says PROGRESS of {set(said)}")
+    bench.task("hold-2")
+    bench.wait_begun("hold-2")
+    bench.quiet("W-5.1-5", 1.0 + bench.spans.quiet)
+    more = len(_progress_of(bench)) - len(said)
+    bench.must("W-9.6-1", more == 0, "it says PROGRESS of a task without a request_id")
+
+
+def _progress_of(bench: Bench) -> list[str]:
+    return [said["issue_id"] for said in bench.link.said if said["type"] == "PROGRESS"]
+
+
+# --- several tasks -------------------------------------------------------------------------------
+
+
+@case("W-9.5-1", "W-9.5-2", feature="prefetch")
+def prefetch(bench: Bench) -> None:
+    """Two tasks: the second one begins when the first is over, without a READY in between."""
+    _holding_11(bench, "prefetch")
+    bench.task_11("hold-2")
+    bench.quiet("W-9.5-1", ready="W-9.5-2")
+    bench.must("W-9.5-1", bench.order() == ["hold-1"], "it began two at once")
+    bench.let_go("hold-1")
+    bench.expect("DONE", "W-9.5-1", issue_id="hold-1")
+    bench.wait_begun("hold-2", "W-9.5-1")
+    bench.quiet("W-9.5-1", ready="W-9.5-2")
+    bench.let_go("hold-2")
+    bench.expect("DONE", "W-9.5-1", issue_id="hold-2")
+    bench.expect("READY", "W-9.5-2")
+
+
+@case("W-9.5-4", feature="prefetch")
+def prefetched_task_is_revoked(bench: Bench) -> None:
+    """CANCEL for a task that has not started gives it back."""
+    _holding_11(bench, "prefetch")
+    task = bench.task_11("ok-2")
+    _cancel(bench, "ok-2", "revoked")
+    _returned(bench, task, "W-9.5-4")
+    bench.let_go("hold-1")
+    bench.expect("DONE", "W-9.5-4", issue_id="hold-1")
+    bench.expect("READY", "W-9.5-4")
+    bench.must("W-9.5-4", bench.began("ok-2") == 0, "it began what it returned")
+
+
+@case("W-9.5-3", feature="prefetch")
+def shutdown_with_prefetched_tasks(bench: Bench) -> None:
+    """What has not started is returned, and not begun."""
+    _holding_11(bench, "prefetch")
+    task = bench.task_11("ok-2")
+    bench.say("SHUTDOWN", version="1.1", reason="user_requested")
+    _returned(bench, task, "W-9.5-3")
+    bench.exit_status("W-4.7-1")
+    bench.must("W-9.5-3", bench.began("ok-2") == 0, "it began what it returned")
+
+
+def _returned(bench: Bench, task: Message, requirement: str) -> None:
+    said = bench.expect("FAILED", requirement, issue_id=task["issue_id"], outcome="cancelled")
+    bench.must(requirement, said.get("error_detail") == "returned_unstarted", "its error_detail")
+    named = said.get("request_id") == task["request_id"]
+    bench.must(requirement, named, "it does not name the request_id of the TASK")
+
+
+def _batch(bench: Bench, *issue_ids: str) -> list[Message]:
+    """A BATCH of these, sent."""
+    tasks = []
+    for issue_id in issue_ids:
+        bench.prepare(issue_id)
+        task = {"issue_id": issue_id, "priority": 2, "title": "Try it", **bench.additions()}
+        del task["version"]
+        tasks.append(task)
+    bench.say("BATCH", version="1.1", tasks=tasks)
+    return tasks
+
+
+@case("W-9.12-1", feature="batch")
+def batch(bench: Bench) -> None:
+    """Two tasks in one message."""
+    bench.start()
+    bench.claims_11("batch")
+    _batch(bench, "ok-1", "fail-2")
+    bench.expect("DONE", "W-9.12-1", issue_id="ok-1")
+    bench.expect("FAILED", "W-9.12-1", issue_id="fail-2")
+    bench.expect("READY", "W-9.12-1")
+    bench.must("W-9.12-1", bench.order() == ["ok-1", "fail-2"], f"it began {bench.order()}")
+
+
+@case("W-9.12-2", feature="batch")
+def shutdown_in_a_batch(bench: Bench) -> None:
+    """The rest of a batch is returned unstarted."""
+    bench.start()
+    bench.claims_11("batch")
+    tasks = _batch(bench, "hold-1", "ok-2")
+    bench.wait_begun("hold-1", "W-9.12-1")
+    bench.say("SHUTDOWN", version="1.1", reason="user_requested")
+    _returned(bench, tasks[1], "W-9.12-2")
+    bench.exit_status("W-4.7-1")
+    bench.must("W-9.12-2", bench.began("ok-2") == 0, "it began what it returned")
+
+
+# --- heartbeat, status, pause --------------------------------------------------------------------
+
+
+@case("W-9.8-1", feature="heartbeat")
+def heartbeat(bench: Bench) -> None:
+    """It is never silent for longer than it said, in the middle of a task too."""
+    bench.start()
+    bench.claims_11("heartbeat")
+    seconds = bench.ready.get("heartbeat_seconds")
+    if not isinstance(seconds, int | float) or seconds > HEARTBEAT_SECONDS_MAX:
+        raise NotClaimed(f"heartbeat_seconds is {seconds}, the kit waits for 5 at most")
+    for _ in range(2):
+        _hear_anything(bench, seconds)
+    bench.task_11("hold-1")
+    bench.wait_begun("hold-1")
+    for _ in range(2):
+        _hear_anything(bench, seconds)
+
+
+def _hear_anything(bench: Bench, seconds: float) -> None:
+    if bench.link.read(1.5 * seconds) is None:
+        raise Breach("W-9.8-1", f"nothing in {1.5 * seconds:g} s")
+
+
+@case("W-9.9-1", feature="status")
+def status(bench: Bench) -> None:
+    """Asked while it is idle, and while it works."""
+    bench.start()
+    bench.claims_11("status")
+    _ask_status(bench, "idle")
+    bench.task_11("hold-1")
+    bench.wait_begun("hold-1")
+    answer = _ask_status(bench, "busy")
+    bench.must("W-9.9-1", answer.get("issue_id") == "hold-1", "it does not name its task")
+
+
+def _ask_status(bench: Bench, state: str) -> Message:
+    bench.say("STATUS", version="1.1")
+    deadline = time.monotonic() + bench.spans.patience
+    while (answer := bench.link.read(deadline - time.monotonic())) is not None:
+        if answer["type"] == "STATUS" and answer.get("state") == state:
+            return answer
+    raise Breach("W-9.9-1", f"it has not answered STATUS with the state {state}")
+
+
+@case("W-9.10-1", "W-9.10-2", feature="pause")
+def pause(bench: Bench) -> None:
+    """A TASK that crossed PAUSE is not begun before RESUME."""
+    bench.start()
+    bench.claims_11("pause")
+    bench.say("PAUSE", version="1.1", reason="a person asked for it")
+    bench.task_11("hold-1")
+    bench.quiet("W-9.10-1")
+    bench.must("W-9.10-1", bench.began("hold-1") == 0, "it began a task while it was paused")
+    bench.say("RESUME", version="1.1")
+    bench.wait_begun("hold-1", "W-9.10-2")
+    bench.say("PAUSE", version="1.1", reason="once more")
+    bench.say("RESUME", version="1.1")
+    bench.let_go("hold-1")
+    bench.expect("DONE", "W-9.10-2", issue_id="hold-1")
+    bench.expect("READY", "W-9.10-2")
+
+
+@case("W-9.10-3", feature="pause")
+def shutdown_while_paused(bench: Bench) -> None:
+    """A task that is stopped is ended all the same."""
+    _holding_11(bench, "pause")
+    bench.say("PAUSE", version="1.1", reason="a person asked for it")
+    bench.quiet("W-9.10-1", bench.spans.quiet / 2)
+    bench.say("SHUTDOWN", version="1.1", reason="user_requested")
+    bench.wait_ended("W-9.10-3")
+    bench.must("W-9.10-3", bench.exit_status("W-9.10-3") == 0, "its exit status is not 0")

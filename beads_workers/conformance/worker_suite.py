@@ -1,0 +1,75 @@
+"""The worker kit as a whole: every case in a thread, and what they found."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from beads_workers.conformance.bench import Bench, NotClaimed, Timing
+from beads_workers.conformance.link import Breach
+from beads_workers.conformance.report import Finding, Judgement, Report, settle
+from beads_workers.conformance.requirements import WORKER
+from beads_workers.conformance.worker_cases import CASES, WorkerCase
+
+AT_ONCE = 8
+"""Cases side by side; most of the time of each goes by in waiting."""
+
+
+def try_worker(
+    command: Sequence[str],
+    spans: Timing,
+    only: Sequence[str] = (),
+    at_once: int = AT_ONCE,
+) -> Report:
+    """Play every case to the worker that ``command`` starts; ``only``: those that could show these
+    requirements."""
+    began = time.monotonic()
+    command = anchored(command)
+    chosen = [case for case in CASES if not only or set(only) & set(case.ids)]
+    with ThreadPoolExecutor(at_once) as threads:
+        played = threads.map(lambda case: list(play(case, command, spans)), _longest_first(chosen))
+        found = [finding for findings in played for finding in findings]
+    texts = {k: v for k, v in WORKER.items() if not only or k in only}
+    strays = [each for each in found if each.requirement not in texts]
+    texts |= {s.requirement: WORKER[s.requirement] for s in strays if s.verdict is Judgement.FAIL}
+    return Report("worker", settle(found, texts), texts, time.monotonic() - began)
+
+
+def anchored(command: Sequence[str]) -> list[str]:
+    """The command as it can be run from any folder: paths of files that are there are absolute."""
+    found = [str(Path(word).absolute()) if "/" in word and Path(word).exists() else word
+             for word in command]  # fmt: skip
+    return [found[0], *(str(Path(w).absolute()) if Path(w).is_file() else w for w in found[1:])]
+
+
+def play(case: WorkerCase, command: Sequence[str], spans: Timing) -> Iterator[Finding]:
+    """One case: what it says of its requirements, and of one that it did not look for."""
+    with Bench(command, spans) as bench:
+        verdict, why, broken = Judgement.PASS, "", ""
+        try:
+            case.play(bench)
+        except NotClaimed as error:
+            verdict, why = Judgement.NOT_CLAIMED, _unclaimed(str(error))
+        except Breach as error:
+            broken = error.requirement
+            verdict, why = Judgement.NOT_REACHED, f"see {broken}"
+            yield Finding(broken, Judgement.FAIL, case.name, error.why, tuple(bench.transcript))
+        for requirement in case.ids:
+            if requirement == broken:
+                continue
+            if verdict is Judgement.PASS or requirement in bench.proved:
+                yield Finding(requirement, Judgement.PASS, case.name)
+            else:
+                yield Finding(requirement, verdict, case.name, why)
+
+
+def _unclaimed(what: str) -> str:
+    return f"it does not announce {what}" if " " not in what else what
+
+
+def _longest_first(cases: Sequence[WorkerCase]) -> list[WorkerCase]:
+    """Those that wait for seconds begin first, so that the whole takes no longer than one."""
+    slow = ("nobody_listens", "lost_while_busy", "lost_while_idle")
+    return sorted(cases, key=lambda case: case.name not in slow)

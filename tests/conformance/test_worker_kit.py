@@ -1,0 +1,82 @@
+"""The worker kit: our workers pass, and each mutant of the reference worker is caught by name."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from beads_workers.conformance.bench import Timing
+from beads_workers.conformance.report import Judgement, Report
+from beads_workers.conformance.requirements import FEATURES, WORKER
+from beads_workers.conformance.worker_suite import try_worker
+
+ROOT = Path(__file__).parent.parent.parent
+REFERENCE = str(Path(__file__).with_name("reference_worker.py"))
+TASK = ("--", "bw-task", "{id}")
+GENEROUS = Timing(patience=30.0)
+QUICK = Timing(patience=2.0, quiet=0.5)
+
+ALL = "grouped,cancel,heartbeat,status,pause,priority,batch,x-again"
+ONLY_WITHOUT_GROUPED = {"W-9.3-2", "W-9.3-3"}
+WITH_PREFETCH = {"W-9.5-1", "W-9.5-2", "W-9.5-3", "W-9.5-4"}
+
+
+def reference(broken: str = "", features: str = "", prefetch: int = 0) -> list[str]:
+    """The command of a reference worker, or of one of its mutants."""
+    options = {"--features": features, "--prefetch": str(prefetch) if prefetch else ""}
+    options["--break"] = broken
+    said = [word for name, value in options.items() if value for word in (name, value)]
+    return [sys.executable, "-S", "-E", REFERENCE, *said, "--", "bw-task"]
+
+
+def verdicts(report: Report, verdict: Judgement) -> set[str]:
+    """The requirements that have it."""
+    return {each.requirement for each in report.findings if each.verdict is verdict}
+
+
+def passed(report: Report) -> set[str]:
+    """Those that pass, of a report without a failure."""
+    assert report.is_conformant, "\n".join(report.lines())
+    assert verdicts(report, Judgement.NOT_REACHED) == set()
+    return verdicts(report, Judgement.PASS)
+
+
+def test_the_reference_worker_of_version_1_passes() -> None:
+    assert passed(try_worker(reference(), GENEROUS)) == WORKER.keys() - FEATURES.keys() - {"W-7-4"}
+
+
+def test_the_reference_worker_of_all_features_passes() -> None:
+    left = WORKER.keys() - ONLY_WITHOUT_GROUPED - {"W-5.2-2"}
+    assert passed(try_worker(reference(features=ALL, prefetch=2), GENEROUS)) == left
+
+
+def test_our_worker_passes() -> None:
+    command = [sys.executable, "-m", "beads_workers", "worker", "--", "bw-task", "{id}"]
+    found = passed(try_worker(command, GENEROUS))
+    due = {name for name in WORKER if FEATURES.get(name, "1.1") in ("1.1", "grouped", "cancel")}
+    assert found >= due - ONLY_WITHOUT_GROUPED - {"W-5.2-2", "W-7-4"}
+
+
+@pytest.mark.parametrize("claims", ["worker", "told"])
+def test_the_bash_worker_passes(claims: str) -> None:
+    said = ["BW_CLAIMS=worker"] if claims == "worker" else []
+    command = ["env", *said, str(ROOT / "bin/bw-worker.sh"), "bw-task", "{id}"]
+    found = passed(try_worker(command, GENEROUS))
+    assert found >= WORKER.keys() - FEATURES.keys() - {"W-7-4"}
+    if claims == "told":
+        due = {name for name, feature in FEATURES.items() if feature == "1.1"} - {"W-9.6-1"}
+        assert found >= due
+
+
+@pytest.mark.parametrize("requirement", WORKER)
+def test_a_worker_that_breaks_a_requirement_is_caught_by_its_name(requirement: str) -> None:
+    feature = FEATURES.get(requirement, "")
+    alone = "1.1" if requirement in ONLY_WITHOUT_GROUPED or feature == "prefetch" else feature
+    features = f"{alone},cancel" if requirement in WITH_PREFETCH else alone
+    command = reference(requirement, features, 2 if requirement in WITH_PREFETCH else 0)
+    report = try_worker(command, QUICK, [requirement])
+    [finding] = [each for each in report.findings if each.requirement == requirement]
+    assert finding.verdict is Judgement.FAIL, "\n".join(report.lines())
+    assert finding.transcript or requirement in ("W-2.2-1", "W-2.2-2", "W-2.3-2", "W-2.3-3")
