@@ -18,10 +18,12 @@ from pathlib import Path
 
 import pytest
 
+from beads_workers.conformance.requirements import ORCHESTRATOR, WORKER
 from beads_workers.core.limits import LINE_BYTES_MAX
 from beads_workers.core.model import IssueId
 from beads_workers.core.wire import (
     FEATURES,
+    NAMES,
     Done,
     Failed,
     Message,
@@ -207,12 +209,20 @@ def test_every_message_shown_is_one_and_has_its_fields_in_order(text: str) -> No
 def test_every_type_feature_and_limit_is_in_the_protocol() -> None:
     text = PROTOCOL.read_text("utf-8")
     shown = {json.loads(line)["type"] for line in examples()}
-    first = {"READY", "DONE", "FAILED", "TASK", "WAIT", "SHUTDOWN"}
-    assert shown == first | {"CANCEL", "CONTROL", "CONTROL_REPLY", "PROGRESS"} | {
-        *("HEARTBEAT", "STATUS", "PAUSE", "RESUME", "PRIORITY", "BATCH")
-    }
+    assert shown == {*NAMES.values()}
     for word in (*map("`{}`".format, FEATURES), f"{LINE_BYTES_MAX:,} bytes"):
         assert word in text
+
+
+def test_the_protocol_is_short_enough_to_implement_from() -> None:
+    assert len(PROTOCOL.read_text("utf-8").splitlines()) <= 400
+
+
+def test_the_kit_and_the_protocol_have_the_same_requirements() -> None:
+    said = re.findall(r"\*\*([WO]-[\d.]+-\d+)\*\*", PROTOCOL.read_text("utf-8"))
+    assert {*said} == {*WORKER, *ORCHESTRATOR}
+    sections = re.findall(r"^#+ ([\d.]+) ", PROTOCOL.read_text("utf-8"), re.MULTILINE)
+    assert {name.split("-")[1] for name in said} <= {*sections}
 
 
 class Peer:

@@ -98,7 +98,7 @@ class Bench:
     """One case. Use it in a ``with``; at its end nothing of it is left."""
 
     command: Sequence[str]
-    spans: Timing
+    timing: Timing
     transcript: list[str] = field(default_factory=list)
     proved: set[str] = field(default_factory=set)
     """Requirements that the case has confirmed."""
@@ -187,7 +187,7 @@ class Bench:
     def accept(self, requirement: str, seconds: float | None = None) -> None:
         """Wait for its connection."""
         assert self._listener is not None
-        deadline = time.monotonic() + (seconds or max(self.spans.patience, 10.0))
+        deadline = time.monotonic() + (seconds or max(self.timing.patience, 10.0))
         self._listener.settimeout(0.05)
         while True:
             try:
@@ -201,7 +201,9 @@ class Bench:
 
     def hear_ready(self) -> None:
         """The first READY of a connection."""
-        message = self.link.read(max(self.spans.patience, 10.0))
+        message = self.link.read(max(self.timing.patience, 10.0))
+        while message is not None and message["type"] == "PRIORITY":
+            message = self.link.read(max(self.timing.patience, 10.0))
         if message is None or message["type"] != "READY":
             raise Breach("W-2.3-1", f"{_shown(message)} came in place of READY")
         self.ready = self.ready or message
@@ -229,7 +231,7 @@ class Bench:
         """What it exits with."""
         assert self._worker is not None
         try:
-            status = self._worker.wait(self.spans.patience if seconds is None else seconds)
+            status = self._worker.wait(self.timing.patience if seconds is None else seconds)
         except subprocess.TimeoutExpired:
             raise Breach(requirement, f"it has not exited; {self._said()}") from None
         self.transcript.append(f"  (it exits with status {status})")
@@ -288,7 +290,7 @@ class Bench:
         self, kind: str, requirement: str, seconds: float | None = None, **fields: object
     ) -> Message:
         """The next message of the conversation must be this one, with these fields."""
-        deadline = time.monotonic() + (self.spans.patience if seconds is None else seconds)
+        deadline = time.monotonic() + (self.timing.patience if seconds is None else seconds)
         while True:
             message = self.link.read(deadline - time.monotonic())
             if message is None or message["type"] == kind or message["type"] not in ASIDES:
@@ -315,7 +317,7 @@ class Bench:
 
         ``ready``, ``over``: what a READY breaks, and the end of the stream; else ``requirement``.
         """
-        deadline = time.monotonic() + (self.spans.quiet if seconds is None else seconds)
+        deadline = time.monotonic() + (self.timing.quiet if seconds is None else seconds)
         while (left := deadline - time.monotonic()) > 0:
             message = self.link.read(left)
             if self.link.is_over:
@@ -392,7 +394,7 @@ class Bench:
 
     def until(self, holds: Callable[[], bool], seconds: float | None = None) -> bool:
         """Whether it comes to hold within the patience."""
-        deadline = time.monotonic() + (self.spans.patience if seconds is None else seconds)
+        deadline = time.monotonic() + (self.timing.patience if seconds is None else seconds)
         while not holds():
             if time.monotonic() > deadline:
                 return False

@@ -70,7 +70,7 @@ class Peer:
     process: subprocess.Popen[bytes]
     handle: socket.socket
     book: Book
-    spans: Timing
+    timing: Timing
     worker_id: str
     version: Mapping[str, object]
     called: str = ""
@@ -103,7 +103,7 @@ class Peer:
 
     def reply(self, requirement: str) -> Message:
         """What answers READY."""
-        message = self.read(self.spans.hold + self.spans.patience)
+        message = self.read(self.timing.hold + self.timing.patience)
         if message is None:
             end = "the stream has ended" if self.link.is_over else "nothing came"
             raise Breach(requirement, f"a reply was due, and {end}")
@@ -118,7 +118,7 @@ class Peer:
 
     def get_task(self, requirement: str = "O-5.1-1") -> Message:
         """READY until a TASK comes. Raises ``NotClaimed`` where there is no work."""
-        deadline = time.monotonic() + 2 * self.spans.patience
+        deadline = time.monotonic() + 2 * self.timing.patience
         while time.monotonic() < deadline:
             reply = self.ask(requirement)
             if reply["type"] == "TASK":
@@ -140,7 +140,7 @@ class Peer:
 
     def quiet(self, requirement: str) -> None:
         """Nothing may come for a while, and the connection stays."""
-        message = self.read(self.spans.quiet)
+        message = self.read(self.timing.quiet)
         if message is not None:
             raise Breach(requirement, f"nothing was due, and {json.dumps(message)[:200]} came")
         if self.link.is_over:
@@ -176,7 +176,7 @@ class Floor:
     """One case: the workers that it has. Use it in a ``with``."""
 
     path: str
-    spans: Timing
+    timing: Timing
     book: Book
     transcript: list[str] = field(default_factory=list)
     peers: list[Peer] = field(default_factory=list)
@@ -204,7 +204,7 @@ class Floor:
             raise Breach("O-2.1-2", "a worker could not connect")
         says = {"version": version, "features": ["cancel", "grouped"]} if version else {}
         link = PeerLink(connection, self.transcript, "O-3-1", "O-4.1-1", "O-9.2-1", "<")
-        peer = Peer(link, process, ours, self.book, self.spans, name, says)
+        peer = Peer(link, process, ours, self.book, self.timing, name, says)
         self.peers.append(peer)
         return peer
 

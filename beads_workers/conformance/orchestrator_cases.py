@@ -80,7 +80,7 @@ def says_nothing(floor: Floor) -> None:
     """Ten seconds without a word."""
     began = time.monotonic()
     peer = floor.worker()
-    peer.read(HELLO_SECONDS + floor.spans.patience)
+    peer.read(HELLO_SECONDS + floor.timing.patience)
     took = time.monotonic() - began
     peer.must("O-7-1", peer.link.is_over, f"it is still open after {took:.0f} s")
     peer.must("O-7-1", took > HELLO_SECONDS / 2, f"it was closed after {took:.1f} s")
@@ -143,7 +143,7 @@ def done_for_another_issue(floor: Floor) -> None:
 
 
 def _resynchronised(peer: Peer) -> None:
-    message = peer.read(peer.spans.patience)
+    message = peer.read(peer.timing.patience)
     due = message is not None and message["type"] == "WAIT" and message["wait_seconds"] == 1
     peer.must("O-5.3-2", due, f"WAIT of 1 second was due, and {json.dumps(message)[:200]} came")
 
@@ -187,7 +187,7 @@ def gone_in_a_task(floor: Floor) -> None:
     lost.die()
     floor.book.is_alone.wait()
     peer = floor.worker()
-    deadline = time.monotonic() + AGAIN_BY_PATIENCE * floor.spans.patience
+    deadline = time.monotonic() + AGAIN_BY_PATIENCE * floor.timing.patience
     while time.monotonic() < deadline:
         reply = peer.ask("O-7-2")
         if floor.book.times[issue_id] > 1:
@@ -285,7 +285,7 @@ def flood(floor: Floor) -> None:
     peer.let_go()
     peer.link.send_bytes(b"nonsense\n" * (WRONG_LINES + 100), shown=False)
     peer.link.transcript.append(f"> nonsense ({WRONG_LINES + 100} lines)")
-    message = peer.read(floor.spans.patience)
+    message = peer.read(floor.timing.patience)
     closed = message is None and peer.link.is_over
     peer.must("O-8-4", closed, "its connection is still open")
 

@@ -19,7 +19,7 @@ AT_ONCE = 8
 SLOW = ("says_nothing", LAST)
 
 
-def try_orchestrator(path: str, spans: Timing, only: Sequence[str] = ()) -> Report:
+def try_orchestrator(path: str, timing: Timing, only: Sequence[str] = ()) -> Report:
     """Play every case to the orchestrator at this socket; ``only``: those that could show these
     requirements."""
     began, book = time.monotonic(), Book()
@@ -27,7 +27,7 @@ def try_orchestrator(path: str, spans: Timing, only: Sequence[str] = ()) -> Repo
     slow_first = sorted(chosen, key=lambda case: case.name not in SLOW)
     with ThreadPoolExecutor(AT_ONCE) as threads:
         played = {
-            case.name: threads.submit(lambda case: list(play(case, path, spans, book)), case)
+            case.name: threads.submit(lambda case: list(play(case, path, timing, book)), case)
             for case in slow_first
         }
         wait(future for name, future in played.items() if name != LAST)
@@ -39,10 +39,10 @@ def try_orchestrator(path: str, spans: Timing, only: Sequence[str] = ()) -> Repo
     return Report("orchestrator", settle(found, texts), texts, time.monotonic() - began)
 
 
-def play(case: OrchestratorCase, path: str, spans: Timing, book: Book) -> Iterator[Finding]:
+def play(case: OrchestratorCase, path: str, timing: Timing, book: Book) -> Iterator[Finding]:
     """One case: what it says of its requirements, and of one that it did not look for."""
     verdict, why, broken = Judgement.PASS, "", ""
-    with Floor(path, spans, book) as floor:
+    with Floor(path, timing, book) as floor:
         try:
             case.play(floor)
         except NotClaimed as error:

@@ -202,7 +202,8 @@ def _without_none(hint: Any) -> Any:
 
 def _sentence(kind: type[Any]) -> str:
     text = " ".join((kind.__doc__ or "").split("\n\n")[0].split()).replace("``", "")
-    return text.removeprefix("1.1: ")
+    text = text.removeprefix("1.1: ")
+    return text[:1].upper() + text[1:]
 
 
 # --- checking a message --------------------------------------------------------------------------

@@ -54,7 +54,7 @@ def nobody_listens(bench: Bench) -> None:
     """Four tries within seven seconds, and it gives up."""
     began = time.monotonic()
     bench.launch()
-    status = bench.exit_status("W-2.3-3", 7.0 + bench.spans.patience)
+    status = bench.exit_status("W-2.3-3", 7.0 + bench.timing.patience)
     bench.must("W-2.3-3", status != 0, "it exits with status 0")
     took = time.monotonic() - began
     bench.must("W-2.3-2", took > 7.0 - EARLY_SECONDS, f"it gave up after {took:.1f} s")
@@ -117,7 +117,7 @@ def works_fails_and_leaves(bench: Bench) -> None:
 def silence_after_ready(bench: Bench) -> None:
     """A READY may be held: that is neither an end nor a reason to say it again."""
     bench.start()
-    bench.quiet("W-5.1-2", 3 * bench.spans.quiet, over="W-5.1-4")
+    bench.quiet("W-5.1-2", 3 * bench.timing.quiet, over="W-5.1-4")
     bench.task("ok-1")
     bench.expect("DONE", "W-5.1-4", issue_id="ok-1")
 
@@ -129,7 +129,7 @@ def waits(bench: Bench) -> None:
     for requirement, seconds in (("W-4.6-1", 1), ("W-4.1-3", 1.0), ("W-4.6-3", 0)):
         bench.say("WAIT", wait_seconds=seconds)
         bench.quiet(requirement, 1.0 - EARLY_SECONDS)
-        bench.expect("READY", requirement, 1.0 + bench.spans.patience)
+        bench.expect("READY", requirement, 1.0 + bench.timing.patience)
 
 
 @case("W-4.6-2")
@@ -137,7 +137,7 @@ def shutdown_while_waiting(bench: Bench) -> None:
     """It does not sleep through its WAIT."""
     bench.start()
     bench.say("WAIT", wait_seconds=60)
-    bench.quiet("W-4.6-2", bench.spans.quiet / 2)
+    bench.quiet("W-4.6-2", bench.timing.quiet / 2)
     bench.say("SHUTDOWN", reason="user_requested")
     bench.must("W-4.6-2", bench.exit_status("W-4.6-2") == 0, "its exit status is not 0")
 
@@ -147,7 +147,7 @@ def task_while_waiting(bench: Bench) -> None:
     """Told to wait, it takes a TASK all the same."""
     bench.start()
     bench.say("WAIT", wait_seconds=60)
-    bench.quiet("W-5.2-4", bench.spans.quiet / 2)
+    bench.quiet("W-5.2-4", bench.timing.quiet / 2)
     bench.task("ok-1")
     bench.expect("DONE", "W-5.2-4", issue_id="ok-1")
     bench.expect("READY", "W-5.2-4")
@@ -161,7 +161,7 @@ def wait_while_waiting(bench: Bench) -> None:
     bench.quiet("W-5.2-5", 0.3)
     bench.say("WAIT", wait_seconds=2)
     bench.quiet("W-5.2-5", 2.0 - EARLY_SECONDS)
-    bench.expect("READY", "W-5.2-5", 2.0 + bench.spans.patience)
+    bench.expect("READY", "W-5.2-5", 2.0 + bench.timing.patience)
 
 
 @case("W-4.7-4")
@@ -236,7 +236,7 @@ def wait_while_busy(bench: Bench) -> None:
     """A WAIT in the middle of a task means nothing, and brings no READY."""
     _holding(bench)
     bench.say("WAIT", wait_seconds=1)
-    bench.quiet("W-5.2-3", 1.0 + bench.spans.quiet)
+    bench.quiet("W-5.2-3", 1.0 + bench.timing.quiet)
     bench.let_go("hold-1")
     bench.expect("DONE", "W-5.2-3", issue_id="hold-1")
     bench.expect("READY", "W-5.1-1")
@@ -259,7 +259,7 @@ def lost_while_busy(bench: Bench) -> None:
     bench.stop_listening()
     bench.link.close()
     bench.wait_ended("W-7-1")
-    status = bench.exit_status("W-7-2", 7.0 + bench.spans.patience)
+    status = bench.exit_status("W-7-2", 7.0 + bench.timing.patience)
     bench.must("W-7-2", status != 0, "it exits with status 0")
 
 
@@ -269,7 +269,7 @@ def lost_while_idle(bench: Bench) -> None:
     bench.start()
     bench.stop_listening()
     bench.link.close()
-    status = bench.exit_status("W-7-2", 7.0 + bench.spans.patience)
+    status = bench.exit_status("W-7-2", 7.0 + bench.timing.patience)
     bench.must("W-7-2", status != 0, "it exits with status 0")
 
 
@@ -333,7 +333,7 @@ def claim_is_refused(bench: Bench) -> None:
     """Somebody else has the issue."""
     bench.start()
     bench.task("ok-refused-1")
-    ended = bench.link.read(bench.spans.patience)
+    ended = bench.link.read(bench.timing.patience)
     _claimed(bench, "ok-refused-1")
     bench.must("W-4.3-3", bench.began("ok-refused-1") == 0, "it worked on what it could not claim")
     failed = ended is not None and ended["type"] == "FAILED"
@@ -400,7 +400,7 @@ def torn_last_line(bench: Bench) -> None:
     """Half a message is none, even where all but its line feed is there."""
     bench.start()
     bench.link.send_bytes(json.dumps(_small_task(bench, "ok-1")).encode())
-    bench.quiet("W-3-4", bench.spans.quiet / 2)
+    bench.quiet("W-3-4", bench.timing.quiet / 2)
     bench.stop_listening()
     bench.link.close()
     bench.until(lambda: bench.has_exited or bench.began("ok-1") > 0)
@@ -414,7 +414,7 @@ def long_line(bench: Bench) -> None:
     bench.claims_11("1.1")
     additions = bench.additions() | {"description": "x" * LONG_CHARS}
     bench.task("ok-1", **additions)
-    bench.expect("DONE", "W-3-5", bench.spans.patience + 5.0, issue_id="ok-1")
+    bench.expect("DONE", "W-3-5", bench.timing.patience + 5.0, issue_id="ok-1")
 
 
 @case("W-4.1-2")
@@ -463,7 +463,7 @@ def unknown_types(bench: Bench) -> None:
     bench.start()
     for kind in ("NOVELTY", "task", "READY", "HEARTBEAT", "TASK2"):
         bench.say(kind, issue_id="ok-1", priority=1, title="none of yours", wait_seconds=1)
-    bench.quiet("W-8-2", 1.0 + bench.spans.quiet)
+    bench.quiet("W-8-2", 1.0 + bench.timing.quiet)
     bench.must("W-8-2", bench.began("ok-1") == 0, "it took one of them for a TASK")
     bench.task("ok-2")
     bench.expect("DONE", "W-8-2", issue_id="ok-2")
@@ -498,7 +498,7 @@ def waits_without_seconds(bench: Bench) -> None:
     bench.say("WAIT")
     for seconds in (None, "soon", "1", [1], True, 1.5):
         bench.say("WAIT", wait_seconds=seconds)
-    bench.quiet("W-8-4", 1.5 + bench.spans.quiet)
+    bench.quiet("W-8-4", 1.5 + bench.timing.quiet)
     bench.task("ok-1")
     bench.expect("DONE", "W-8-4", issue_id="ok-1")
 
@@ -617,7 +617,7 @@ def cancel(bench: Bench) -> None:
 def progress(bench: Bench) -> None:
     """What it says of a task, where the task prints a percentage."""
     _holding_11(bench, "1.1")
-    bench.quiet("W-5.1-5", 1.0 + bench.spans.quiet)
+    bench.quiet("W-5.1-5", 1.0 + bench.timing.quiet)
     bench.let_go("hold-1")
     bench.expect("DONE", "W-4.4-1", issue_id="hold-1")
     bench.expect("READY", "W-5.1-1")
@@ -627,7 +627,7 @@ def progress(bench: Bench) -> None:
     bench.must("W-9.6-1", set(said) == {"hold-1"}, f"it says PROGRESS of {set(said)}")
     bench.task("hold-2")
     bench.wait_begun("hold-2")
-    bench.quiet("W-5.1-5", 1.0 + bench.spans.quiet)
+    bench.quiet("W-5.1-5", 1.0 + bench.timing.quiet)
     more = len(_progress_of(bench)) - len(said)
     bench.must("W-9.6-1", more == 0, "it says PROGRESS of a task without a request_id")
 
@@ -761,7 +761,7 @@ def status(bench: Bench) -> None:
 
 def _ask_status(bench: Bench, state: str) -> Message:
     bench.say("STATUS", version="1.1")
-    deadline = time.monotonic() + bench.spans.patience
+    deadline = time.monotonic() + bench.timing.patience
     while (answer := bench.link.read(deadline - time.monotonic())) is not None:
         if answer["type"] == "STATUS" and answer.get("state") == state:
             return answer
@@ -791,7 +791,7 @@ def shutdown_while_paused(bench: Bench) -> None:
     """A task that is stopped is ended all the same."""
     _holding_11(bench, "pause")
     bench.say("PAUSE", version="1.1", reason="a person asked for it")
-    bench.quiet("W-9.10-1", bench.spans.quiet / 2)
+    bench.quiet("W-9.10-1", bench.timing.quiet / 2)
     bench.say("SHUTDOWN", version="1.1", reason="user_requested")
     bench.wait_ended("W-9.10-3")
     bench.must("W-9.10-3", bench.exit_status("W-9.10-3") == 0, "its exit status is not 0")

@@ -19,7 +19,7 @@ AT_ONCE = 8
 
 def try_worker(
     command: Sequence[str],
-    spans: Timing,
+    timing: Timing,
     only: Sequence[str] = (),
     at_once: int = AT_ONCE,
 ) -> Report:
@@ -29,7 +29,7 @@ def try_worker(
     command = anchored(command)
     chosen = [case for case in CASES if not only or set(only) & set(case.ids)]
     with ThreadPoolExecutor(at_once) as threads:
-        played = threads.map(lambda case: list(play(case, command, spans)), _longest_first(chosen))
+        played = threads.map(lambda case: list(play(case, command, timing)), _longest_first(chosen))
         found = [finding for findings in played for finding in findings]
     texts = {k: v for k, v in WORKER.items() if not only or k in only}
     strays = [each for each in found if each.requirement not in texts]
@@ -44,9 +44,9 @@ def anchored(command: Sequence[str]) -> list[str]:
     return [found[0], *(str(Path(w).absolute()) if Path(w).is_file() else w for w in found[1:])]
 
 
-def play(case: WorkerCase, command: Sequence[str], spans: Timing) -> Iterator[Finding]:
+def play(case: WorkerCase, command: Sequence[str], timing: Timing) -> Iterator[Finding]:
     """One case: what it says of its requirements, and of one that it did not look for."""
-    with Bench(command, spans) as bench:
+    with Bench(command, timing) as bench:
         verdict, why, broken = Judgement.PASS, "", ""
         try:
             case.play(bench)

@@ -59,8 +59,8 @@ class Tickets:
 # --- followers -----------------------------------------------------------------------------------
 # Who gets the journal's lines as they are written: all of them, or only those of some kinds.
 #
-# Source: docs/PROTOCOL.md, "Control socket". Few want them all; whoever waits for the end of a run
-# must cost nothing for each of its issues, neither here nor over there.
+# Source: docs/OPERATIONS.md, "Control socket". Few want them all; whoever waits for the end of a
+# run must cost nothing for each of its issues, neither here nor over there.
 
 
 PUBLISH_SECONDS = 0.05
@@ -138,7 +138,7 @@ class Followers:
 # --- requests ------------------------------------------------------------------------------------
 # The control socket's language: one JSON object a line, and what each asks of the core.
 #
-# Source: docs/PROTOCOL.md, "Control socket". ``{"control": "bw.status", "control_data":
+# Source: docs/OPERATIONS.md, "Control socket". ``{"control": "bw.status", "control_data":
 # {...}}``
 # is answered by one JSON object; for ``bw.follow`` the journal's lines come after it as they are
 # written, or only those of some kinds; for ``bw.watch`` snapshots.
@@ -239,7 +239,7 @@ _EVENTS: dict[str, Callable[[dict[str, Any], Ticket], Event]] = {
 # --- control server ------------------------------------------------------------------------------
 # The control socket: ``status``, ``stop`` and the rest, followers of the journal, watchers.
 #
-# Source: docs/PROTOCOL.md, "Control socket".
+# Source: docs/OPERATIONS.md, "Control socket".
 
 
 SPARES = 2

@@ -1,0 +1,101 @@
+"""docs/protocol: schemas and vectors against the code that reads and writes messages."""
+
+from __future__ import annotations
+
+import base64
+import json
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from beads_workers.conformance.schemas import all_schemas, faults
+from beads_workers.core.framing import ProtocolError
+from beads_workers.core.wire import FromWorker, UnknownType, parse
+
+FOLDER = Path(__file__).parent.parent.parent / "docs" / "protocol"
+VECTORS = [json.loads(line) for line in (FOLDER / "vectors.jsonl").read_text("utf-8").splitlines()]
+SCHEMAS = [json.loads(text) for text in all_schemas().values()]
+
+
+def raw(vector: dict[str, Any]) -> bytes:
+    """The bytes of a vector's line."""
+    return base64.b64decode(vector["base64"]) if "base64" in vector else vector["line"].encode()
+
+
+def is_valid(message: dict[str, Any]) -> bool:
+    """What a JSON Schema validator says of it."""
+    named = [each for each in SCHEMAS if each["title"] == message["type"]]
+    return any(Draft202012Validator(each).is_valid(message) for each in named)
+
+
+def of(verdict: str) -> list[Any]:
+    """The vectors with it, as parameters."""
+    chosen = [each for each in VECTORS if each["verdict"] == verdict]
+    return [pytest.param(each, id=f"{n}-{each['what'][:50]}") for n, each in enumerate(chosen)]
+
+
+def test_the_schemas_are_those_of_the_code() -> None:
+    written = {path.name: path.read_text("utf-8") for path in FOLDER.glob("*.schema.json")}
+    assert written == all_schemas(), "python -m beads_workers.conformance.schemas docs/protocol"
+    for schema in SCHEMAS:
+        Draft202012Validator.check_schema(schema)
+
+
+def test_every_vector_has_a_verdict_and_says_what_happens() -> None:
+    assert {each["verdict"] for each in VECTORS} == {"valid", "tolerated", "refused"}
+    assert all(each["what"] for each in VECTORS)
+
+
+@pytest.mark.parametrize("vector", of("valid"))
+def test_a_valid_line_is_read_without_a_warning(vector: dict[str, Any]) -> None:
+    message = parse(raw(vector))
+    assert not getattr(message, "warnings", ())
+    assert read(message, vector) == vector["read"]
+    said = json.loads(raw(vector))
+    assert is_valid(said)
+    assert faults(said, from_worker=isinstance(message, FromWorker | OTHER)) == []
+
+
+OTHER = type(parse(b'{"type":"CONTROL","worker_id":"W1","timestamp":1,"command":"x"}'))
+
+
+@pytest.mark.parametrize("vector", of("tolerated"))
+def test_a_tolerated_line_is_read_and_not_what_anybody_should_write(vector: dict[str, Any]) -> None:
+    message = parse(raw(vector))
+    assert read(message, vector) == vector["read"]
+    said = json.loads(raw(vector))
+    assert not is_valid(said)
+    assert faults(said, from_worker=isinstance(message, FromWorker | OTHER)) != []
+
+
+@pytest.mark.parametrize("vector", of("refused"))
+def test_a_refused_line_is_no_message(vector: dict[str, Any]) -> None:
+    with pytest.raises(ProtocolError) as refused:
+        parse(raw(vector))
+    assert isinstance(refused.value, UnknownType) is not vector.get("counted", True)
+
+
+def read(message: object, vector: dict[str, Any]) -> dict[str, Any]:
+    """What the code has read of what the vector tells."""
+    found = {name: getattr(message, name) for name in vector["read"]}
+    found = {name: list(x) if isinstance(x, tuple) else x for name, x in found.items()}
+    return {name: x.value if isinstance(x, Enum) else x for name, x in found.items()}
+
+
+def test_the_small_checker_agrees_with_a_validator_on_each_change_of_a_valid_line() -> None:
+    """A key left out, or replaced by something of each type, in every valid vector."""
+    compared = 0
+    for vector in (each for each in VECTORS if each["verdict"] == "valid"):
+        message = json.loads(raw(vector))
+        worker = isinstance(parse(raw(vector)), FromWorker | OTHER)
+        for key in message.keys() - {"type"}:
+            rest = {k: v for k, v in message.items() if k != key}
+            for value in (None, True, -1, 0, 2.0, 2.5, "", "x", "x" * 501, [], [7], {}, 10**9):
+                changed = {**rest, key: value}
+                assert bool(faults(changed, from_worker=worker)) is not is_valid(changed), changed
+                compared += 1
+            assert bool(faults(rest, from_worker=worker)) is not is_valid(rest), rest
+    assert compared > 1000
