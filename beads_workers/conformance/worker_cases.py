@@ -768,21 +768,32 @@ def _ask_status(bench: Bench, state: str) -> Message:
     raise Breach("W-9.9-1", f"it has not answered STATUS with the state {state}")
 
 
-@case("W-9.10-1", "W-9.10-2", feature="pause")
-def pause(bench: Bench) -> None:
-    """A TASK that crossed PAUSE is not begun before RESUME."""
-    bench.start()
-    bench.claims_11("pause")
+@case("W-9.10-2", feature="pause")
+def pause_in_a_task(bench: Bench) -> None:
+    """The task may be stopped meanwhile; after RESUME it comes to its end."""
+    _holding_11(bench, "pause")
     bench.say("PAUSE", version="1.1", reason="a person asked for it")
-    bench.task_11("hold-1")
-    bench.quiet("W-9.10-1")
-    bench.must("W-9.10-1", bench.began("hold-1") == 0, "it began a task while it was paused")
-    bench.say("RESUME", version="1.1")
-    bench.wait_begun("hold-1", "W-9.10-2")
-    bench.say("PAUSE", version="1.1", reason="once more")
+    bench.quiet("W-9.10-2")
     bench.say("RESUME", version="1.1")
     bench.let_go("hold-1")
     bench.expect("DONE", "W-9.10-2", issue_id="hold-1")
+    bench.expect("READY", "W-9.10-2")
+
+
+@case("W-9.10-1", feature="pause")
+def pause_before_a_prefetched_task(bench: Bench) -> None:
+    """What is queued on the worker waits for RESUME."""
+    _holding_11(bench, "pause")
+    bench.claims_11("prefetch")
+    bench.task_11("ok-2")
+    bench.say("PAUSE", version="1.1", reason="a person asked for it")
+    bench.quiet("W-9.10-1", bench.timing.quiet / 2)
+    bench.let_go("hold-1")
+    bench.until(lambda: bench.began("ok-2") > 0, bench.timing.quiet)
+    bench.must("W-9.10-1", bench.began("ok-2") == 0, "it began a task while it was paused")
+    bench.say("RESUME", version="1.1")
+    bench.expect("DONE", "W-9.10-1", issue_id="hold-1")
+    bench.expect("DONE", "W-9.10-2", issue_id="ok-2")
     bench.expect("READY", "W-9.10-2")
 
 

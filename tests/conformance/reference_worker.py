@@ -221,7 +221,7 @@ class Worker:
         again = self.taken == message.get("request_id")
         if self.taken and again and not self.breaks("W-9.2-1"):
             return
-        if self.child is None and (not self.is_paused or self.breaks("W-9.10-1")):
+        if self.child is None and not self.is_paused:
             self.begin(message)
         elif self.is_paused or len(self.queue) < self.prefetch:
             self.queue.append(message)
@@ -259,10 +259,14 @@ class Worker:
 
     def hear_pause(self, message: dict[str, Any]) -> None:
         self.is_paused = True
+        if self.child is not None and not self.breaks("W-9.10-1"):
+            os.killpg(self.child.pid, signal.SIGSTOP)
 
     def hear_resume(self, message: dict[str, Any]) -> None:
         if not self.breaks("W-9.10-2"):
             self.is_paused = False
+            if self.child is not None:
+                os.killpg(self.child.pid, signal.SIGCONT)
             self.begin_next()
 
     # --- a task -----------------------------------------------------------------------------------
@@ -319,7 +323,7 @@ class Worker:
             self.send("FAILED", **ended, error=said, **version, **outcome)
         for _ in range(0 if error else 2 if self.breaks("W-5.1-5") else 1):
             self.send("DONE", **ended, **version)
-        if self.queue and not self.is_paused:
+        if self.queue and (not self.is_paused or self.breaks("W-9.10-1")):
             if self.breaks("W-9.5-2"):
                 self.ready()
             self.begin_next()

@@ -20,7 +20,7 @@ QUICK = Timing(patience=2.0, quiet=0.5)
 
 ALL = "grouped,cancel,heartbeat,status,pause,priority,batch,x-again"
 ONLY_WITHOUT_GROUPED = {"W-9.3-2", "W-9.3-3"}
-WITH_PREFETCH = {"W-9.5-1", "W-9.5-2", "W-9.5-3", "W-9.5-4"}
+WITH_PREFETCH = {"W-9.5-1", "W-9.5-2", "W-9.5-3", "W-9.5-4", "W-9.10-1"}
 
 
 def reference(broken: str = "", features: str = "", prefetch: int = 0) -> list[str]:
@@ -56,6 +56,7 @@ def test_our_worker_passes() -> None:
     command = [sys.executable, "-m", "beads_workers", "worker", "--", "bw-task", "{id}"]
     found = passed(try_worker(command, GENEROUS))
     due = {name for name in WORKER if FEATURES.get(name, "1.1") in ("1.1", "grouped", "cancel")}
+    due |= {"W-9.9-1", "W-9.10-2", "W-9.10-3"}
     assert found >= due - ONLY_WITHOUT_GROUPED - {"W-5.2-2", "W-7-4"}
 
 
