@@ -214,15 +214,51 @@ def test_every_type_feature_and_limit_is_in_the_protocol() -> None:
         assert word in text
 
 
+LINES_MAX = 400
+"""Of docs/PROTOCOL.md: more than that nobody reads before the first line of a worker."""
+
+ID = r"[WO]-(\d+(?:\.\d+)?)-\d+"
+DEFINED = re.compile(rf"\*\*({ID})\*\*|`({ID})`")
+
+
 def test_the_protocol_is_short_enough_to_implement_from() -> None:
-    assert len(PROTOCOL.read_text("utf-8").splitlines()) <= 400
+    assert len(PROTOCOL.read_text("utf-8").splitlines()) <= LINES_MAX
 
 
-def test_the_kit_and_the_protocol_have_the_same_requirements() -> None:
-    said = re.findall(r"\*\*([WO]-[\d.]+-\d+)\*\*", PROTOCOL.read_text("utf-8"))
-    assert {*said} == {*WORKER, *ORCHESTRATOR}
-    sections = re.findall(r"^#+ ([\d.]+) ", PROTOCOL.read_text("utf-8"), re.MULTILINE)
-    assert {name.split("-")[1] for name in said} <= {*sections}
+def requirements(text: str) -> list[str]:
+    """The ids that a specification gives, in its order."""
+    return [found[0] or found[2] for found in DEFINED.findall(text)]
+
+
+def without_id(text: str) -> list[str]:
+    """Lines of a specification that ask for something and have no id."""
+    asking = [line for line in text.splitlines() if "MUST" in line and "cell is a MUST" not in line]
+    return [line for line in asking if not DEFINED.search(line)]
+
+
+def test_every_must_of_the_protocol_has_one_id_in_its_section() -> None:
+    text = FENCE.sub("", PROTOCOL.read_text("utf-8"))
+    _, _terms, *sections = re.split(r"^(?=##+ [\d.]+ )", text, flags=re.MULTILINE)
+    given = []
+    for section in sections:
+        number = section.split()[1]
+        for name in (given_here := requirements(section)):
+            assert re.fullmatch(ID, name)[1] == number, name  # type: ignore[index]
+        given += given_here
+        assert without_id(section) == []
+    assert len(given) == len({*given}) > 100
+    assert {*re.findall(r"[WO]-\d[\d.]*-\d+", text)} == {*given}
+
+
+def test_the_kit_tries_the_requirements_in_bold() -> None:
+    bold = re.findall(rf"\*\*({ID})\*\*", PROTOCOL.read_text("utf-8"))
+    assert {whole for whole, _ in bold} == {*WORKER, *ORCHESTRATOR}
+
+
+def test_the_checker_of_ids_finds_a_must_without_one() -> None:
+    text = "- **W-1-1** It MUST.\n- `O-1-2` It MUST NOT.\n- It MUST, too.\n| x (**W-1-3**) |\n"
+    assert requirements(text) == ["W-1-1", "O-1-2", "W-1-3"]
+    assert without_id(text) == ["- It MUST, too."]
 
 
 class Peer:

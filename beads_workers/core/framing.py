@@ -106,7 +106,7 @@ class LineReader:
 # --- json fields ---------------------------------------------------------------------------------
 # Strict JSON from untrusted bytes, and typed looks at its fields.
 #
-# Source: docs/PROTOCOL.md, "What is a wrong message".
+# Source: docs/PROTOCOL.md, "What to do on each error".
 
 
 class ProtocolError(Exception):
