@@ -28,8 +28,11 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 RANGES: dict[tuple[str, str], Schema] = {
     ("READY", "prefetch_count"): {"minimum": 1},
-    ("READY", "heartbeat_seconds"): {"minimum": 1, "maximum": 300},
-    ("READY", "batch_size"): {"minimum": 2, "maximum": 100},
+    ("READY", "heartbeat_seconds"): {
+        "minimum": limits.HEARTBEAT_SECONDS_MIN,
+        "maximum": limits.HEARTBEAT_SECONDS_MAX,
+    },
+    ("READY", "batch_size"): {"minimum": 2, "maximum": limits.BATCH_MAX},
     ("DONE", "duration_ms"): {"minimum": 0},
     ("FAILED", "duration_ms"): {"minimum": 0},
     ("FAILED", "outcome"): {"enum": ["error", "retry", "timeout", "cancelled", "not_found"]},
@@ -38,7 +41,7 @@ RANGES: dict[tuple[str, str], Schema] = {
     ("PROGRESS", "tokens"): {"minimum": 0},
     ("PROGRESS", "money"): {"minimum": 0},
     ("PROGRESS", "utilization"): {"minimum": 0, "maximum": 1},
-    ("STATUS", "state"): {"enum": ["idle", "waiting", "busy", "paused"]},
+    ("STATUS", "state"): {"enum": list(wire.STATUS_STATES)},
     ("PRIORITY", "priorities"): {"items": {"type": "integer", "minimum": 0, "maximum": 4}},
     ("TASK", "priority"): {"minimum": 0, "maximum": 4},
     ("TASK", "title"): {"maxLength": limits.TITLE_CHARS_SHORT},
@@ -46,7 +49,7 @@ RANGES: dict[tuple[str, str], Schema] = {
     ("TASK", "claims"): {"enum": [wire.CLAIMS_WORKER, wire.CLAIMS_ORCHESTRATOR]},
     ("TASK", "attempt"): {"minimum": 1},
     ("TASK", "timeout_seconds"): {"exclusiveMinimum": 0},
-    ("BATCH", "tasks"): {"minItems": 2, "maxItems": 100},
+    ("BATCH", "tasks"): {"minItems": 2, "maxItems": limits.BATCH_MAX},
     ("WAIT", "wait_seconds"): {
         "minimum": limits.WAIT_SECONDS_MIN,
         "maximum": limits.WAIT_SECONDS_MAX,
@@ -210,7 +213,8 @@ def _sentence(kind: type[Any]) -> str:
 
 
 @cache
-def _by_name(from_worker: bool) -> dict[str, list[Schema]]:
+def by_name(from_worker: bool) -> dict[str, list[Schema]]:
+    """The schemas of what one side says; a name on the wire may stand for several messages."""
     union = get_args(wire.FromWorker if from_worker else wire.ToWorker)
     asked = wire.ControlAsked if from_worker else wire.ControlReply
     found: dict[str, list[Schema]] = {}
@@ -225,9 +229,9 @@ def faults(message: Mapping[str, Any], *, from_worker: bool) -> list[str]:
     name = message.get("type")
     if not isinstance(name, str) or not name:
         return ["type: missing"]
-    known = _by_name(from_worker).get(name)
+    known = by_name(from_worker).get(name)
     if known is None:
-        other = _by_name(not from_worker).get(name)
+        other = by_name(not from_worker).get(name)
         return [f"only the other side says {name}"] if other else []
     return min(([*_faults(message, each, "")] for each in known), key=len)
 
