@@ -1,0 +1,3 @@
+module bw-worker
+
+go 1.19
