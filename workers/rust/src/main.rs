@@ -18,6 +18,7 @@ use task::{Reason, Task};
 
 const LINE_BYTES_MAX: usize = 1 << 20;
 const HEARTBEAT_SECONDS: u64 = 5;
+const BEAT: Duration = Duration::from_millis(HEARTBEAT_SECONDS * 800);
 const LOOK: Duration = Duration::from_secs(1);
 /// Of a task that is asked to end, before it is killed.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
@@ -76,7 +77,7 @@ impl Worker {
     /// The whole life of a connection: one thing at a time.
     fn talk(&mut self, inbox: &Receiver<Event>) -> i32 {
         self.ready();
-        let (mut beat_at, mut look_at) = (Instant::now(), Instant::now() + LOOK);
+        let (mut beat_at, mut look_at) = (Instant::now() + BEAT, Instant::now() + LOOK);
         loop {
             let now = Instant::now();
             if self.ready_at.map_or(false, |at| at <= now) {
@@ -87,7 +88,7 @@ impl Worker {
             }
             if beat_at <= now {
                 self.send("HEARTBEAT", &[("version", json!("1.1"))]);
-                beat_at = now + Duration::from_millis(HEARTBEAT_SECONDS * 800);
+                beat_at = now + BEAT;
             }
             if look_at <= now {
                 self.progress();

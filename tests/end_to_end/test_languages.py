@@ -1,0 +1,92 @@
+"""Workers in five languages drain a backlog together, and end what they run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.end_to_end.conftest import Ran, StartFleet
+from tests.end_to_end.test_draining import (
+    all_closed,
+    assert_no_dependency_was_early,
+    backlog,
+)
+from tests.support.bd import NEW, BdProject
+from tests.support.embedded import EmbeddedProject
+from tests.support.fleet import Fleet, until
+from tests.support.workers import LANGUAGES, worker_programs
+
+Joined = subprocess.Popen[bytes]
+Join = Callable[..., Joined]
+
+
+@pytest.fixture
+def join(tmp_path: Path) -> Iterator[Join]:
+    """``join(fleet, language, *command)``: a worker that is started by hand."""
+    joined: list[Joined] = []
+
+    def begin(fleet: Fleet, language: str, *command: str, **more: str) -> Joined:
+        environment = {**fleet.project.environment, "ORCHESTRATOR_PID": str(fleet.pid), **more}
+        environment["PATH"] += f":{os.environ['PATH']}"
+        with (tmp_path / f"{language}.log").open("wb") as log:
+            worker = subprocess.Popen(
+                [worker_programs()[language], *command],
+                cwd=fleet.project.folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        joined.append(worker)
+        return worker
+
+    yield begin
+    for worker in joined:
+        if worker.poll() is None:
+            worker.kill()
+            worker.wait()
+
+
+@pytest.fixture(params=["embedded", NEW])
+def project(request: pytest.FixtureRequest, tmp_path: Path) -> EmbeddedProject | BdProject:
+    return EmbeddedProject(tmp_path) if request.param == "embedded" else BdProject(tmp_path, NEW)
+
+
+@pytest.mark.timeout(180)
+def test_a_fleet_of_five_languages_does_every_issue_once(
+    project: Any, start: StartFleet, ran: Ran, join: Join
+) -> None:
+    rows = backlog(30)
+    ids = project.create_many(rows)
+    command = ran.command("sleep 0.1")
+    fleet = start(project, "-n", "0", "--", *command, environment=ran.environment)
+    workers = [join(fleet, language, *command, **ran.environment) for language in LANGUAGES]
+    until(lambda: len(fleet.journal("started")) >= len(LANGUAGES))
+    assert fleet.call("scale", "1").returncode == 0  # Ours, in Python.
+    until(lambda: all_closed(project), 120, fleet.said())
+    assert fleet.call("stop").returncode == 0
+    assert [worker.wait(20) for worker in workers] == [0] * len(LANGUAGES)
+    ran.each_once(ids)
+    assert_no_dependency_was_early(ran, rows)
+    assert len({r["worker_id"] for r in fleet.journal("started")}) == len(LANGUAGES) + 1
+    fleet.leaves_nothing()
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_worker_that_loses_its_orchestrator_ends_its_task(
+    language: str, embedded: EmbeddedProject, start: StartFleet, join: Join, tmp_path: Path
+) -> None:
+    embedded.create_many([{}])
+    fleet = start(embedded, "-n", "0", "--", "true")
+    pids = tmp_path / "pids"
+    script = f"sleep 600 & echo $$ $! >{pids}.new; mv {pids}.new {pids}; wait"
+    worker = join(fleet, language, "sh", "-c", script)
+    until(pids.exists)
+    os.kill(fleet.pid, 9)
+    assert worker.wait(20) == 1
+    until(lambda: not any(Path("/proc", pid).exists() for pid in pids.read_text().split()), 10)
