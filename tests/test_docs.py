@@ -1,7 +1,7 @@
 """What the documents say is true: commands run, links lead somewhere, examples are messages.
 
 Conventions for code fences: ``bash run`` is run by this test in an empty folder with ``bin``
-beside it; ``python worker`` is the minimal worker of docs/PROTOCOL.md, run against a scripted peer.
+beside it; ``python worker`` is a minimal worker, run against a scripted peer.
 """
 
 from __future__ import annotations
@@ -291,10 +291,12 @@ class Peer:
         self._server.close()
 
 
-@pytest.fixture
-def minimal_worker(tmp_path: Path) -> Iterator[tuple[Peer, subprocess.Popen[bytes]]]:
+@pytest.fixture(params=["PROTOCOL.md", "WRITE-A-WORKER.md"])
+def minimal_worker(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> Iterator[tuple[Peer, subprocess.Popen[bytes]]]:
     """The worker of the document, connected; its command fails for the issue ``bad``."""
-    [source] = fences(PROTOCOL, "python worker")
+    [source] = fences(ROOT / "docs" / request.param, "python worker")
     path = tmp_path / "s"
     peer = Peer(path)
     command = ["sh", "-c", 'test "$1" != bad', "sh"]
