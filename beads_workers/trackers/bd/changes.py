@@ -21,7 +21,7 @@ _NEWEST = "SELECT coalesce(max(id), 0) FROM events"
 _SINCE = "SELECT id, actor FROM events WHERE id > ? ORDER BY id"
 
 
-class Changes:
+class ChangeWatch:
     """``beads``: the folder ``.beads``; ``actor``: the run, whose own writes do not count."""
 
     def __init__(self, beads: Path, actor: str) -> None:

@@ -29,7 +29,7 @@ from beads_workers.core.source import (
 from beads_workers.core.traces import KEY
 from beads_workers.kinds import CallLog
 from beads_workers.trackers.bd.calls import CALL_SECONDS, BdCalls, BdResult
-from beads_workers.trackers.bd.changes import Changes
+from beads_workers.trackers.bd.changes import ChangeWatch
 from beads_workers.trackers.bd.settlements import SettlementGroup, rounds, whose
 from beads_workers.trackers.bd.tracker import (
     CLOSED,
@@ -429,7 +429,7 @@ class BdSource:
         self._leases = ClaimedIssues()
         self._claims_unanswered: tuple[IssueId, ...] = ()
         self._wrote = False
-        self._changes = Changes(folder / ".beads", actor)
+        self._changes = ChangeWatch(folder / ".beads", actor)
         self._stamp = (0, 0)
 
     @property

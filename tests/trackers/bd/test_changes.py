@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from beads_workers.trackers.bd.changes import Changes
+from beads_workers.trackers.bd.changes import ChangeWatch
 from tests.support.bd import BdProject
 
 US = "beads-workers/host/run-1"
 
 
-def changes(project: BdProject) -> Changes:
-    return Changes(project.folder / ".beads", US)
+def changes(project: BdProject) -> ChangeWatch:
+    return ChangeWatch(project.folder / ".beads", US)
 
 
 def test_reading_is_no_change(project: BdProject) -> None:
@@ -55,12 +55,12 @@ def test_what_a_worker_of_this_run_writes_by_itself_is_none_on_old_bd(
 
 
 def test_where_there_is_no_file_nothing_shows(tmp_path: Path) -> None:
-    assert Changes(tmp_path / ".beads", US).stamp() == (0, 0)
+    assert ChangeWatch(tmp_path / ".beads", US).stamp() == (0, 0)
 
 
 def test_a_file_that_is_no_database_is_no_change(tmp_path: Path) -> None:
     (tmp_path / "other.db").write_bytes(b"junk" * 1000)
-    seen = Changes(tmp_path, US)
+    seen = ChangeWatch(tmp_path, US)
     before = seen.stamp()
     (tmp_path / "other.db").write_bytes(b"more" * 1000)
     assert seen.stamp() == before
