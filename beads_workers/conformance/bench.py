@@ -297,11 +297,7 @@ class Bench:
         self, kind: str, requirement: str, seconds: float | None = None, **fields: object
     ) -> Message:
         """The next message of the conversation must be this one, with these fields."""
-        deadline = time.monotonic() + (self.timing.patience if seconds is None else seconds)
-        while True:
-            message = self.link.read(deadline - time.monotonic())
-            if message is None or message["type"] == kind or message["type"] not in ASIDES:
-                break
+        message = self.next_turn(seconds, kind)
         wrong = message is None or message["type"] != kind
         if not wrong and message is not None:
             wrong = any(message.get(name) != value for name, value in fields.items())
@@ -311,6 +307,15 @@ class Bench:
             due = " ".join([kind, *(f"{name}={value!r}" for name, value in fields.items())])
             raise Breach(requirement, f"{due} was due, and {_shown(message)} came")
         return message
+
+    def next_turn(self, seconds: float | None = None, kind: str = "") -> Message | None:
+        """Its next message that moves the conversation, or one of this kind; None as for
+        ``PeerLink.read``."""
+        deadline = time.monotonic() + (self.timing.patience if seconds is None else seconds)
+        while True:
+            message = self.link.read(deadline - time.monotonic())
+            if message is None or message["type"] == kind or message["type"] not in ASIDES:
+                return message
 
     def _is_told_twice(self, message: Message) -> bool:
         ends = ("DONE", "FAILED")

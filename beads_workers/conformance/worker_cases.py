@@ -333,7 +333,7 @@ def claim_is_refused(bench: Bench) -> None:
     """Somebody else has the issue."""
     bench.start()
     bench.task("ok-refused-1")
-    ended = bench.link.read(bench.timing.patience)
+    ended = bench.next_turn()
     _claimed(bench, "ok-refused-1")
     bench.must("W-4.3-3", bench.began("ok-refused-1") == 0, "it worked on what it could not claim")
     failed = ended is not None and ended["type"] == "FAILED"
