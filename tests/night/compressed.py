@@ -426,10 +426,14 @@ def _resumed(night: Night, rows: Rows) -> None:
             session = sessions_of.get(first["request_id"], "")
             if session not in answered or not night.place.has_transcript(session):
                 continue
+            after = sessions_of.get(second["request_id"], "")
+            if not after:
+                continue  # It was killed before it could say which one it goes on with.
             told = first["request_id"] in receipted
             pairs[told] += 1
-            if sessions_of.get(second["request_id"]) != session:
-                lost[told].append(f"{first['issue_id']}/{first['attempt']}")
+            if after != session:
+                name = f"{first['issue_id']}/{first['attempt']}"
+                lost[told].append(f"{name}: {session[:8]}, then {after[:8]}")
     rows.none("sessions not gone on with", lost[True], pairs[True])
     new = f"{len(lost[False])} of {pairs[False]}"
     rows.count("new sessions after attempts that nobody has a receipt of", new)
