@@ -247,6 +247,15 @@ class Issues:
         past = issue.retry_entry if issue is not None else None
         return past is not None and past.counted == request_id
 
+    def with_known_cost(self, heard: rec.Checkpointed) -> rec.Checkpointed:
+        """What the journal of a dead run says of an issue, and no less cost than is known: a start
+        between the two, broken off, may have found more."""
+        issue = self.known.get(heard.issue_id)
+        past = issue.retry_entry if issue is not None else None
+        if past is None or past.tokens < heard.tokens:
+            return heard
+        return replace(heard, money=past.money, tokens=past.tokens, counted=past.counted)
+
     def settled(self, issue_id: str) -> None:
         """A later run has settled it with the tracker: its past is all that is left of it."""
         issue = self.known.get(issue_id)

@@ -367,7 +367,7 @@ class Orchestrator:
 
     def _recovered(self, event: ev.RecoveryEnded) -> None:
         for done in event.heard:
-            self._effects.write(done)
+            self._effects.write(self._effects.issues.with_known_cost(done))
         for settled in event.settled:
             issue_id, action = settled.settlement.issue_id, settled.settlement.action
             if settled.result is Result.FAILED:

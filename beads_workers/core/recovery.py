@@ -41,6 +41,7 @@ from beads_workers.core.wire import RETURNED_UNSTARTED, Done, Failed, parse
 class RecoveryState:
     """``last_call``: pid and start time of a tracker process whose end was not recorded.
     ``whole``: the checkpoint was complete, so that older runs add nothing to ``retry_entries``.
+    ``taken``: every issue that it claimed, whatever became of it.
     """
 
     run_id: str = ""
@@ -51,6 +52,7 @@ class RecoveryState:
     whole: bool = False
     lands: bool = False
     ended: rec.RunEnded | None = None
+    taken: set[str] = field(default_factory=set)
 
     def apply(self, entry: Entry) -> None:
         """Take in the next entry of this run's journal."""
@@ -61,6 +63,8 @@ class RecoveryState:
                 self.lands = run.lands
             case rec.CheckpointEnded():
                 self.whole = True
+            case rec.Claimed(issue_id=issue_id):
+                self.taken.add(issue_id)
             case rec.CallStarted(pid=pid, start_time=start_time):
                 self.last_call = (pid, start_time)
             case rec.CallEnded():
@@ -193,9 +197,13 @@ class RecoveryState:
         for issue_id in issue_ids:
             self.issues.settled(issue_id)
 
+    def settled_of_earlier_runs(self) -> set[str]:
+        """Issues for which no earlier run has anything pending: the tracker told this run what
+        became of them, or gave them to it."""
+        return self.heard | self.taken | self.own_pending()
+
     def own_pending(self) -> set[str]:
-        """Issues for which this run has writes pending itself: it had them last, so no earlier run
-        has writes pending for them."""
+        """Issues for which this run has writes pending itself: it had them last."""
         own = (i for i, actor in self.unclosed.items() if actor == self.actor)
         return {*own, *self.quarantined, *self.handed_over, *self.reopened, *self.to_land}
 
@@ -295,10 +303,10 @@ def left_over(
         if left is None:
             continue
         for later in filter(None, map(read, passed)):
-            heard |= later.heard | later.own_pending()
+            heard |= later.settled_of_earlier_runs()
         passed.clear()
         left.settled_elsewhere(heard)
-        heard |= left.heard | left.own_pending()
+        heard |= left.settled_of_earlier_runs()
         known.append(left)
         whole = whole or left.whole
     last = RecoveryState()

@@ -12,7 +12,7 @@ from beads_workers.core.issues import Issues, Standing
 from beads_workers.core.journal import Checkpointed, Entry, Record, decode, encode
 from beads_workers.core.model import Call, IssueId, Outcome, OutcomeKind
 from beads_workers.core.policy import Policy, quarantine_note
-from beads_workers.core.recovery import RecoveryState, recovery_state
+from beads_workers.core.recovery import RecoveryState, left_over, recovery_state
 from beads_workers.core.snapshot import Board
 from beads_workers.core.source import Action, CrashedRun, Result, Settled, Settlement
 from tests.core.playbook import EPOCH, Play, cancelled, done, failed, job, lost, ready
@@ -273,6 +273,34 @@ def test_after_a_whole_checkpoint_the_run_before_adds_nothing() -> None:
     assert set(whole.retry_entries) == {"a"} and whole.unclosed == {}
 
 
+def test_what_a_later_run_has_taken_is_no_longer_pending_for_an_earlier_one() -> None:
+    runs = {
+        "1": recovery_state(
+            entries(
+                STARTED,
+                rec.CheckpointEnded(),
+                rec.Claimed("a", "a", 1),
+                rec.Started("a", "W1", 1, "1.1", agent="claude"),
+                rec.Claimed("b", "b", 1),
+                rec.Started("b", "W2", 1, "1.2", agent="claude"),
+            )
+        ),
+        "2": recovery_state(
+            entries(
+                STARTED,
+                rec.CheckpointEnded(),
+                rec.Claimed("a", "a", 1),
+                rec.Started("a", "W1", 1, "2.1"),
+                rec.Finished("a", "W1", 1, "2.1", "success", "finish"),
+                rec.SettledRecord("a", "close", "applied", ""),
+            )
+        ),
+    }
+    (first, _), _ = left_over(["1", "2"], lambda run_id: False, runs.get)
+    assert list(first.begun) == ["b"]
+    assert [each.request_id for each in first.unread] == ["1.2"]
+
+
 def test_a_call_of_the_tracker_whose_end_is_not_recorded_is_to_be_waited_for() -> None:
     began = rec.CallStarted(77, 12345, ("bd", "ready"))
     assert recovery_state(entries(STARTED, began)).last_call == (77, 12345)
@@ -316,6 +344,22 @@ def test_a_close_that_failed_again_is_kept_shown_and_ends_the_run_with_seven() -
     assert [i.issue_id for i in play.board.unclosed] == ["a"]
     play.do(ev.StopAsked())
     assert play.ended == 7
+
+
+def test_what_a_dead_run_says_of_an_issue_forgets_no_cost_that_is_known() -> None:
+    known = Checkpointed("a", money=2.0, tokens=1000, counted="0.1")
+    play = Play(checkpointed=(known,), recovering=True)
+    play.do(ev.RecoveryEnded((), heard=(Checkpointed("a", claimed_by="actor/run-0", charged=1),)))
+    past = play.core._parts.effects.issues.known[A].retry_entry
+    assert past == replace(known, claimed_by="actor/run-0", charged=1)
+
+
+def test_a_dead_run_may_know_of_more_than_was_counted() -> None:
+    more = Checkpointed("a", money=3.0, tokens=1500, counted="0.2")
+    known = Checkpointed("a", money=2.0, tokens=1000, counted="0.1")
+    play = Play(checkpointed=(known,), recovering=True)
+    play.do(ev.RecoveryEnded((), heard=(more,)))
+    assert play.core._parts.effects.issues.known[A].retry_entry == more
 
 
 def test_what_the_recovery_requeued_keeps_its_count() -> None:
