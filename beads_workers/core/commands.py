@@ -91,6 +91,11 @@ class ReadUsage:
 
 
 @value
+class SyncJournal:
+    """Bring what is written so far to disk soon, whatever the tracker is asked; nothing answers."""
+
+
+@value
 class StartLander:
     """Start the lander; ``LanderGone`` follows where it ends, however soon."""
 
@@ -139,6 +144,7 @@ Command = (
     | KillWorker
     | WatchOwner
     | ReadUsage
+    | SyncJournal
     | StartLander
     | TellLander
     | Answer

@@ -12,7 +12,7 @@ from typing import Any
 from beads_workers.core import limits
 from beads_workers.core.accounts import Candidate
 from beads_workers.core.agent_work import NOBODY, AgentWork
-from beads_workers.core.commands import ReadUsage
+from beads_workers.core.commands import ReadUsage, SyncJournal
 from beads_workers.core.effects import Effects, jitter
 from beads_workers.core.events import ConnId
 from beads_workers.core.framing import is_deep, strict_loads
@@ -322,6 +322,9 @@ class Tasks:
             self.move(in_flight.issue, IssueStimulus.SENT, started)
         else:
             self._effects.write(started)
+        if started.agent:
+            # It may close its issue by itself: after a power cut, too, that is told from ours.
+            self._effects.ask(SyncJournal())
 
     def attempt_ended(
         self, in_flight: InFlight, outcome: Outcome, duration_ms: int | None = None

@@ -25,6 +25,7 @@ from beads_workers.core.commands import (
     Send,
     Spawn,
     StartLander,
+    SyncJournal,
     TellLander,
     WatchOwner,
     Write,
@@ -394,6 +395,8 @@ class Loop:
                 if not self.tracker_thread.is_prompt:
                     self._check_memory()
                 self.tracker_thread.begin(command)
+            case SyncJournal():
+                self.tracker_thread.sync()
             case HangUp(conn_id, reason):
                 self.workers.hang_up(conn_id, reason)
             case Spawn(worker_id):

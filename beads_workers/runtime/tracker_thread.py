@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from beads_workers.core import limits
-from beads_workers.core.commands import RoundTrip
+from beads_workers.core.commands import RoundTrip, SyncJournal
 from beads_workers.core.events import (
     Arrived,
     RecoveryEnded,
@@ -117,7 +117,7 @@ class TrackerThread:
         self._look_seconds = limits.WATCH_SECONDS
         self._found_change = False
         """Whether one was told since the last round trip."""
-        self._round_trips: queue.SimpleQueue[RoundTrip | None] = queue.SimpleQueue()
+        self._orders: queue.SimpleQueue[RoundTrip | SyncJournal | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="tracker", daemon=True)
 
     def start(self) -> None:
@@ -126,11 +126,15 @@ class TrackerThread:
 
     def begin(self, round_trip: RoundTrip) -> None:
         """Hand it a round trip; the core sees to it that there is only one at a time."""
-        self._round_trips.put(round_trip)
+        self._orders.put(round_trip)
+
+    def sync(self) -> None:
+        """Bring the journal to disk between round trips."""
+        self._orders.put(SyncJournal())
 
     def stop(self, seconds: float) -> None:
         """Let it finish what it does, for so long, and close the source."""
-        self._round_trips.put(None)
+        self._orders.put(None)
         self._thread.join(seconds)
 
     def _run(self) -> None:
@@ -160,15 +164,20 @@ class TrackerThread:
                 tidy_at = time.monotonic() + TIDY_SECONDS
 
     def _next(self) -> RoundTrip | None:
+        while isinstance(order := self._wait(), SyncJournal):
+            self._journal.sync_patiently()
+        return order
+
+    def _wait(self) -> RoundTrip | SyncJournal | None:
         while self._watched is not None and self._wants_more:
             try:
-                return self._round_trips.get(timeout=self._look_seconds)
+                return self._orders.get(timeout=self._look_seconds)
             except queue.Empty:
                 self._look_seconds = limits.WATCH_SECONDS
                 if self._watched.changed():
                     self._found_change = True
                     self._post(Arrived())
-        return self._round_trips.get()
+        return self._orders.get()
 
     def carry_out(self, round_trip: RoundTrip) -> RoundTripEnded:
         """One round trip, whole."""
@@ -253,13 +262,17 @@ class PromptTrackerThread(TrackerThread):
         whenever the journal was brought to disk."""
         super().__init__(source, journal, recover, post, tidy, conclude=conclude)
         self._tell = tell
-        self._sync = sync
+        self._synced = sync
         self._told = threading.Event()
         self._over = threading.Event()
 
     def begin(self, round_trip: RoundTrip) -> None:
         """Carry it out."""
         self._tell(self.carry_out(round_trip))
+        self._told.set()
+
+    def sync(self) -> None:
+        """It is synced anyway, soon."""
         self._told.set()
 
     def stop(self, seconds: float) -> None:
@@ -276,7 +289,7 @@ class PromptTrackerThread(TrackerThread):
             self._told.clear()
             self._journal.sync_patiently()
             self._conclude()
-            self._sync()
+            self._synced()
             if time.monotonic() >= tidy_at:
                 self._tidy()
                 tidy_at = time.monotonic() + TIDY_SECONDS

@@ -7,13 +7,14 @@ from dataclasses import replace
 import pytest
 
 from beads_workers.core import journal as rec
+from beads_workers.core.commands import SyncJournal
 from beads_workers.core.journal import Entry
 from beads_workers.core.model import IssueId
 from beads_workers.core.policy import Policy
 from beads_workers.core.recovery import RecoveryState
 from beads_workers.core.settings import Agent, Work
 from beads_workers.core.source import Action
-from tests.core.playbook import Play, done, failed
+from tests.core.playbook import Play, done, failed, of
 
 CLAUDE = Agent("claude", (), "", adapter="claude", account="acc")
 
@@ -43,6 +44,11 @@ def test_a_command_may_close_its_issue_by_itself() -> None:
     play.working("a")
     play.do(failed(1, "a"))
     assert not play.settlement().by_agent
+
+
+def test_that_an_agent_has_begun_is_on_disk_soon() -> None:
+    assert of(Play(4, work=Work(agents=(CLAUDE,))).working("a"), SyncJournal)
+    assert not of(Play(4).working("a"), SyncJournal)
 
 
 STARTED = rec.Started("a", "W1", 1, "run-1.1", agent="claude")

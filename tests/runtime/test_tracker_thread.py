@@ -174,6 +174,19 @@ def test_the_journal_is_on_disk_before_the_tracker_is_written_to(tmp_path: Path)
     assert synced == [written, written + more]
 
 
+def test_the_journal_is_brought_to_disk_although_the_tracker_is_asked_nothing(
+    tmp_path: Path,
+) -> None:
+    source = Recorder()
+    running = Running(tmp_path, source)
+    running.journal.append(rec.Claimed("a"))
+    written = len(running.journal.flush())
+    running.thread.sync()
+    until(lambda: running.journal._synced == written, 10)
+    running.stop()
+    assert source.asked == ["close"]
+
+
 def test_a_bug_in_the_thread_is_posted_and_does_not_pass_in_silence(tmp_path: Path) -> None:
     source = Recorder()
     running = Running(tmp_path, source)

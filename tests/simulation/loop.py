@@ -17,6 +17,7 @@ from beads_workers.core.commands import (
     Send,
     Spawn,
     StartLander,
+    SyncJournal,
     TellLander,
     WatchOwner,
     Write,
@@ -170,6 +171,8 @@ class Loop:
                     link.tell(message)
             case RoundTrip():
                 self._node.tracker_thread.begin(command)
+            case SyncJournal():
+                self._node.tracker_thread.sync()
             case HangUp(conn_id, reason):
                 self._node.hang_up(conn_id, reason)
             case Spawn(worker_id):

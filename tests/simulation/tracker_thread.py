@@ -10,7 +10,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from beads_workers.core import limits
-from beads_workers.core.commands import RoundTrip
+from beads_workers.core.commands import RoundTrip, SyncJournal
 from beads_workers.core.events import Arrived, RecoveryEnded, RecoveryFailed, RoundTripEnded
 from beads_workers.core.journal import Checkpointed, Inherited
 from beads_workers.core.model import IssueId
@@ -39,7 +39,7 @@ class TrackerThread:
         self._left: dict[str, tuple[RecoveryState, frozenset[IssueId], bool]] = {}
         self._told: set[str] = set()
         self._unconcluded: list[str] = []
-        self._round_trips: deque[RoundTrip | None] = deque()
+        self._orders: deque[RoundTrip | SyncJournal | None] = deque()
         self._asked = Promise()
         self._wants_more = False
         self.abandoned = False
@@ -47,23 +47,31 @@ class TrackerThread:
 
     def begin(self, round_trip: RoundTrip | None) -> None:
         """Hand it a round trip; None ends it."""
-        self._round_trips.append(round_trip)
+        self._orders.append(round_trip)
+        self._asked.keep()
+
+    def sync(self) -> None:
+        """``TrackerThread.sync``."""
+        self._orders.append(SyncJournal())
         self._asked.keep()
 
     def run(self) -> Thread:
         """``TrackerThread._run``."""
         self._node.post((yield from self._recover()))
         while True:
-            while not self._round_trips:
+            while not self._orders:
                 self._asked = Promise()
                 if self._wants_more:
                     self._world.agenda.after(limits.WATCH_SECONDS, self._asked.keep)
                 yield self._asked
-                if not self._round_trips and self._source.changed():
+                if not self._orders and self._source.changed():
                     self._node.post(Arrived())
-            round_trip = self._round_trips.popleft()
+            round_trip = self._orders.popleft()
             if round_trip is None:
                 break
+            if isinstance(round_trip, SyncJournal):
+                yield from self._node.journal.sync()
+                continue
             ended = yield from self._carry_out(round_trip)
             if ended.taken is not None and round_trip.take:
                 self._wants_more = len(ended.taken.jobs) < round_trip.take

@@ -26,7 +26,7 @@ class AgentMishaps(Mishaps):
             (12, "account: limit", self._limit),
             (4, "account: login lost", self._log_out),
             (6, "account: overloaded", self._overload),
-            (4, "machine: sleeps", self._sleep),
+            (10, "machine: sleeps", self._sleep),
         ]
         self._weights = [weight for weight, _, _ in self._sorts]
 

@@ -44,10 +44,13 @@ class PromptTrackerThread(TrackerThread):
             ended = replace(ended, taken=source.take_now(round_trip.take, round_trip.skip))
         self._node.tell(ended)
 
+    def sync(self) -> None:
+        """It is synced anyway, soon."""
+
     def run(self) -> Thread:
         """``PromptTrackerThread._work``, behind the recovery."""
         self._node.post((yield from self._recover()))
-        while not self._round_trips:
+        while not self._orders:
             yield SYNC_SECONDS
             yield from self._node.journal.sync()
             self._world.box.sync()
