@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from beads_workers.conformance.schemas import faults
+from beads_workers.core.framing import ProtocolError, parse_object
 
 Message = dict[str, Any]
 
@@ -18,6 +19,8 @@ READ_BYTES = 1 << 16
 LINE_BYTES_MAX = 1 << 20
 SHOWN_CHARS_MAX = 300
 """Of a line in a transcript."""
+WHY_CHARS_MAX = 200
+"""Of what is wrong with one."""
 
 
 class Breach(Exception):
@@ -101,17 +104,15 @@ class PeerLink:
 
     def _checked(self, line: bytes) -> Message:
         try:
-            message = json.loads(line.decode("utf-8"), parse_constant=_refuse)
-        except ValueError as error:
-            raise Breach(self.framing, f"no JSON: {error}") from None
-        if not isinstance(message, dict):
-            raise Breach(self.framing, "a line that is no JSON object")
+            message = parse_object(line, mend=False)
+        except ProtocolError as error:
+            raise Breach(self.framing, str(error)) from None
         is_worker = self.arrow == ">"
         if found := faults(message, from_worker=is_worker):
             plain = {key: value for key, value in message.items() if key != "version"}
             in_1_1_only = not faults(plain, from_worker=is_worker)
             broken = self.additions if in_1_1_only else self.fields
-            raise Breach(broken, f"{message.get('type')}: {found[0]}")
+            raise Breach(broken, f"{message.get('type')!s:.40}: {found[0][:WHY_CHARS_MAX]}")
         return message
 
     def _note(self, arrow: str, data: bytes) -> None:
@@ -124,7 +125,3 @@ def _lines(data: bytes) -> Iterator[str]:
     for line in text.removesuffix("\n").split("\n"):
         shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line[:SHOWN_CHARS_MAX])
         yield shown + (f"... ({len(line)} characters)" if len(line) > SHOWN_CHARS_MAX else "")
-
-
-def _refuse(constant: str) -> float:
-    raise ValueError(f"{constant} is no JSON")

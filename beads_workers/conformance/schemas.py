@@ -213,7 +213,7 @@ def _sentence(kind: type[Any]) -> str:
 
 
 @cache
-def by_name(from_worker: bool) -> dict[str, list[Schema]]:
+def by_name(*, from_worker: bool) -> dict[str, list[Schema]]:
     """The schemas of what one side says; a name on the wire may stand for several messages."""
     union = get_args(wire.FromWorker if from_worker else wire.ToWorker)
     asked = wire.ControlAsked if from_worker else wire.ControlReply
@@ -229,9 +229,9 @@ def faults(message: Mapping[str, Any], *, from_worker: bool) -> list[str]:
     name = message.get("type")
     if not isinstance(name, str) or not name:
         return ["type: missing"]
-    known = by_name(from_worker).get(name)
+    known = by_name(from_worker=from_worker).get(name)
     if known is None:
-        other = by_name(not from_worker).get(name)
+        other = by_name(from_worker=not from_worker).get(name)
         return [f"only the other side says {name}"] if other else []
     return min(([*_faults(message, each, "")] for each in known), key=len)
 
@@ -281,7 +281,7 @@ def _is(value: Any, kind: str) -> bool:
         case "integer":
             return number and value == int(value)
         case "number":
-            return number
+            return number and abs(value) <= sys.float_info.max
         case "null":
             return value is None
         case "boolean":

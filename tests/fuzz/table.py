@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.fuzz import (
     entries_agents,
     entries_attempts,
+    entries_conformance,
     entries_dispatcherd,
     entries_functions,
     entries_hero,
@@ -21,6 +22,7 @@ from tests.fuzz.parser import Parser
 
 ENTRIES = (
     entries_wire,
+    entries_conformance,
     entries_peers,
     entries_dispatcherd,
     entries_hero,
