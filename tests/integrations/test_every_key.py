@@ -48,6 +48,7 @@ until_empty = true
 command = ["echo", "{id}"]
 term_grace = "2s"
 stop_timeout = 20
+suspend = true
 notify = "desktop"
 keep_runs = 3
 log_max = "1MiB"
@@ -98,7 +99,7 @@ def test_every_key_is_read_and_its_origin_kept(tmp_path: Path) -> None:
         "other", 3, "fresh", "owner", "take", 1200.0, "$20", "5Mtok", 60.0, 1800.0, True, 86_400.0,
         10, 7200.0, 90.0, 0.5,
         "/var/state", str(tmp_path / "logs"), True, ("echo", "{id}"), 2.0, 20.0,
-        "never", True, "main",
+        True, "never", True, "main",
         "make deps", (".env", "config/*.local"), str(tmp_path / "../trees"), 2_500_000_000,
         3, ("schema/*.sql",),
         True, "main", "release", 3, "merge", "git push", ("node --version",), "origin", 1, 600.0,
