@@ -62,6 +62,8 @@ class AgentAttempt:
         self._verified = False
         self._is_told = False
         self._standing: tuple[str, ...] = ()
+        self._tree = ""
+        self._is_renewed = False
         guarded = guard_environment(os.environ, folder, asked.issue_id, self._guards)
         self._around = AttemptContext(
             environment={**os.environ, **guarded},
@@ -101,6 +103,9 @@ class AgentAttempt:
             if not found:
                 return verdict, ""
             why = found.partition("\n")[0]
+            if self._is_unchanged() and not (self._is_renewed or self._is_told):
+                verdict = self._renew(f"{why}, and it changed nothing", mend_prompt(found))
+                continue
             more = self._rounds < self._asked.fix_rounds and not self._is_told
             if not (more and self._worker.can_go_on):
                 return Verdict(Kind.UNFINISHED, why, text=verdict.text), found
@@ -117,7 +122,7 @@ class AgentAttempt:
     def _earlier(self) -> Receipt | None:
         """The attempt whose session goes on; None where a new one begins. That is so where what
         the session remembers is not in this worktree, and where it held that all was done while
-        nothing was: it would say so again."""
+        nothing was: it would say so again. See ``_is_unchanged``."""
         earlier = self._asked.earlier
         if earlier is None or not earlier.session or not self._asked.resumes:
             return None
@@ -132,12 +137,34 @@ class AgentAttempt:
             if earlier.refused and self._changes().any:
                 # The work was there; only its reviewer was refused.
                 return Verdict(Kind.DONE, text=earlier.message)
+            self._is_unchanged()
             verdict = self._ask(self._first_prompt(resumed=True), resume=True)
-            if not verdict.session_lost:
-                return verdict
-            self._log.say("its session is gone: a new one begins")
+            if verdict.session_lost:
+                return self._renew("its session is gone")
+            is_empty = verdict.kind is Kind.NO_CHANGE and not said_outcome(verdict.text)[0]
+            if is_empty and not (self._may_be_unchanged or self._is_told):
+                return self._renew("it changed nothing")
+            return verdict
         self._worker = WorkingAgent(self._asked.agent, self._around)
         return self._ask(self._first_prompt(resumed=False), resume=False)
+
+    def _renew(self, why: str, found: str = "") -> Verdict:
+        """Begin again in a new session, once; ``found``: what it is told beside the issue."""
+        self._log.say(f"{why}: a new session begins")
+        self._is_renewed = True
+        self._worker = WorkingAgent(self._asked.agent, self._around)
+        prompt = self._first_prompt(resumed=False, spare=len(found.encode()))
+        return self._ask(f"{prompt}\n\n{found}" if found else prompt, resume=False)
+
+    def _is_unchanged(self) -> bool:
+        """Whether the work is as it was when this was asked last. A session that goes on may
+        remember what a kill has undone, and say for ever that all is done."""
+        before = self._tree
+        try:
+            self._tree = self._place.whole_tree() if self._place.own else ""
+        except GitError:
+            self._tree = ""
+        return self._tree == before != ""
 
     def _merge(self, mend: Mend) -> None:
         """What has landed comes into its branch; what does not fit stands there to be mended."""
@@ -149,8 +176,10 @@ class AgentAttempt:
         marks = f", conflicts in {', '.join(self._standing)}" if self._standing else ""
         self._log.say(f"merged what has landed, {mend.tip[:12]}{marks}")
 
-    def _first_prompt(self, *, resumed: bool) -> str:
+    def _first_prompt(self, *, resumed: bool, spare: int = 0) -> str:
+        """``spare``: bytes that are to be left for what comes behind it."""
         room = self._worker.adapter.prompt_bytes_max
+        room = room and room - spare - 2
         ends = delivered_by_us(self._asked)
         own, standing = self._place.own, self._standing
         return first_prompt(

@@ -158,7 +158,7 @@ class Workplace:
         """
         if not self.own or self.base is None:
             return None
-        tree, head = self._whole_tree(), self.head()
+        tree, head = self.whole_tree(), self.head()
         commit = head
         if tree != self.tree():
             message = f"Attempt {self.attempt} at {self.issue_id}, as it was left\n"
@@ -173,7 +173,8 @@ class Workplace:
         git(self.folder, "update-ref", ref, commit)
         return ref
 
-    def _whole_tree(self) -> str:
+    def whole_tree(self) -> str:
+        """Of all that is there, committed or not, but for ignored files; raises ``GitError``."""
         if not status(self.folder)[2]:
             return self.tree()
         # Through an index of its own: what the agent has staged stays staged.
