@@ -28,7 +28,7 @@ def raw(vector: dict[str, Any]) -> bytes:
 
 def is_valid(message: dict[str, Any], *, from_worker: bool) -> bool:
     """What a JSON Schema validator says of it."""
-    named = by_name(from_worker)[message["type"]]
+    named = by_name(from_worker=from_worker)[message["type"]]
     return any(Draft202012Validator(each).is_valid(message) for each in named)
 
 

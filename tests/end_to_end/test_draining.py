@@ -10,6 +10,7 @@ import pytest
 
 from tests.end_to_end.conftest import Ran, StartFleet
 from tests.support.bd import NEW, BdProject
+from tests.support.fleet import call, until
 
 ISSUES = 60
 
@@ -86,11 +87,13 @@ def test_four_workers_in_bash_beside_four_of_ours_share_the_work(
     ids = any_project.create_many(rows)
     command = ran.command("sleep 0.1")
     fleet = start(
-        any_project, "-n", "4", "--until-empty", "--", *command, environment=ran.environment
+        any_project, "-n", "0", "--until-empty", "--", *command, environment=ran.environment
     )
     any_project.environment = {**any_project.environment, **ran.environment}
     for _ in range(4):
         fleet.bash_worker(*command)
+    until(lambda: len(fleet.journal("worker_joined")) == 4, what=fleet.said())
+    assert call(any_project, "scale", "4").returncode == 0
     assert fleet.wait(180) == 0, fleet.said()
     assert fleet.bash_workers_left() == [0, 0, 0, 0]
     ran.each_once(ids)
