@@ -25,8 +25,8 @@ Where things are: ``core`` is pure and decides; ``runtime`` moves bytes and owns
 and are entered by ``registry``; ``ui`` shows and ``cli`` talks to people. ``docs/ARCHITECTURE.md``
 is the map.
 
-What projects may import from here is ``Retry`` and ``trace_context``, for functions that workers
-call.
+What projects may import from here is ``Retry``, ``progress`` and ``trace_context``, for functions
+that workers call.
 """
 
 from __future__ import annotations
@@ -34,22 +34,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from beads_workers.executors.retry import Retry, trace_context
+    from beads_workers.executors.retry import Retry, progress, trace_context
 
 
-__all__ = ["Retry", "__version__", "trace_context"]
+__all__ = ["Retry", "__version__", "progress", "trace_context"]
 
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> object:
     # Imported by who asks for it: every command and every worker loads this module.
-    if name == "Retry":
-        from beads_workers.executors.retry import Retry
+    if name in ("Retry", "progress", "trace_context"):
+        from beads_workers.executors import retry
 
-        return Retry
-    if name == "trace_context":
-        from beads_workers.executors.retry import trace_context
-
-        return trace_context
+        return getattr(retry, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

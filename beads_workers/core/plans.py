@@ -72,9 +72,9 @@ class Plan:
     of them ends a task that was claimed and not handed back with FAILED. ``issue_file`` (a path)
     is to hold ``issue_text`` before the first step starts; ``log_file`` collects the output,
     which goes to ``output_file`` first while there is no log yet; what is more than
-    ``log_bytes_max`` loses its middle. ``result_file``: where a result goes that is too long to
-    be sent. ``log_copy``: where the output goes as well. ``secrets``: texts that are masked
-    wherever it goes, the longest first.
+    ``log_bytes_max`` loses its middle. ``result_file``: where a result goes that is too long to be
+    sent. ``progress_file``: where its programs may say how far they are. ``log_copy``: where the
+    output goes as well. ``secrets``: texts that are masked wherever it goes, the longest first.
     """
 
     steps: tuple[Step, ...]
@@ -86,6 +86,7 @@ class Plan:
     close: Step | None = None
     release: Step | None = None
     result_file: str = ""
+    progress_file: str = ""
     log_copy: LogCopy | None = None
     secrets: tuple[str, ...] = ()
 

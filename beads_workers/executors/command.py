@@ -24,6 +24,7 @@ from beads_workers.executors.files import (
     log_file,
     output_file,
     place_file,
+    progress_file,
     result_file,
     usage_file,
 )
@@ -177,7 +178,7 @@ def plan(task: Task, settings: WorkerSettings) -> Plan | NotRunnable:
 
 OF_ONE_ISSUE = (
     *("BW_ISSUE_ID", "BW_ISSUE_TITLE", "BW_ISSUE_PRIORITY", "BW_ISSUE_FILE"),
-    *("BW_ATTEMPT", "BW_SOCKET"),
+    *("BW_ATTEMPT", "BW_SOCKET", "BW_PROGRESS"),
 )
 """What of ``environment`` only an attempt has: the gate of a train is about several issues."""
 
@@ -190,6 +191,7 @@ def environment(task: Task, settings: WorkerSettings) -> dict[str, str]:
         "BW_ISSUE_TITLE": known["title"],
         "BW_ISSUE_PRIORITY": known["priority"],
         "BW_ISSUE_FILE": issue_file(settings.run_directory, settings.worker_id),
+        "BW_PROGRESS": progress_file(settings.run_directory, settings.worker_id),
         "BW_WORKER_ID": settings.worker_id,
         "BW_ATTEMPT": known["attempt"],
         "BW_RUN_ID": settings.run_id,
@@ -447,6 +449,7 @@ def _plan(
         issue_text=issue_json(task) if file else "",
         log_file=log_file(settings.run_directory, task.issue_id, task.attempt),
         output_file=output_file(settings.run_directory, settings.worker_id),
+        progress_file=progress_file(settings.run_directory, settings.worker_id),
         result_file=result_file(settings.run_directory, task.issue_id, task.attempt),
         log_bytes_max=settings.work.log_bytes_max,
         close=close,

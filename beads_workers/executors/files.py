@@ -62,6 +62,12 @@ def issue_file(run_directory: str, worker_id: str) -> str:
     return f"{run_directory}/issues/{file_name(worker_id)}.json"
 
 
+def progress_file(run_directory: str, worker_id: str) -> str:
+    """The path where a task may say how far it is: ``BW_PROGRESS``. One per worker; the task makes
+    the file, and an older one counts for nothing."""
+    return f"{run_directory}/issues/{file_name(worker_id)}.progress"
+
+
 def place_file(run_directory: str, worker_id: str) -> str:
     """Where a PREPARE step says in which folder its worker's next steps run.
 

@@ -1,8 +1,10 @@
-"""What functions may import from us: ``Retry``, and which trace the running call belongs to."""
+"""What functions may import from us: ``Retry``, ``progress``, and which trace the running call
+belongs to."""
 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 from beads_workers.core.traces import VARIABLES
 
@@ -21,6 +23,29 @@ class Retry(Exception):
     def __init__(self, reason: str = "", *, after_seconds: float | None = None) -> None:
         super().__init__(reason)
         self.after_seconds = after_seconds
+
+
+# --- progress ------------------------------------------------------------------------------------
+# How far the running call is: ``from beads_workers import progress``.
+
+
+def progress(activity: str = "", percent: float | None = None) -> None:
+    """Say what the running task does now, and how much of it is done (0 to 100).
+
+    People see it in the dashboard and in ``status`` within a second; only the newest counts.
+    Outside of a task it does nothing. A shell writes the same line to ``$BW_PROGRESS``.
+    """
+    path = os.environ.get("BW_PROGRESS")
+    if not path:
+        return
+    share = "" if percent is None else f"{min(max(percent, 0), 100):.0f}% "
+    line = share + " ".join(activity.split()) + "\n"
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    except OSError:
+        return  # A full disk stops nobody's work for the sake of a line.
+    with open(fd, "w", encoding="utf-8", errors="replace") as file, suppress(OSError):
+        file.write(line)
 
 
 # --- traces --------------------------------------------------------------------------------------

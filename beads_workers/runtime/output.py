@@ -419,6 +419,49 @@ _COPY_BYTES = 1 << 20
 _APPEND = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
 
 
+class ProgressFile:
+    """Where a step may say how far it is, beside what it prints: the last line counts.
+
+    ``is_used``: this step has written there, so that what it prints is no news. The file is one
+    for each worker; what was written before this was made is of another step."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._known = self._state()
+        self._told = b""
+        self.is_used = False
+
+    def news(self) -> bytes:
+        """The end of the file, if it says anything else than at the last call."""
+        if (state := self._state()) == self._known:
+            return b""
+        try:
+            fd = os.open(self._path, os.O_RDONLY | _FILE)
+        except OSError:
+            return b""
+        try:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                return b""
+            data = os.pread(fd, TAIL_BYTES, max(0, os.fstat(fd).st_size - TAIL_BYTES))
+        except OSError:
+            return b""
+        finally:
+            os.close(fd)
+        if not data:
+            return b""  # It is being written.
+        self._known, self.is_used = state, True
+        before, self._told = self._told, data
+        return b"" if data == before else data
+
+    def _state(self) -> tuple[int, int, int] | None:
+        # Not the time alone: a file's clock ticks only every few milliseconds.
+        try:
+            found = os.stat(self._path, follow_symlinks=False)  # noqa: PTH116
+        except OSError:
+            return None  # Most write none.
+        return found.st_ino, found.st_size, found.st_mtime_ns
+
+
 class AttemptOutput:
     """To the attempt's log if there is one already, else to one file per worker that becomes the
     log when it holds anything.
@@ -443,6 +486,7 @@ class AttemptOutput:
         # Measured before the start: the log may hold earlier steps, and this one is quick.
         self._start = self._seen = self._told = os.fstat(self.fd).st_size
         self._bytes_max = plan.log_bytes_max
+        self._progress = ProgressFile(plan.progress_file)
         self.look_seconds = LOOK_SECONDS_MIN
         self.tee: LogTee | None = None
         if plan.log_copy or plan.secrets:
@@ -459,6 +503,7 @@ class AttemptOutput:
             return False
         self._becomes, self._bytes_max = plan.log_file, plan.log_bytes_max
         self._start = self._seen = self._told = 0
+        self._progress = ProgressFile(plan.progress_file)
         self.look_seconds = LOOK_SECONDS_MIN
         return True
 
@@ -496,11 +541,15 @@ class AttemptOutput:
         self._seen = size
 
     def news(self) -> str:
-        """What was printed last, in whole lines, if ``look`` has seen more since the last call.
+        """What was written last to ``BW_PROGRESS``, else printed, in whole lines, if ``look`` has
+        seen more since the last call.
 
         Without secrets: a line is left out whose beginning is not among it.
         """
-        if self._seen == self._told:
+        if said := self._progress.news():
+            shown = self.tee.mask(said) if self.tee is not None else said
+            return shown.decode("utf-8", "replace")
+        if self._seen == self._told or self._progress.is_used:
             return ""
         self._told = self._seen
         begin = max(self._start, self._seen - TAIL_BYTES)

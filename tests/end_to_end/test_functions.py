@@ -42,6 +42,11 @@ def slow():
     finally:
         Path("cleaned up").touch()
 
+def far():
+    from beads_workers import progress
+    progress("far", 70)
+    while not Path("go").exists(): time.sleep(0.05)
+
 def dies(): os._exit(3)
 def title_of(issue): return issue["title"]
 
@@ -109,6 +114,20 @@ def test_every_end_of_a_function_becomes_what_it_should(
     assert (embedded.folder / "cleaned up").exists()
     assert not (embedded.folder / "pwned").exists()
     fleet.leaves_nothing()
+
+
+def test_a_function_says_how_far_it_is(embedded: EmbeddedProject, start: StartFleet) -> None:
+    (embedded.folder / "shop.py").write_text(SHOP)
+    embedded.create_many([{"id": "bw-1", "job_path": "shop.far"}])
+    start(embedded, *QUICK, "-n", "1", "--allow-module", "shop").started()
+
+    def told() -> list[Any]:
+        workers = json.loads(call(embedded, "status", "--json").stdout)["workers"]
+        return [each["progress"] and each["progress"]["activity"] for each in workers]
+
+    until(lambda: told() == ["70% far"])
+    (embedded.folder / "go").touch()
+    until(lambda: embedded.read_all()["bw-1"][0] == "closed")
 
 
 def test_a_worker_that_is_killed_takes_its_function_with_it(

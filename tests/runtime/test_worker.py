@@ -136,6 +136,7 @@ def test_the_environment_says_everything_about_the_attempt(bench: Bench) -> None
     bench.result("DONE", attempt=3)
     seen = dict(line.split("=", 1) for line in bench.log("t-1.3.log").splitlines())
     issue_file = Path(seen.pop("BW_ISSUE_FILE"))
+    assert Path(seen.pop("BW_PROGRESS")).parent == issue_file.parent
     assert issue_file.stat().st_mode & 0o777 == 0o600
     assert seen == {
         "BD_ACTOR": "beads-workers/host/run",
