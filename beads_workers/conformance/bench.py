@@ -68,11 +68,13 @@ class NotClaimed(Exception):
 @dataclass(frozen=True, slots=True)
 class Timing:
     """Seconds: how long the kit waits for what is due (``patience``), for what must not come
-    (``quiet``), and how long a READY may be held."""
+    (``quiet``), how long a READY may be held, and the longest interval of heartbeats that it sits
+    out (``heartbeat``)."""
 
     patience: float = 10.0
     quiet: float = 0.6
     hold: float = 60.0
+    heartbeat: float = 5.0
 
 
 @dataclass(slots=True)

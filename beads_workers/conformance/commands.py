@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -31,6 +33,12 @@ Junit = Annotated[
 Patience = Annotated[
     float, typer.Option(metavar="SECONDS", min=0.1, help="How long to wait for what is due.")
 ]
+Stop = Annotated[
+    str, typer.Option(metavar="COMMAND", help="Has the orchestrator stop; run at the end.")
+]
+Patient = Annotated[
+    bool, typer.Option(help="Wait for heartbeats of any interval, which may take 20 minutes.")
+]
 Only = Annotated[
     list[str] | None, typer.Option(metavar="ID", help="Only this requirement; may be repeated.")
 ]
@@ -46,8 +54,9 @@ def register(app: typer.Typer) -> None:
 
 ORCHESTRATOR_EPILOG = (
     "Example: beads-workers conformance orchestrator --socket /tmp/beads-workers-4242.sock. The "
-    "tracker behind it must have 60 issues that are ready, of which nobody minds that they are "
-    "closed, and no worker but those of the kit."
+    "tracker behind it must have 100 issues that are ready, of which nobody minds that they are "
+    "closed, and no worker but those of the kit. With --stop 'beads-workers stop' it is also seen "
+    "how it ends."
 )
 
 
@@ -59,15 +68,20 @@ def worker(
     junit: Junit = None,
     patience: Patience = 10.0,
     only: Only = None,
+    patient: Patient = False,
 ) -> None:
     """Play the orchestrator to a worker: each flow, each mishap."""
     from beads_workers.conformance.bench import Timing
     from beads_workers.conformance.requirements import WORKER
     from beads_workers.conformance.worker_suite import try_worker
+    from beads_workers.core.limits import HEARTBEAT_SECONDS_MAX
 
     _check_known(only or [], list(WORKER))
+    timing = Timing(patience)
+    if patient:
+        timing = Timing(patience, heartbeat=HEARTBEAT_SECONDS_MAX)
     try:
-        report = try_worker(command, Timing(patience), only or [])
+        report = try_worker(command, timing, only or [])
     except FileNotFoundError as error:
         raise CommandError(f"{error.filename} cannot be run", "", EXIT_USAGE) from None
     _show(report, as_json=as_json, junit=junit)
@@ -79,6 +93,7 @@ def orchestrator(
     junit: Junit = None,
     patience: Patience = 10.0,
     only: Only = None,
+    stop: Stop = "",
 ) -> None:
     """Play workers to an orchestrator: each flow, each mishap."""
     from beads_workers.conformance.bench import Timing
@@ -89,7 +104,11 @@ def orchestrator(
     if not Path(socket).is_socket():
         hint = "`beads-workers status --json` names the socket of the fleet in this project"
         raise CommandError(f"there is no socket at {socket}", hint, EXIT_USAGE)
-    _show(try_orchestrator(socket, Timing(patience), only or []), as_json=as_json, junit=junit)
+    command = shlex.split(stop)
+    if command and shutil.which(command[0]) is None:
+        raise CommandError(f"{command[0]} cannot be run", "", EXIT_USAGE)
+    report = try_orchestrator(socket, Timing(patience), only or [], command)
+    _show(report, as_json=as_json, junit=junit)
 
 
 def _check_known(only: list[str], known: list[str]) -> None:

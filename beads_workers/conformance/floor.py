@@ -15,9 +15,10 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 from beads_workers.conformance.bench import NotClaimed, Timing
 from beads_workers.conformance.link import Breach, Message, PeerLink
@@ -26,14 +27,22 @@ WAIT_SECONDS_MAX = 6.0
 """Of a WAIT the kit sits out no more."""
 
 CONNECTOR = """
-import os, socket, sys
-connection = socket.socket(socket.AF_UNIX)
-connection.connect(sys.argv[1])
+import socket, sys
 kit = socket.socket(fileno=0)
-socket.send_fds(kit, [b"x"], [connection.fileno()])
-connection.close()
-kit.recv(1)
+while True:
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(sys.argv[1])
+    socket.send_fds(kit, [b"x"], [connection.fileno()])
+    connection.close()
+    if not kit.recv(1):
+        break
 """
+"""Connects, and once more for each byte that it is sent."""
+
+NEEDS = {"BATCH": "batch", "CANCEL": "cancel", "PAUSE": "pause", "RESUME": "pause"} | {
+    "STATUS": "status"
+}
+"""What an orchestrator says only to workers that announced a feature."""
 
 
 @dataclass(slots=True)
@@ -42,8 +51,8 @@ class Book:
 
     holders: dict[str, Peer] = field(default_factory=dict)
     times: Counter[str] = field(default_factory=Counter)
-    is_alone: threading.Event = field(default_factory=threading.Event)
-    """Set when only the cases of ``LAST`` still run: they may take all issues that are left."""
+    lost: dict[str, str] = field(default_factory=dict)
+    """Issues that were lost with their workers, and the requirement that hands each on."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def given(self, issue_id: str, peer: Peer) -> None:
@@ -64,7 +73,9 @@ class Book:
 
 @dataclass(slots=True, eq=False)
 class Peer:
-    """One worker of the kit. ``version``: what it says in all that it says, {} for version 1."""
+    """One worker of the kit. ``says``: the fields of its READY, of which ``version`` stands in all
+    that it says; {} for version 1. ``queued``: the tasks behind the one at hand. ``may_end``:
+    SHUTDOWN is what its case is about."""
 
     link: PeerLink
     process: subprocess.Popen[bytes]
@@ -72,9 +83,11 @@ class Peer:
     book: Book
     timing: Timing
     worker_id: str
-    version: Mapping[str, object]
+    says: Mapping[str, Any]
     called: str = ""
     task: Message | None = None
+    queued: list[Message] = field(default_factory=list)
+    may_end: bool = False
 
     def say(self, kind: str, **fields: object) -> None:
         """A message of this worker."""
@@ -83,23 +96,38 @@ class Peer:
     def message(self, kind: str, **fields: object) -> Message:
         """One that is not sent yet."""
         base = {"type": kind, "worker_id": self.worker_id, "timestamp": round(time.time(), 6)}
-        version = {k: v for k, v in self.version.items() if kind == "READY" or k == "version"}
-        return {**base, **fields, **version}
+        said = {k: v for k, v in self.says.items() if kind == "READY" or k == "version"}
+        return {**base, **fields, **said}
 
     def read(self, seconds: float) -> Message | None:
-        """The next reply, if one comes."""
+        """The next message, if one comes."""
         message = self.link.read(seconds)
         if message is None:
             return None
         self.called = self.called or message["worker_id"]
         if message["worker_id"] != self.called:
             raise Breach("O-6-2", f"first {self.called!r}, then {message['worker_id']!r}")
-        if message["type"] == "TASK":
-            self.task = message
-            self.book.given(message["issue_id"], self)
-        if message["type"] == "SHUTDOWN":
+        self._check_announced(message["type"])
+        for task in message["tasks"] if message["type"] == "BATCH" else [message]:
+            if "issue_id" in task and message["type"] in ("TASK", "BATCH"):
+                self._take(task)
+        if message["type"] == "SHUTDOWN" and not self.may_end:
             raise NotClaimed("the orchestrator shuts down")
         return message
+
+    def _check_announced(self, kind: str) -> None:
+        needed = NEEDS.get(kind, "")
+        if needed and not self.says:
+            raise Breach("O-9.1-1", f"{kind} came to a worker of version 1")
+        if needed and needed not in self.says.get("features", ()):
+            raise Breach("O-9.1-4", f"{kind} came, and its READY did not announce {needed}")
+
+    def _take(self, task: Message) -> None:
+        self.book.given(task["issue_id"], self)
+        if self.task is None or self.task["issue_id"] == task["issue_id"]:
+            self.task = task
+        elif all(each["issue_id"] != task["issue_id"] for each in self.queued):
+            self.queued.append(task)
 
     def reply(self, requirement: str) -> Message:
         """What answers READY."""
@@ -107,7 +135,7 @@ class Peer:
         if message is None:
             end = "the stream has ended" if self.link.is_over else "nothing came"
             raise Breach(requirement, f"a reply was due, and {end}")
-        if message["type"] not in ("TASK", "WAIT"):
+        if message["type"] not in ("TASK", "WAIT", "BATCH"):
             raise Breach(requirement, f"{message['type']} came in place of a reply")
         return message
 
@@ -121,8 +149,8 @@ class Peer:
         deadline = time.monotonic() + 2 * self.timing.patience
         while time.monotonic() < deadline:
             reply = self.ask(requirement)
-            if reply["type"] == "TASK":
-                return reply
+            if reply["type"] != "WAIT":
+                return reply["tasks"][0] if reply["type"] == "BATCH" else reply
             time.sleep(min(reply["wait_seconds"], WAIT_SECONDS_MAX))
         raise NotClaimed("no issue was ready for this case")
 
@@ -133,14 +161,23 @@ class Peer:
         self.let_go()
 
     def let_go(self) -> None:
-        """What it has said ends its task."""
+        """What it has said ends its task; the next one of its queue is at hand."""
         if self.task is not None:
             self.book.over(self.task["issue_id"])
-            self.task = None
+            self.task = self.queued.pop(0) if self.queued else None
 
-    def quiet(self, requirement: str) -> None:
+    def give_back(self, issue_id: str) -> None:
+        """CANCEL has come for a task that is queued on it: it is returned unstarted."""
+        for task in [each for each in self.queued if each["issue_id"] == issue_id]:
+            self.queued.remove(task)
+            named = {"request_id": task["request_id"]} if "request_id" in task else {}
+            said = {"outcome": "cancelled", "error_detail": "returned_unstarted", **named}
+            self.say("FAILED", issue_id=issue_id, error="revoked", duration_ms=0, **said)
+            self.book.over(issue_id)
+
+    def quiet(self, requirement: str, seconds: float | None = None) -> None:
         """Nothing may come for a while, and the connection stays."""
-        message = self.read(self.timing.quiet)
+        message = self.read(self.timing.quiet if seconds is None else seconds)
         if message is not None:
             raise Breach(requirement, f"nothing was due, and {json.dumps(message)[:200]} came")
         if self.link.is_over:
@@ -151,18 +188,34 @@ class Peer:
         if not holds:
             raise Breach(requirement, why)
 
+    def come_back(self) -> None:
+        """Its connection is lost, and its process connects anew."""
+        self.link.close()
+        self.handle.sendall(b"x")
+        connection = _received(self.handle)
+        if connection is None:
+            raise Breach("O-2.1-2", "a worker could not connect anew")
+        self.link = _link(connection, self.link.transcript)
+        self.called = ""
+
+    def lose(self, requirement: str) -> None:
+        """The worker is gone with its task, its process too, without a word; by this requirement
+        the task has to be handed on."""
+        if self.task is not None:
+            self.book.lost[self.task["issue_id"]] = requirement
+        self.die()
+
     def die(self) -> None:
-        """The worker is gone, its process too, without a word."""
-        issue_id = self.task["issue_id"] if self.task is not None else ""
+        """The worker is gone, its process too."""
         self.link.close()
         self.handle.close()
         self.process.wait()
-        self.book.over(issue_id)
-        self.task = None
+        while self.task is not None:
+            self.let_go()
 
     def leave(self) -> None:
         """At the end of a case: what it has is done."""
-        if self.task is not None and not self.link.is_over:
+        while self.task is not None and not self.link.is_over:
             self.finish()
         with suppress(OSError):
             self.link.socket.shutdown(socket.SHUT_WR)
@@ -173,11 +226,13 @@ class Peer:
 
 @dataclass(slots=True)
 class Floor:
-    """One case: the workers that it has. Use it in a ``with``."""
+    """One case: the workers that it has. Use it in a ``with``. ``stop``: the command that has the
+    orchestrator stop, () for none."""
 
     path: str
     timing: Timing
     book: Book
+    stop: Sequence[str] = ()
     transcript: list[str] = field(default_factory=list)
     peers: list[Peer] = field(default_factory=list)
 
@@ -188,8 +243,15 @@ class Floor:
         for peer in self.peers:
             peer.leave()
 
-    def worker(self, name: str = "kit", version: str = "") -> Peer:
-        """A worker that has connected and said nothing yet; ``version``: its READY opts in."""
+    def worker(
+        self,
+        name: str = "kit",
+        version: str = "",
+        features: Sequence[str] = ("cancel", "grouped"),
+        **fields: object,
+    ) -> Peer:
+        """A worker that has connected and said nothing yet; ``version``: its READY opts in, with
+        these features and fields."""
         ours, theirs = socket.socketpair()
         command = [sys.executable, "-S", "-E", "-c", CONNECTOR, self.path]
         process: subprocess.Popen[bytes] = subprocess.Popen(
@@ -202,11 +264,15 @@ class Floor:
             process.wait()
             ours.close()
             raise Breach("O-2.1-2", "a worker could not connect")
-        says = {"version": version, "features": ["cancel", "grouped"]} if version else {}
-        link = PeerLink(connection, self.transcript, "O-3-1", "O-4.1-1", "O-9.2-1", "<")
+        says = {"version": version, "features": [*features], **fields} if version else {}
+        link = _link(connection, self.transcript)
         peer = Peer(link, process, ours, self.book, self.timing, name, says)
         self.peers.append(peer)
         return peer
+
+
+def _link(connection: socket.socket, transcript: list[str]) -> PeerLink:
+    return PeerLink(connection, transcript, "O-3-1", "O-4.1-1", "O-9.2-1", "<")
 
 
 def _received(handle: socket.socket) -> socket.socket | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import select
 import socket
 import time
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ Message = dict[str, Any]
 
 READ_BYTES = 1 << 16
 LINE_BYTES_MAX = 1 << 20
+FLOOD_LINES = 100
 SHOWN_CHARS_MAX = 300
 """Of a line in a transcript."""
 WHY_CHARS_MAX = 200
@@ -60,6 +62,21 @@ class PeerLink:
         with suppress(OSError):
             self.socket.settimeout(10.0)
             self.socket.sendall(data)
+
+    def flood(self, line: bytes, count: int, seconds: float) -> bool:
+        """Send this line so often, and read nothing. Whether the peer has closed the connection, or
+        has stopped reading for so long: else it goes on answering."""
+        self.transcript.append(f"  (the kit reads nothing, and says {count} times)")
+        self._note("<" if self.arrow == ">" else ">", line)
+        self.socket.settimeout(seconds)
+        try:
+            for _ in range(0, count, FLOOD_LINES):
+                self.socket.sendall(line * FLOOD_LINES)
+        except OSError:
+            return True
+        ended = select.poll()
+        ended.register(self.socket, select.POLLHUP)
+        return bool(ended.poll(seconds * 1000))
 
     def read(self, seconds: float) -> Message | None:
         """The peer's next message; None where nothing comes in time, or its stream has ended

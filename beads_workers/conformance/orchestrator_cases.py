@@ -8,12 +8,15 @@ from __future__ import annotations
 import json
 import socket
 import stat
+import subprocess
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 
+from beads_workers.conformance.bench import NotClaimed
 from beads_workers.conformance.floor import WAIT_SECONDS_MAX, Floor, Peer
 from beads_workers.conformance.link import LINE_BYTES_MAX, Breach, Message
 from beads_workers.conformance.worker_cases import NONSENSE
@@ -23,8 +26,19 @@ Play = Callable[[Floor], None]
 CONNECTIONS = 100
 HELLO_SECONDS = 10.0
 WRONG_LINES = 1000
+UNREAD_BYTES = 8 << 20
+"""Twice what may wait for a peer that does not read."""
 AGAIN_BY_PATIENCE = 4
 """What a worker lost comes back within so many times the patience: an orchestrator may back off."""
+
+
+class Phase(Enum):
+    """When a case is played: with others, with nobody beside it, or at the end of a run."""
+
+    TOGETHER = 0
+    ALONE = 1
+    LAST = 2
+    STOP = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,21 +48,24 @@ class OrchestratorCase:
     name: str
     ids: tuple[str, ...]
     play: Play
+    phase: Phase
 
 
-CASES: list[OrchestratorCase] = []
-LAST = "gone_in_a_task"
-"""The name of the case that waits for all others."""
+class Cases(list[OrchestratorCase]):
+    """Those of one module."""
+
+    def case(self, *ids: str, phase: Phase = Phase.TOGETHER) -> Callable[[Play], Play]:
+        """Put a case into this."""
+
+        def add(play: Play) -> Play:
+            self.append(OrchestratorCase(play.__name__, ids, play, phase))
+            return play
+
+        return add
 
 
-def case(*ids: str) -> Callable[[Play], Play]:
-    """Put a case into ``CASES``."""
-
-    def add(play: Play) -> Play:
-        CASES.append(OrchestratorCase(play.__name__, ids, play))
-        return play
-
-    return add
+CASES = Cases()
+case = CASES.case
 
 
 # --- the socket ----------------------------------------------------------------------------------
@@ -178,25 +195,83 @@ def two_of_one_name(floor: Floor) -> None:
 
 @case("O-7-2")
 def gone_in_a_task(floor: Floor) -> None:
-    """The process of a worker is gone; somebody else gets its issue, in whichever case.
+    """The process of a worker is gone; ``handed_on`` sees who gets its issue."""
+    lost = floor.worker()
+    lost.get_task()
+    lost.lose("O-7-2")
+
+
+@case("O-7-3")
+def back_from_a_task(floor: Floor) -> None:
+    """The connection is lost, and what its process still says of the task on the next one is no
+    more than a DONE for nothing."""
+    lost = floor.worker()
+    issue_id = lost.get_task()["issue_id"]
+    lost.come_back()
+    lost.say("DONE", issue_id=issue_id, duration_ms=1)
+    _resynchronised(lost)
+    lost.lose("O-7-3")
+
+
+@case(phase=Phase.LAST)
+def handed_on(floor: Floor) -> None:
+    """Somebody gets each issue that was lost, in whichever case.
 
     An orchestrator may back off, and have claimed others before it: all that are left are taken.
     """
-    lost = floor.worker()
-    issue_id = lost.get_task()["issue_id"]
-    lost.die()
-    floor.book.is_alone.wait()
+    left = _not_handed_on(floor)
+    if not left:
+        return
     peer = floor.worker()
     deadline = time.monotonic() + AGAIN_BY_PATIENCE * floor.timing.patience
-    while time.monotonic() < deadline:
-        reply = peer.ask("O-7-2")
-        if floor.book.times[issue_id] > 1:
-            return
+    while left and time.monotonic() < deadline:
+        reply = peer.ask(left[0][1])
         if reply["type"] == "TASK":
             peer.finish()
         else:
             time.sleep(min(reply["wait_seconds"], WAIT_SECONDS_MAX))
-    raise Breach("O-7-2", f"nobody was sent {issue_id} again")
+        left = _not_handed_on(floor)
+    for issue_id, requirement in left:
+        raise Breach(requirement, f"nobody was sent {issue_id} again")
+
+
+def _not_handed_on(floor: Floor) -> list[tuple[str, str]]:
+    return [each for each in floor.book.lost.items() if floor.book.times[each[0]] < 2]
+
+
+@case("O-4.7-1", phase=Phase.STOP)
+def stops(floor: Floor) -> None:
+    """A READY that is held is answered with SHUTDOWN, and so is the one after a task."""
+    if not floor.stop:
+        raise NotClaimed("it needs --stop COMMAND")
+    held = floor.worker("kit", "1.1", ("cancel", "grouped", "pause"))
+    held.ask()
+    while held.task is not None:
+        held.finish()
+    held.say("PAUSE")
+    busy = floor.worker()
+    for peer in (held, busy):
+        peer.say("READY")
+        peer.read(floor.timing.quiet)
+        peer.may_end = True
+    floor.transcript.append(f"  (the kit runs {' '.join(floor.stop)})")
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen(floor.stop, stdin=quiet, stdout=quiet, stderr=quiet):
+        _told_to_leave(held)
+        _told_to_leave(busy)
+        for peer in (held, busy):
+            peer.leave()
+
+
+def _told_to_leave(peer: Peer) -> None:
+    message = peer.read(peer.timing.patience)
+    if message is None and not peer.link.is_over and peer.task is not None:
+        peer.finish()
+        peer.say("READY")
+        message = peer.read(peer.timing.patience)
+    told = message is not None and message["type"] == "SHUTDOWN"
+    came = "nothing" if message is None else json.dumps(message)[:200]
+    peer.must("O-4.7-1", told, f"SHUTDOWN was due, and {came} came")
 
 
 # --- bytes and wrong messages --------------------------------------------------------------------
@@ -290,6 +365,17 @@ def flood(floor: Floor) -> None:
     peer.must("O-8-4", closed, "its connection is still open")
 
 
+@case("O-7-4")
+def reads_nothing(floor: Floor) -> None:
+    """What is owed to it grows without a limit, or its connection is closed."""
+    peer = floor.worker("kit", "1.1")
+    owed = len(json.dumps(peer.get_task()))
+    ready = json.dumps(peer.message("READY")).encode() + b"\n"
+    ends = peer.link.flood(ready, UNREAD_BYTES // owed, floor.timing.patience)
+    peer.must("O-7-4", ends, f"it is still open, with {UNREAD_BYTES >> 20} MiB of unread replies")
+    peer.die()
+
+
 # --- version 1.1 ---------------------------------------------------------------------------------
 
 
@@ -314,13 +400,3 @@ def later_version(floor: Floor) -> None:
     peer = floor.worker("kit", "1.7")
     said = peer.ask("O-9.1-3").get("version")
     peer.must("O-9.1-3", said == "1.1", f"it is answered with the version {said!r}")
-
-
-@case("O-9.6-1")
-def progress(floor: Floor) -> None:
-    """PROGRESS is no turn of the conversation."""
-    peer = floor.worker("kit", "1.1")
-    issue_id = peer.get_task()["issue_id"]
-    for percent in (10, None, 20):
-        peer.say("PROGRESS", issue_id=issue_id, percent=percent, activity="the kit works")
-    peer.quiet("O-9.6-1")

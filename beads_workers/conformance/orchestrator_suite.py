@@ -4,45 +4,51 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 
 from beads_workers.conformance.bench import NotClaimed, Timing
 from beads_workers.conformance.floor import Book, Floor
 from beads_workers.conformance.link import Breach
-from beads_workers.conformance.orchestrator_cases import CASES, LAST, OrchestratorCase
+from beads_workers.conformance.orchestrator_cases import CASES, OrchestratorCase, Phase
+from beads_workers.conformance.orchestrator_features import FEATURES
 from beads_workers.conformance.report import Finding, Judgement, Report, settle
 from beads_workers.conformance.requirements import ORCHESTRATOR
 
 AT_ONCE = 8
 """Cases side by side, each with one or two workers."""
 
-SLOW = ("says_nothing", LAST)
+ALL = [*CASES, *FEATURES]
+SLOW = ("says_nothing", "heartbeat", "nothing_announced")
 
 
-def try_orchestrator(path: str, timing: Timing, only: Sequence[str] = ()) -> Report:
+def try_orchestrator(
+    path: str, timing: Timing, only: Sequence[str] = (), stop: Sequence[str] = ()
+) -> Report:
     """Play every case to the orchestrator at this socket; ``only``: those that could show these
-    requirements."""
+    requirements. ``stop``: a command that has it stop, run at the end."""
     began, book = time.monotonic(), Book()
-    chosen = [case for case in CASES if not only or set(only) & set(case.ids)]
+    chosen = [c for c in ALL if not only or set(only) & {*c.ids} or c.phase is Phase.LAST]
     slow_first = sorted(chosen, key=lambda case: case.name not in SLOW)
-    with ThreadPoolExecutor(AT_ONCE) as threads:
-        played = {
-            case.name: threads.submit(lambda case: list(play(case, path, timing, book)), case)
-            for case in slow_first
-        }
-        wait(future for name, future in played.items() if name != LAST)
-        book.is_alone.set()
-        found = [finding for future in played.values() for finding in future.result()]
+
+    def found_by(case: OrchestratorCase) -> list[Finding]:
+        return list(play(case, Floor(path, timing, book, stop)))
+
+    found: list[Finding] = []
+    for phase in Phase:
+        cases = [case for case in slow_first if case.phase is phase]
+        with ThreadPoolExecutor(AT_ONCE if phase is Phase.TOGETHER else 1) as threads:
+            for findings in threads.map(found_by, cases):
+                found += findings
     texts = {k: v for k, v in ORCHESTRATOR.items() if not only or k in only}
     broken = {each.requirement for each in found if each.verdict is Judgement.FAIL}
     texts |= {name: ORCHESTRATOR[name] for name in sorted(broken)}
     return Report("orchestrator", settle(found, texts), texts, time.monotonic() - began)
 
 
-def play(case: OrchestratorCase, path: str, timing: Timing, book: Book) -> Iterator[Finding]:
+def play(case: OrchestratorCase, floor: Floor) -> Iterator[Finding]:
     """One case: what it says of its requirements, and of one that it did not look for."""
     verdict, why, broken = Judgement.PASS, "", ""
-    with Floor(path, timing, book) as floor:
+    with floor:
         try:
             case.play(floor)
         except NotClaimed as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,21 +20,21 @@ QUICK = Timing(patience=2.0, quiet=0.4, hold=1.0)
 
 
 @contextmanager
-def reference(folder: Path, broken: str = "") -> Iterator[str]:
-    """The socket of a reference orchestrator, or of one of its mutants."""
+def reference(folder: Path, broken: str = "") -> Iterator[tuple[str, Sequence[str]]]:
+    """The socket of a reference orchestrator, or of one of its mutants, and what stops it."""
     path = str(folder / "o.sock")
     options = ["--break", broken] if broken else []
     command = [sys.executable, "-S", "-E", REFERENCE, path, *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == b"listens\n"
-        yield path
+        yield path, ("kill", "-TERM", str(child.pid))
         child.kill()
 
 
 def test_the_reference_orchestrator_passes(tmp_path: Path) -> None:
-    with reference(tmp_path) as path:
-        report = try_orchestrator(path, Timing(patience=20.0))
+    with reference(tmp_path) as (path, stop):
+        report = try_orchestrator(path, Timing(patience=20.0), stop=stop)
     assert report.count(Judgement.PASS) == len(ORCHESTRATOR), "\n".join(report.lines())
 
 
@@ -42,7 +42,7 @@ def test_the_reference_orchestrator_passes(tmp_path: Path) -> None:
 def test_an_orchestrator_that_breaks_a_requirement_is_caught_by_its_name(
     requirement: str, tmp_path: Path
 ) -> None:
-    with reference(tmp_path, requirement) as path:
-        report = try_orchestrator(path, QUICK, [requirement])
+    with reference(tmp_path, requirement) as (path, stop):
+        report = try_orchestrator(path, QUICK, [requirement], stop)
     [finding] = [each for each in report.findings if each.requirement == requirement]
     assert finding.verdict is Judgement.FAIL, "\n".join(report.lines())
