@@ -71,6 +71,12 @@ def test_the_bash_worker_passes(claims: str) -> None:
         assert found >= due
 
 
+def test_an_interval_beyond_the_patience_for_heartbeats_is_not_claimed() -> None:
+    quick = Timing(patience=2.0, quiet=0.5, heartbeat=0.1)
+    report = try_worker(reference(features="heartbeat"), quick, ["W-9.8-1"])
+    assert verdicts(report, Judgement.NOT_CLAIMED) == {"W-9.8-1"}, "\n".join(report.lines())
+
+
 @pytest.mark.parametrize("requirement", WORKER)
 def test_a_worker_that_breaks_a_requirement_is_caught_by_its_name(requirement: str) -> None:
     feature = FEATURES.get(requirement, "")
