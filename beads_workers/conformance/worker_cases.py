@@ -125,8 +125,9 @@ def waits(bench: Bench) -> None:
     """WAIT of a second, of a float that is an integer, of none and less than none."""
     bench.start()
     for requirement, seconds in (("W-4.6-1", 1), ("W-4.1-3", 1.0), ("W-4.6-3", 0)):
+        began = time.monotonic()
         bench.say("WAIT", wait_seconds=seconds)
-        bench.quiet(requirement, 1.0 - EARLY_SECONDS)
+        bench.quiet(requirement, 1.0 - EARLY_SECONDS, since=began)
         bench.expect("READY", requirement, 1.0 + bench.timing.patience)
 
 
@@ -155,11 +156,12 @@ def task_while_waiting(bench: Bench) -> None:
 def wait_while_waiting(bench: Bench) -> None:
     """The newest WAIT counts, from its own time."""
     bench.start()
-    bench.say("WAIT", wait_seconds=1)
-    bench.quiet("W-5.2-5", 0.3)
     bench.say("WAIT", wait_seconds=2)
-    bench.quiet("W-5.2-5", 2.0 - EARLY_SECONDS)
-    bench.expect("READY", "W-5.2-5", 2.0 + bench.timing.patience)
+    bench.quiet("W-5.2-5", 0.3)
+    began = time.monotonic()
+    bench.say("WAIT", wait_seconds=3)
+    bench.quiet("W-5.2-5", 3.0 - EARLY_SECONDS, since=began)
+    bench.expect("READY", "W-5.2-5", 3.0 + bench.timing.patience)
 
 
 @case("W-4.7-4")
@@ -447,11 +449,12 @@ def nonsense(bench: Bench) -> None:
 def nonsense_while_waiting(bench: Bench) -> None:
     """What is passed over does not end a WAIT, neither now nor for ever."""
     bench.start()
+    began = time.monotonic()
     bench.say("WAIT", wait_seconds=1)
     bench.link.send_bytes(b"nonsense\n")
-    bench.quiet("W-8-1", 0.3)
+    bench.quiet("W-8-1", 0.3, since=began)
     bench.say("NOVELTY")
-    bench.quiet("W-8-2", 0.7 - EARLY_SECONDS)
+    bench.quiet("W-8-2", 1.0 - EARLY_SECONDS, since=began)
     bench.expect("READY", "W-8-2")
 
 
