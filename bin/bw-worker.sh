@@ -19,7 +19,7 @@ ready() {
   send READY '{version: "1.1", features: ["heartbeat"], heartbeat_seconds: 20}'
 }
 beat() { [ -n "${BW_CLAIMS:-}" ] || send HEARTBEAT '{version: "1.1"}'; }
-extra='{}' limit='' # of the TASK at hand: what an answer of 1.1 says beside version 1, its timeout_seconds
+extra='{}' limit='' request='' # of the TASK at hand: what an answer of 1.1 says beside version 1, its timeout_seconds, its request_id
 fail() { # ID, why, milliseconds, what else it says
   send FAILED '{issue_id: $id, error: $why, duration_ms: $ms} + '"${4:-$extra}" --arg id "$1" --arg why "$2" --argjson ms "$3"
 }
@@ -74,13 +74,14 @@ leave() { # end the task, give its issue back, go with this status
   rm -rf "$dir"; exit "$1"
 }
 take() { # a TASK: refuse what is too much or makes no sense, else run it in the background
-  local id priority title; id=$(field issue_id) priority=$(field priority) title=$(field title)
+  local id priority title asked; id=$(field issue_id) priority=$(field priority) title=$(field title) asked=$(field request_id)
   if ! is_task; then log "ignored: ${line:0:300}"; return; fi
+  [ -z "$asked" ] || [ "$asked" != "$request" ] || { log "repeated: $id"; return; }
   extra='{}' # where BW_CLAIMS is set, this worker has not opted in
   [ -n "${BW_CLAIMS:-}" ] || ! is '.version | strings | test("^1[.][1-9][0-9]*$")' || extra='{version: "1.1"}'
   if busy; then if [ "$id" = "$task_id" ]; then log "already at $id"; else fail "$id" busy 0; fi
   else
-    stir; me=$(field worker_id) task_id=$id limit=$(field timeout_seconds) priority=${priority%%.*}; who_claims
+    stir; me=$(field worker_id) task_id=$id request=$asked limit=$(field timeout_seconds) priority=${priority%%.*}; who_claims
     export BW_ISSUE_ID=$id BW_ISSUE_TITLE=${title:0:30000} BW_ISSUE_PRIORITY=$priority BW_WORKER_ID=$me
     run_task "$id" "$@" & runner=$!
   fi
