@@ -31,6 +31,8 @@ from pathlib import Path
 from beads_workers.conformance.link import Breach, Message, PeerLink
 
 LOOK_SECONDS = 0.01
+DYING_SECONDS = 0.5
+"""For a process that has closed its connection to exit, too: then it is known how."""
 ASIDES = frozenset({"PROGRESS", "HEARTBEAT", "STATUS", "CONTROL", "PRIORITY", "PAUSE", "RESUME"})
 """What a worker may say at any time beside the conversation."""
 
@@ -204,8 +206,8 @@ class Bench:
                 connection, _ = self._listener.accept()
             except TimeoutError:
                 if self.has_exited or time.monotonic() > deadline:
-                    end = "has exited" if self.has_exited else "has not connected"
-                    raise Breach(requirement, f"it {end}; {self._said()}") from None
+                    end = "" if self.has_exited else "it has not connected; "
+                    raise Breach(requirement, end + self.last_words()) from None
                 continue
             if not _hangs_up(connection, deadline - time.monotonic()):
                 break
@@ -218,7 +220,7 @@ class Bench:
         while message is not None and message["type"] == "PRIORITY":
             message = self.link.read(max(self.timing.patience, 10.0))
         if message is None or message["type"] != "READY":
-            raise Breach("W-2.3-1", f"{_shown(message)} came in place of READY")
+            raise Breach("W-2.3-1", f"READY was due, and {self._came(message)}")
         self.ready = self.ready or message
         self.proved |= {"W-2.3-1", "W-3-1", "W-4.1-1"}
 
@@ -246,7 +248,7 @@ class Bench:
         try:
             status = self._worker.wait(self.timing.patience if seconds is None else seconds)
         except subprocess.TimeoutExpired:
-            raise Breach(requirement, f"it has not exited; {self._said()}") from None
+            raise Breach(requirement, f"it has not exited; {self.last_words()}") from None
         self.transcript.append(f"  (it exits with status {status})")
         return status
 
@@ -255,9 +257,21 @@ class Bench:
         """Whether it is gone."""
         return self._worker is None or self._worker.poll() is not None
 
-    def _said(self) -> str:
+    def last_words(self) -> str:
+        """How its process has ended, if it has, and the end of its output."""
         output = (self.folder / "output").read_text("utf-8", "replace").strip().splitlines()
-        return f"its output ends in {output[-1][:200]!r}" if output else "it has printed nothing"
+        said = f"its output ends in {output[-1][:200]!r}" if output else "it has printed nothing"
+        if self._worker is None or not self.has_exited:
+            return said
+        return f"it has exited with status {self._worker.returncode}; {said}"
+
+    def _came(self, message: Mapping[str, object] | None) -> str:
+        if message is not None:
+            return f"{json.dumps(message)[:200]} came"
+        if not self.link.is_over:
+            return "nothing came"
+        self.until(lambda: self.has_exited, DYING_SECONDS)
+        return f"it closed its connection; {self.last_words()}"
 
     # --- what is said -------------------------------------------------------------------------
 
@@ -309,9 +323,9 @@ class Bench:
             wrong = any(message.get(name) != value for name, value in fields.items())
         if message is None or wrong:
             if kind == "READY" and message is not None and self._is_told_twice(message):
-                raise Breach("W-5.1-5", f"{_shown(message)} came once more")
+                raise Breach("W-5.1-5", f"{self._came(message)} once more")
             due = " ".join([kind, *(f"{name}={value!r}" for name, value in fields.items())])
-            raise Breach(requirement, f"{due} was due, and {_shown(message)} came")
+            raise Breach(requirement, f"{due} was due, and {self._came(message)}")
         return message
 
     def next_turn(self, seconds: float | None = None, kind: str = "") -> Message | None:
@@ -347,10 +361,10 @@ class Bench:
         while (left := deadline - time.monotonic()) > 0:
             message = self.link.read(left)
             if self.link.is_over:
-                raise Breach(over or requirement, f"it closed its connection; {self._said()}")
+                raise Breach(over or requirement, self._came(None))
             if message is not None and message["type"] not in ASIDES:
                 broken = ready if ready and message["type"] == "READY" else requirement
-                raise Breach(broken, f"nothing was due, and {_shown(message)} came")
+                raise Breach(broken, f"nothing was due, and {self._came(message)}")
 
     def must(self, requirement: str, holds: bool, why: str) -> None:
         """Raises ``Breach`` where it does not hold."""
@@ -377,7 +391,7 @@ class Bench:
 
         if not self.until(runs):
             said = "bw-task has not run for"
-            raise Breach(requirement, f"{said} {issue_id} (see --help); {self._said()}")
+            raise Breach(requirement, f"{said} {issue_id} (see --help); {self.last_words()}")
         self.processes()
 
     def let_go(self, issue_id: str) -> None:
@@ -406,7 +420,8 @@ class Bench:
         """No process of a task may be left, within the patience."""
         if not self.until(lambda: not self.processes()):
             left = [process.pid for process in self.processes()]
-            raise Breach(requirement, f"processes of its task are still there: {left}")
+            why = f"processes of its task are still there: {left} (end their process group)"
+            raise Breach(requirement, why)
         self.proved.add(requirement)
 
     def bd_calls(self, issue_id: str) -> list[str]:
@@ -444,7 +459,3 @@ def _hangs_up(connection: socket.socket, seconds: float) -> bool:
         return False
     except OSError:
         return True
-
-
-def _shown(message: Mapping[str, object] | None) -> str:
-    return "nothing" if message is None else json.dumps(message)[:200]

@@ -23,7 +23,9 @@ Prints a verdict for each requirement of docs/PROTOCOL.md; exit status 1 where o
 WORKER_EPILOG = (
     "Example: beads-workers conformance worker -- ./my-worker bw-task {id}. The worker is to run "
     "the program 'bw-task' with the issue's id as its last argument (or in BW_ISSUE_ID) for each "
-    "task; the kit puts it first on PATH, with a 'bd' that only notes how it is called."
+    "task; the kit puts it first on PATH, with a 'bd' that only notes how it is called. It starts "
+    "the worker some fifty times, in folders with a .beads, several at once: half a minute. "
+    "What is 'not claimed' is no fault: the worker's READY does not name that feature."
 )
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON object.")]
@@ -83,7 +85,8 @@ def worker(
     try:
         report = try_worker(command, timing, only or [])
     except FileNotFoundError as error:
-        raise CommandError(f"{error.filename} cannot be run", "", EXIT_USAGE) from None
+        hint = "behind -- comes the command that starts the worker, by its path or from PATH"
+        raise CommandError(f"{error.filename} cannot be run", hint, EXIT_USAGE) from None
     _show(report, as_json=as_json, junit=junit)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -56,11 +57,21 @@ class Report:
             if each.verdict is Judgement.FAIL:
                 yield ""
                 yield f"{each.requirement} {self.texts[each.requirement]}"
-                yield f"  {each.why}; case {each.case}:"
+                yield f"  {each.why}"
+                yield f"  case {each.case}, > is the worker, < the orchestrator:"
                 yield from (f"    {line}" for line in each.transcript)
         counts = ", ".join(f"{self.count(verdict)} {verdict.value}" for verdict in Judgement)
         yield ""
         yield f"{self.of}: {counts}, in {self.seconds:.1f} s"
+        if hidden := Counter(each.why for each in self.hidden()):
+            [(why, number)] = hidden.most_common(1)
+            yield f"begin with {why.removeprefix('see ')}: it hides {number} of those not reached"
+
+    def hidden(self) -> Iterator[Finding]:
+        """What another failure, which ``why`` names, has kept from being shown."""
+        for each in self.findings:
+            if each.verdict is Judgement.NOT_REACHED and each.why.startswith("see "):
+                yield each
 
     def as_json(self) -> dict[str, Any]:
         """The same for programs."""

@@ -55,7 +55,8 @@ def nobody_listens(bench: Bench) -> None:
     status = bench.exit_status("W-2.3-3", 7.0 + bench.timing.patience)
     bench.must("W-2.3-3", status != 0, "it exits with status 0")
     took = time.monotonic() - began
-    bench.must("W-2.3-2", took > 7.0 - EARLY_SECONDS, f"it gave up after {took:.1f} s")
+    why = f"it gave up after {took:.1f} s; {bench.last_words()}"
+    bench.must("W-2.3-2", took > 7.0 - EARLY_SECONDS, why)
 
 
 @case("W-2.3-2")
@@ -322,10 +323,11 @@ def _saw_claim_and_close(bench: Bench, issue_id: str, claim: str, close: str) ->
     log = [line for line in bench.log() if issue_id in line.split()]
     begun = next(n for n, line in enumerate(log) if line.startswith("task "))
     before, after = log[:begun], log[begun + 1 :]
+    not_called = "was not called, in a folder with a .beads,"
     claimed = any(_is(call, "in_progress") for call in before)
-    bench.must(claim, claimed, "bd update --status=in_progress was not called before the work")
+    bench.must(claim, claimed, f"bd update ... --status=in_progress {not_called} before the work")
     closed = any(_is(call, "close") for call in after)
-    bench.must(close, closed, "bd close was not called between the work and DONE")
+    bench.must(close, closed, f"bd close {not_called} between the work and DONE")
 
 
 @case("W-4.3-3")
@@ -746,7 +748,8 @@ def heartbeat(bench: Bench) -> None:
 
 def _hear_anything(bench: Bench, seconds: float) -> None:
     if bench.link.read(1.5 * seconds) is None:
-        raise Breach("W-9.8-1", f"nothing in {1.5 * seconds:g} s")
+        said = f"it said nothing in {1.5 * seconds:g} s, with heartbeat_seconds {seconds:g}"
+        raise Breach("W-9.8-1", said)
 
 
 @case("W-9.9-1", feature="status")
