@@ -1,4 +1,4 @@
-"""``landing``: generated branches land through the lander, by a serial script, and by mergetrain.
+"""``landing``: generated branches land through the lander, by a serial script, and by other queues.
 
     python -m benchmarks.landing [--branches 60] [--seeds 5] [--flaky 0.05] [--jobs 2] [--peers 1]
 
@@ -11,6 +11,7 @@ branches that merge is broken.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import statistics
@@ -18,8 +19,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import ceil, comb, log2
 from pathlib import Path
 from random import Random
@@ -224,10 +225,9 @@ def serial(place: Place) -> Measured:
     return Measured(landed, refused, place.counted(), time.monotonic() - begun)
 
 
-VERSION = "3.7.1"
 _CACHE = os.environ.get("BW_CACHE") or str(Path.home() / ".cache" / "beads-workers")
-PROGRAM = Path(_CACHE, "peers", f"mergetrain-{VERSION}", "bin", "mergetrain")
-"""``scripts/setup-peers mergetrain`` installs it."""
+MERGETRAIN, SIGBOUND = "mergetrain 3.7.1", "sigbound 2.3.0"
+PROGRAMS = {MERGETRAIN: "mergetrain", SIGBOUND: "sig"}
 TRAIN = """\
 version: 2
 project:
@@ -238,7 +238,21 @@ gates:
 """
 
 
-def mergetrain(place: Place) -> Measured:
+def program(peer: str) -> Path:
+    """Where ``scripts/setup-peers NAME`` installs it."""
+    return Path(_CACHE, "peers", peer.replace(" ", "-"), "bin", PROGRAMS[peer])
+
+
+def can_run(peer: str) -> bool:
+    """Whether it is there; sigbound asks for ``git merge-tree --merge-base``, of git 2.40."""
+    told = ["git", "merge-tree", "-h"]
+    usage = subprocess.run(told, capture_output=True, text=True, check=False)
+    return program(peer).exists() and (
+        peer != SIGBOUND or "merge-base" in usage.stdout + usage.stderr
+    )
+
+
+def mergetrain(place: Place, _jobs: int) -> Measured:
     """The merge queue of that name, unattended; it pushes, so it gets a remote, and wants each
     branch in a worktree. Making those is not in its time."""
     (place.folder / "mergetrain.yaml").write_text(TRAIN)
@@ -254,7 +268,7 @@ def mergetrain(place: Place) -> Measured:
     def call(*arguments: str) -> str:
         given = ("--config", str(place.folder / "mergetrain.yaml"), "--repo", str(place.top))
         done = subprocess.run(
-            [str(PROGRAM), *given, *arguments],
+            [str(program(MERGETRAIN)), *given, *arguments],
             cwd=place.top,
             env=place.environment,
             capture_output=True,
@@ -275,6 +289,51 @@ def mergetrain(place: Place) -> Measured:
     landed = set(place.git("ls-tree", "--name-only", "origin/main:new").splitlines())
     refused = {add.issue_id for add in place.adds} - landed
     return Measured(landed, refused, place.counted(), seconds)
+
+
+BATCH = 6
+"""Branches in a run of sigbound. It bisects so many one by one; of more than that, as of a run in
+which two that are green alone are red together, it may land nothing."""
+
+
+def sigbound(place: Place, jobs: int) -> Measured:
+    """Runs of a few branches, unattended, each on top of what has landed: its agents have only to
+    merge theirs, and what is red together is bisected."""
+    place.git("branch", BRANCH, "main")
+    begun = time.monotonic()
+    for first in range(0, len(place.adds), BATCH):
+        names = [add.issue_id for add in place.adds[first : first + BATCH]]
+        tasks = place.folder / "tasks.json"
+        tasks.write_text(json.dumps([{"id": name, "prompt": name} for name in names]))
+        done = subprocess.run(
+            [
+                *(str(program(SIGBOUND)), "run", "-repo", str(place.top), "-base", BRANCH),
+                *("-tasks", str(tasks), "-parallel-agents", str(jobs)),
+                *("-agent", 'git merge -q --no-edit "bw/$SIGBOUND_TASK_ID/1"'),
+                *("-verify", "python3 check.py", "-verify-bisect"),
+            ],
+            cwd=place.top,
+            env=place.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode not in (0, 3, 4, 5):  # All, none of them green, some, none that merges.
+            raise Broken(f"sigbound: {done.stdout}{done.stderr}")
+    seconds = time.monotonic() - begun
+    files = place.git("ls-tree", "--name-only", BRANCH, "new/").splitlines()
+    landed = {name.removeprefix("new/") for name in files}
+    refused = {add.issue_id for add in place.adds} - landed
+    measured = Measured(landed, refused, place.counted(), seconds)
+    if landed:
+        check(place, measured)
+    return measured
+
+
+PEERS: Mapping[str, Callable[[Place, int], Measured]] = {
+    MERGETRAIN: mergetrain,
+    SIGBOUND: sigbound,
+}
 
 
 def least(place: Place, measured: Measured) -> int:
@@ -315,19 +374,21 @@ class Seed:
     ours: Measured
     serial: Measured
     low: int
-    mergetrain: Measured | None = None
+    peers: Mapping[str, Measured] = field(default_factory=dict)
 
 
-def compete(seed: int, branches: int, flaky: float, *, peers: bool, gate: float, jobs: int) -> Seed:
+def compete(
+    seed: int, branches: int, flaky: float, *, peers: Sequence[str], gate: float, jobs: int
+) -> Seed:
     """Raises ``Broken`` where something landed wrongly."""
     folder = Path(tempfile.mkdtemp(prefix="bw-bench-"))
     try:
-        names = ("ours", "serial", *(["mergetrain"] if peers else []))
-        made = {name: Place(folder / name, seed, branches, gate, flaky) for name in names}
+        names = ("ours", "serial", *peers)
+        made = {n: Place(folder / n.partition(" ")[0], seed, branches, gate, flaky) for n in names}
         ours, theirs = lander(made["ours"], jobs), serial(made["serial"])
         check(made["ours"], ours)
-        train = mergetrain(made["mergetrain"]) if peers else None
-        return Seed(ours, theirs, least(made["ours"], ours), train)
+        others = {peer: PEERS[peer](made[peer], jobs) for peer in peers}
+        return Seed(ours, theirs, least(made["ours"], ours), others)
     finally:
         shutil.rmtree(folder)
 
@@ -340,7 +401,8 @@ def measure(rounds: int, quick: bool, folder: Path) -> list[Figure]:
         found = []
         for seed in range(seeds):
             say(f"  seed {seed}, {flaky:.0%} flaky")
-            peers = seed < SEEDS_OF_PEERS and not flaky and not quick and PROGRAM.exists()
+            compared = seed < SEEDS_OF_PEERS and not flaky and not quick
+            peers = [peer for peer in PEERS if compared and can_run(peer)]
             one = compete(seed, branches, flaky, peers=peers, gate=GATE_SECONDS, jobs=JOBS)
             found.append(one)
         figures += _figures(found, f"{branches} branches, {flaky:.0%} of gates lie")
@@ -364,14 +426,14 @@ def _figures(found: Sequence[Seed], what: str) -> Iterator[Figure]:
     landed = [(float(len(s.ours.landed)), float(len(s.serial.landed))) for s in found]
     made = figure("branches that landed / serial script", "", landed, 1.0)
     yield replace(made, sense=Goal.AT_LEAST)
-    trains = [(s.ours, s.mergetrain) for s in found if s.mergetrain is not None]
-    if trains:
-        pairs = [(a.seconds, b.seconds) for a, b in trains]
-        yield figure(f"wall time / mergetrain {VERSION}", "s", pairs)
-        pairs = [(float(a.runs), float(b.runs)) for a, b in trains]
-        yield figure(f"gate runs / mergetrain {VERSION}", "runs", pairs)
-        pairs = [(float(len(a.landed)), float(len(b.landed))) for a, b in trains]
-        yield figure(f"branches that landed / mergetrain {VERSION}", "", pairs)
+    for peer in PEERS:
+        if both := [(s.ours, s.peers[peer]) for s in found if peer in s.peers]:
+            pairs = [(a.seconds, b.seconds) for a, b in both]
+            yield figure(f"wall time / {peer}", "s", pairs)
+            pairs = [(float(a.runs), float(b.runs)) for a, b in both]
+            yield figure(f"gate runs / {peer}", "runs", pairs)
+            pairs = [(float(len(a.landed)), float(len(b.landed))) for a, b in both]
+            yield figure(f"branches that landed / {peer}", "", pairs)
 
 
 def run(arguments: Sequence[str] = ()) -> None:
@@ -382,13 +444,13 @@ def run(arguments: Sequence[str] = ()) -> None:
     parser.add_argument("--flaky", type=float, default=0.0)
     parser.add_argument("--jobs", type=int, default=JOBS)
     parser.add_argument("--gate", type=float, default=GATE_SECONDS, help="seconds of a gate")
-    parser.add_argument("--peers", type=int, default=0, help="so many seeds by mergetrain as well")
+    parser.add_argument("--peers", type=int, default=0, help="so many seeds by other queues")
     asked = parser.parse_args(list(arguments))
     print(f"{asked.branches} branches, {asked.jobs} lanes, {asked.flaky:.0%} of green gates lie")
     print("seed  landed (serial)  gates (serial, least)  ratio  seconds (serial)  share")
     ratios, shares = [], []
     for number in range(asked.seeds):
-        peers = number < asked.peers
+        peers = [peer for peer in PEERS if number < asked.peers and can_run(peer)]
         seed = compete(
             *(number, asked.branches, asked.flaky), peers=peers, gate=asked.gate, jobs=asked.jobs
         )
@@ -401,9 +463,9 @@ def run(arguments: Sequence[str] = ()) -> None:
             f" {theirs.seconds:8.1f}  {shares[-1]:5.2f}",
             flush=True,
         )
-        if (train := seed.mergetrain) is not None:
-            told = f"{len(train.landed)} landed, {train.runs} gates, {train.seconds:.1f} s"
-            print(f"      mergetrain {VERSION}: {told}", flush=True)
+        for peer, other in seed.peers.items():
+            told = f"{len(other.landed)} landed, {other.runs} gates, {other.seconds:.1f} s"
+            print(f"      {peer}: {told}", flush=True)
     print(f"medians: gates {statistics.median(ratios):.2f} of the least,", end=" ")
     print(f"{statistics.median(shares):.2f} of the serial script's time")
 
