@@ -57,6 +57,7 @@ run_task() { # claim, run, close, answer - in a background shell, which TERM mak
       [ -n "$stop" ] && kill -0 -- "-$child" && sleep 0.1 || break
     done 2>/dev/null
     kill -KILL -- "-$child" 2>/dev/null
+    [ "$status" -ne 75 ] || [ "$extra" = '{}' ] || said="$extra + {outcome: \"retry\"}"
     [ "$status" -eq 0 ] || { error=$(last_line "$out"); error=${error:-exit status $status}; }
     [ ! -e "$out.late" ] || { error="timed out after $limit s" said="$extra + {outcome: \"timeout\"}"; rm "$out.late"; }
   fi
@@ -83,6 +84,10 @@ take() { # a TASK: refuse what is too much or makes no sense, else run it in the
   else
     stir; me=$(field worker_id) task_id=$id request=$asked limit=$(field timeout_seconds) priority=${priority%%.*}; who_claims
     export BW_ISSUE_ID=$id BW_ISSUE_TITLE=${title:0:30000} BW_ISSUE_PRIORITY=$priority BW_WORKER_ID=$me
+    local own=() # the issue's own command, in place of ours
+    is '.payload.command | type == "array" and length > 0 and all(.[]; type == "string")' &&
+      mapfile -d '' own < <(jq -j '.payload.command[] | gsub("\u0000"; "") + "\u0000"' <<<"$line")
+    [ ${#own[@]} -eq 0 ] || set -- "${own[@]}"
     run_task "$id" "$@" & runner=$!
   fi
 }

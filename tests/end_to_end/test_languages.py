@@ -90,3 +90,24 @@ def test_a_worker_that_loses_its_orchestrator_ends_its_task(
     os.kill(fleet.pid, 9)
     assert worker.wait(20) == 1
     until(lambda: not any(Path("/proc", pid).exists() for pid in pids.read_text().split()), 10)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_an_issue_may_bring_its_own_command_and_ask_for_another_try(
+    embedded: EmbeddedProject, start: StartFleet, join: Join, language: str
+) -> None:
+    again = "test -e again || { touch again; exit 75; }"
+    embedded.create_many(
+        [
+            {"id": "bw-1", "command": ["sh", "-c", 'echo "$0 $1" >>own', "of its own", "{id}"]},
+            {"id": "bw-2", "command": ["sh", "-c", again]},
+        ]
+    )
+    options = ("-n", "0", "--until-empty", "--retry-delay", "0.1s")
+    fleet = start(embedded, *options, "--", "touch", "not-this").started()
+    join(fleet, language, "touch", "not-this")
+    assert fleet.wait(60) == 0, fleet.said()
+    assert (embedded.folder / "own").read_text() == "of its own bw-1\n"
+    assert not (embedded.folder / "not-this").exists()
+    ended = [r for r in fleet.journal("finished") if r["issue_id"] == "bw-2"]
+    assert [(r["outcome"], r.get("charged", 0)) for r in ended] == [("retry", 0), ("success", 0)]

@@ -152,11 +152,7 @@ func (w *worker) answer(failure string) {
 	t, milliseconds := w.task, time.Since(w.task.began).Milliseconds()
 	w.task = nil
 	if failure != "" {
-		outcome := t.endedFor()
-		if outcome == "" {
-			outcome = "error"
-		}
-		w.fail(t, failure, outcome, milliseconds)
+		w.fail(t, failure, t.outcome(), milliseconds)
 		return
 	}
 	w.send("DONE", t.version(field{"issue_id", t.id}, field{"duration_ms", milliseconds})...)

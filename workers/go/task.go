@@ -20,8 +20,9 @@ type task struct {
 	id, title, worker, request string
 	priority, attempt          int
 	timeout                    time.Duration
-	speaks11                   bool // by a TASK of version 1 nothing of 1.1 is agreed
-	claims                     bool // this worker claims and closes, through `bd`
+	speaks11                   bool     // by a TASK of version 1 nothing of 1.1 is agreed
+	claims                     bool     // this worker claims and closes, through `bd`
+	own                        []string // the issue's own command, in place of the worker's
 
 	began  time.Time
 	output *os.File // without a name; its end is the progress, and the reason of a failure
@@ -29,6 +30,7 @@ type task struct {
 
 	lock   sync.Mutex
 	group  int    // of the command, while it runs
+	status int    // of the command, once it has ended
 	reason string // why it is ended before its time
 }
 
@@ -52,6 +54,9 @@ func (t *task) run(command []string) (failure string) {
 
 // execute runs the command in a process group of its own, of which nothing is left afterwards.
 func (t *task) execute(command []string) (failure string) {
+	if len(t.own) > 0 {
+		command = t.own
+	}
 	words := make([]string, len(command))
 	for i, word := range command {
 		words[i] = strings.ReplaceAll(word, "{id}", t.id)
@@ -84,7 +89,8 @@ func (t *task) execute(command []string) (failure string) {
 	if t.reason != "" {
 		return t.reason
 	}
-	if _, isExit := err.(*exec.ExitError); isExit {
+	if exit, isExit := err.(*exec.ExitError); isExit {
+		t.status = exit.ExitCode()
 		if line := t.lastLine(); line != "" {
 			return line
 		}
@@ -114,6 +120,19 @@ func (t *task) signal(which syscall.Signal) {
 	}
 }
 
+// outcome is that of FAILED.
+func (t *task) outcome() string {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	switch {
+	case t.reason != "":
+		return t.reason
+	case t.status == temporary:
+		return "retry"
+	}
+	return "error"
+}
+
 func (t *task) endedFor() string {
 	t.lock.Lock()
 	defer t.lock.Unlock()
@@ -134,6 +153,9 @@ func (t *task) news() (activity string, percent *float64, isNews bool) {
 	}
 	return activity, percent, true
 }
+
+// temporary is the exit status (sysexits) of what is to be tried again without charge.
+const temporary = 75
 
 var (
 	percentage = regexp.MustCompile(`(\d+(?:\.\d+)?) ?%`)
@@ -189,6 +211,16 @@ func readTask(m message) (t *task, ok bool) {
 	t.title, t.priority = strings.ReplaceAll(title, "\x00", ""), int(priority)
 	_, t.speaks11 = m["version"].(string)
 	t.claims = m["claims"] == "worker" || !t.speaks11 && isBdProject()
+	payload, _ := m["payload"].(map[string]any)
+	words, _ := payload["command"].([]any)
+	for _, each := range words {
+		if word, isText := each.(string); isText {
+			t.own = append(t.own, word)
+		}
+	}
+	if len(t.own) < len(words) {
+		t.own = nil
+	}
 	if t.speaks11 {
 		t.request, _ = m["request_id"].(string)
 		if seconds, _ := m["timeout_seconds"].(float64); seconds > 0 && seconds < 1e9 {

@@ -27,10 +27,12 @@ const LOST_GRACE_MS = 500;
  * @property {string} said  the newest progress
  * @property {number} [group]  the command's process group, while it runs
  * @property {string} [reason]  why it is ended before its time
+ * @property {number | string} [status]  how the command has ended
  * @property {NodeJS.Timeout} [timeout]
  * @property {Promise<void>} [over]
  */
 
+const TEMPORARY = 75; // Of sysexits(3): try again, without charge.
 const command = process.argv.slice(2);
 let name = `W${process.pid}`;
 /** @type {net.Socket} */ let link;
@@ -113,22 +115,24 @@ async function execute(mine) {
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), "bw-worker-"));
   mine.output = fs.openSync(path.join(folder, "output"), "w+");
   fs.rmSync(folder, { recursive: true });
-  const { title, priority, worker_id, attempt = 1 } = mine.message;
+  const { title, priority, worker_id, attempt = 1, payload } = mine.message;
   const env = {
     ...process.env, BW_ISSUE_ID: mine.id, BW_ISSUE_TITLE: title.replaceAll("\0", ""),
     BW_ISSUE_PRIORITY: String(priority), BW_WORKER_ID: worker_id, BW_ATTEMPT: String(attempt),
   };
-  const [program, ...words] = command.map((word) => word.replaceAll("{id}", () => mine.id));
+  const own = payload?.command; // The issue's own.
+  const isOwn = Array.isArray(own) && own.length && own.every((word) => typeof word === "string");
+  const [program, ...words] = (isOwn ? own : command).map((word) => word.replaceAll("{id}", () => mine.id));
   const child = spawn(program, words, { env, detached: true, stdio: ["ignore", mine.output, mine.output] });
   mine.group = child.pid;
-  const status = await new Promise((resolve, reject) => {
+  mine.status = await new Promise((resolve, reject) => {
     child.on("error", reject);
     child.on("exit", (code, signal) => resolve(signal ?? code));
   });
   kill(mine, "SIGKILL"); // What the command has left behind.
   mine.group = undefined;
-  if (mine.reason || status === 0) return mine.reason ?? "";
-  return lastLine(mine) || `exit status ${status}`;
+  if (mine.reason || mine.status === 0) return mine.reason ?? "";
+  return lastLine(mine) || `exit status ${mine.status}`;
 }
 
 /** Asks the process group to end, and kills it when the grace is over.
@@ -153,7 +157,8 @@ function answer(mine, failure) {
   const duration_ms = Math.round(performance.now() - mine.began);
   const version = mine.speaks11 ? { version: "1.1" } : {};
   if (!failure) return send("DONE", { issue_id: mine.id, duration_ms, ...version });
-  const outcome = ["cancelled", "timeout"].includes(mine.reason ?? "") ? mine.reason : "error";
+  const ended = mine.status === TEMPORARY ? "retry" : "error";
+  const outcome = ["cancelled", "timeout"].includes(mine.reason ?? "") ? mine.reason : ended;
   send("FAILED", { issue_id: mine.id, error: failure, duration_ms, ...version, ...(mine.speaks11 && { outcome }) });
 }
 

@@ -15,6 +15,9 @@ extern "C" {
 const SIGKILL: i32 = 9;
 const SIGTERM: i32 = 15;
 
+/// The exit status (sysexits) of what is to be tried again without charge.
+const TEMPORARY: i32 = 75;
+
 /// Why a task is ended before its time.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Reason {
@@ -33,6 +36,8 @@ pub struct Task {
     pub speaks11: bool,
     /// This worker claims and closes, through `bd`.
     claims: bool,
+    /// The issue's own command, in place of the worker's.
+    own: Vec<String>,
     environment: Vec<(&'static str, String)>,
     state: Mutex<State>,
 }
@@ -42,6 +47,8 @@ struct State {
     /// Of the command, while it runs.
     group: Option<i32>,
     reason: Option<Reason>,
+    /// The command's exit status, once it has ended.
+    status: Option<i32>,
     /// A file without a name; its end is the progress, and the reason of a failure.
     output: Option<File>,
     said: String,
@@ -77,6 +84,9 @@ impl Task {
             .filter(|&s| speaks11 && s > 0.0 && s < 1e9)
             .map(Duration::from_secs_f64);
         let attempt = integer(&message["attempt"]).unwrap_or(1.0);
+        let words = message["payload"]["command"].as_array();
+        let own = words.and_then(|words| words.iter().map(|w| w.as_str().map(str::to_owned)).collect());
+        let own: Vec<String> = own.unwrap_or_default();
         let environment = vec![
             ("BW_ISSUE_ID", id.clone()),
             ("BW_ISSUE_TITLE", title),
@@ -93,6 +103,7 @@ impl Task {
             began,
             speaks11,
             claims,
+            own,
             environment,
             state,
         })
@@ -117,7 +128,9 @@ impl Task {
 
     /// Runs the command in a process group of its own, of which nothing is left afterwards.
     fn execute(&self, command: &[String]) -> io::Result<Option<String>> {
-        let words: Vec<String> = command
+        let own = Some(&self.own[..]).filter(|own| !own.is_empty());
+        let words: Vec<String> = own
+            .unwrap_or(command)
             .iter()
             .map(|word| word.replace("{id}", &self.id))
             .collect();
@@ -143,6 +156,7 @@ impl Task {
         self.kill(); // What the command has left behind.
         let mut state = self.state.lock().unwrap();
         state.group = None;
+        state.status = status.code();
         Ok(match state.reason {
             Some(reason) => Some(word(reason).into()),
             None if status.success() => None,
@@ -176,6 +190,7 @@ impl Task {
         match self.reason() {
             Some(Reason::Cancelled) => "cancelled",
             Some(Reason::Timeout) => "timeout",
+            _ if self.state.lock().unwrap().status == Some(TEMPORARY) => "retry",
             _ => "error",
         }
     }
