@@ -176,9 +176,14 @@ class Progress(Aside):
 
     @staticmethod
     def read(line: str) -> Progress:
-        """From a line that a program has printed: all of it, and a percentage that stands there."""
+        """From a line that a program has printed: a percentage that stands there, and all of the
+        line behind one that it begins with."""
         found = _PERCENT.search(line)
-        return Progress(percent=int(found[1]) if found else None, activity=_activity(line))
+        if found is None:
+            return Progress(activity=_activity(line))
+        begins = not line[: found.start()].strip()
+        activity = line[found.end() :].strip() if begins else ""
+        return Progress(percent=int(found[1]), activity=_activity(activity or line))
 
     @staticmethod
     def of_attempt(said: Mapping[str, Any]) -> Progress:

@@ -54,10 +54,15 @@ def test_what_is_no_percentage_is_unknown_and_the_rest_counts(percent: object) -
 
 @pytest.mark.parametrize(
     ("line", "percent"),
-    [("[ 45%] cc", 45), ("100 %", 100), ("99.7% done", 99), ("1000%", None), ("none", None)],
+    [("[ 45%] cc", 45), ("100 %", 100), ("1000%", None), ("none", None)],
 )
 def test_a_percentage_is_found_in_a_line(line: str, percent: int | None) -> None:
     assert Progress.read(line) == Progress(percent=percent, activity=line)
+
+
+def test_one_that_a_line_begins_with_is_not_said_twice() -> None:
+    assert Progress.read(" 99.7% done") == Progress(percent=99, activity="done")
+    assert Progress.read("40%") == Progress(percent=40, activity="40%")
 
 
 # --- both halves ----------------------------------------------------------------------------------

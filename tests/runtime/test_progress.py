@@ -29,14 +29,15 @@ def test_a_task_that_prints_is_told_of_while_it_runs(bench: Bench) -> None:
 def test_what_a_task_writes_to_its_progress_file_is_told_and_not_what_it_prints(
     bench: Bench,
 ) -> None:
-    bench.sh('echo "70% half of it" >"$BW_PROGRESS"; read go < go; echo noise; read go < go')
+    bench.sh('echo "70% half of it" >"$BW_PROGRESS"; read go < go; echo noise; read go < end')
     os.mkfifo(bench.file("go"))
+    os.mkfifo(bench.file("end"))
     bench.peer.task(request_id="r")
     said = bench.peer.expect("PROGRESS")
-    assert (said["percent"], said["activity"]) == (70, "70% half of it")
+    assert (said["percent"], said["activity"]) == (70, "half of it")
     bench.file("go").write_text("now\n")
     assert bench.peer.hears_nothing(1.5)
-    bench.file("go").write_text("now\n")
+    bench.file("end").write_text("now\n")
     bench.peer.expect("DONE")
 
 
