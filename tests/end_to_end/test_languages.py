@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -77,19 +78,54 @@ def test_a_fleet_of_five_languages_does_every_issue_once(
     fleet.leaves_nothing()
 
 
+@pytest.fixture
+def endless(tmp_path: Path) -> tuple[Path, str]:
+    """A script whose processes end only when they are ended, and the file with their pids."""
+    pids = tmp_path / "pids"
+    return pids, f"sleep 600 & echo $$ $! >{pids}.new; mv {pids}.new {pids}; wait"
+
+
+def are_gone(pids: Path) -> bool:
+    return not any(Path("/proc", pid).exists() for pid in pids.read_text().split())
+
+
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_a_worker_that_loses_its_orchestrator_ends_its_task(
-    language: str, embedded: EmbeddedProject, start: StartFleet, join: Join, tmp_path: Path
+    language: str,
+    embedded: EmbeddedProject,
+    start: StartFleet,
+    join: Join,
+    endless: tuple[Path, str],
 ) -> None:
     embedded.create_many([{}])
     fleet = start(embedded, "-n", "0", "--", "true")
-    pids = tmp_path / "pids"
-    script = f"sleep 600 & echo $$ $! >{pids}.new; mv {pids}.new {pids}; wait"
+    pids, script = endless
     worker = join(fleet, language, "sh", "-c", script)
     until(pids.exists)
     os.kill(fleet.pid, 9)
     assert worker.wait(20) == 1
-    until(lambda: not any(Path("/proc", pid).exists() for pid in pids.read_text().split()), 10)
+    until(lambda: are_gone(pids), 10)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_worker_that_is_told_to_leave_ends_its_task_which_goes_back(
+    language: str,
+    number: signal.Signals,
+    embedded: EmbeddedProject,
+    start: StartFleet,
+    join: Join,
+    endless: tuple[Path, str],
+) -> None:
+    embedded.create_many([{"id": "bw-1"}])
+    fleet = start(embedded, "-n", "0", "--", "true")
+    pids, script = endless
+    worker = join(fleet, language, "sh", "-c", script)
+    until(pids.exists)
+    worker.send_signal(number)
+    assert worker.wait(20) == 0
+    until(lambda: are_gone(pids), 10)
+    until(lambda: embedded.read_all()["bw-1"] == ("open", ""))
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

@@ -9,7 +9,9 @@ mod task;
 
 use serde_json::{json, Value};
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::IntoRawFd;
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,6 +29,8 @@ const LOST_GRACE: Duration = Duration::from_millis(500);
 enum Event {
     Line(Vec<u8>),
     Lost,
+    /// A signal: somebody wants this worker to leave.
+    Told,
     /// Why the task at hand has failed; nothing after success.
     Ended(Option<String>),
 }
@@ -57,6 +61,7 @@ fn main() {
         process::exit(1);
     };
     let (events, inbox) = channel();
+    listen_for_signals(events.clone()).expect("a pair of sockets");
     let (reader, lines) = (link.try_clone().expect("a second handle"), events.clone());
     thread::spawn(move || read_lines(reader, lines));
     let name = format!("W{}", process::id());
@@ -106,6 +111,10 @@ impl Worker {
                 Ok(Event::Ended(failure)) => {
                     self.answer(failure);
                     self.ready();
+                }
+                Ok(Event::Told) => {
+                    self.leave(inbox, SHUTDOWN_GRACE);
+                    return 0;
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(Event::Lost) | Err(RecvTimeoutError::Disconnected) => {
@@ -259,6 +268,31 @@ impl Worker {
         // Where this fails, the end of the stream has come, or soon will.
         let _ = self.link.write_all(line.as_bytes());
     }
+}
+
+extern "C" {
+    fn signal(number: i32, handler: extern "C" fn(i32)) -> usize;
+    fn write(fd: i32, data: *const u8, length: usize) -> isize;
+}
+
+/// The descriptor to which a signal writes a byte: a handler may do little more.
+static TELLER: AtomicI32 = AtomicI32::new(-1);
+
+extern "C" fn tell(_: i32) {
+    unsafe { write(TELLER.load(Ordering::Relaxed), b"!".as_ptr(), 1) };
+}
+
+/// HUP, INT and TERM become events.
+fn listen_for_signals(events: Sender<Event>) -> std::io::Result<()> {
+    let (mut told, teller) = UnixStream::pair()?;
+    TELLER.store(teller.into_raw_fd(), Ordering::Relaxed);
+    for number in [1, 2, 15] {
+        unsafe { signal(number, tell) };
+    }
+    thread::spawn(move || {
+        while told.read_exact(&mut [0]).is_ok() && events.send(Event::Told).is_ok() {}
+    });
+    Ok(())
 }
 
 /// Ends at the end of the stream. A line that was cut off there, or too long, is dropped.
