@@ -411,7 +411,9 @@ def _starts(place: Ground) -> list[float]:
 
 
 def _resumed(night: Night, rows: Rows) -> None:
-    """The next attempt at an issue goes on with the session of the one before, if claude has it."""
+    """The next attempt at an issue goes on with the session of the one before, if claude has it.
+
+    It may begin a new one after that: where a kill undid what the session remembers."""
     sessions_of = _sessions(night.place)
     receipted = {row["request_id"] for row, _ in night.place.receipts()}
     receipted |= {row["request_id"] for row in night.place.journal("usage_found")}
@@ -431,7 +433,8 @@ def _resumed(night: Night, rows: Rows) -> None:
                 continue  # It was killed before it could say which one it goes on with.
             told = first["request_id"] in receipted
             pairs[told] += 1
-            if after != session:
+            asked = (r.at for r in night.place.api.requests if r.session == session)
+            if after != session and max(asked) < second["t"]:
                 name = f"{first['issue_id']}/{first['attempt']}"
                 lost[told].append(f"{name}: {session[:8]}, then {after[:8]}")
     rows.none("sessions not gone on with", lost[True], pairs[True])
