@@ -92,7 +92,7 @@ class StepNotStarted:
     """A step's program could not be started; ``error`` is one line.
 
     ``missing``: there is no such program, or it may not be executed. ``degraded``: the machine had
-    no room, no descriptor or no process left, or the project's folder is gone.
+    no room, no descriptor or no process left, or the project's folder or the task's is gone.
     """
 
     error: str

@@ -14,7 +14,7 @@ import signal
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from beads_workers.core.plans import Plan, Step
+from beads_workers.core.plans import Plan, Step, StepKind
 from beads_workers.core.redaction import UnsafePath
 from beads_workers.core.worker_events import StepAnswered, StepEnded
 from beads_workers.runtime.output import AttemptOutput, CapturedOutput, with_result
@@ -100,7 +100,7 @@ class CannotStart(Exception):
     """A step's program could not be started; ``str()`` is one line.
 
     ``missing``: there is no such program, or it may not be executed. ``degraded``: the machine
-    has no room, no descriptor or no process left.
+    has no room, no descriptor or no process left, or what was prepared for the task is gone.
     """
 
     def __init__(self, error: str, *, missing: bool = False, degraded: bool = False) -> None:
@@ -136,7 +136,8 @@ def launch(
         return _watched(pid, output, captured, result_file)
     except _NoPlace as error:
         _unused(output, captured)
-        raise CannotStart(str(error)) from None
+        # Before any of its work the task cannot have removed it.
+        raise CannotStart(str(error), degraded=step.kind is StepKind.RUN) from None
     except OSError as error:
         _unused(output, captured)
         missing = error.errno in (errno.ENOENT, errno.EACCES)

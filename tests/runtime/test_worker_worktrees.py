@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -10,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from beads_workers.core.plans import Plan, Step, StepKind
 from beads_workers.core.settings import Worktrees
 from beads_workers.runtime import sessions
+from beads_workers.runtime.steps import CannotStart, start_step
 from tests.runtime import test_worker
 from tests.runtime.test_worker import Bench
 from tests.support.peer import gone, wait_for
@@ -101,11 +104,23 @@ def test_no_worktree_is_a_free_retry_and_nothing_runs(bench: Bench, worktrees: W
     assert not bench.file("ran").exists()
 
 
-def test_a_worktree_that_is_gone_before_its_command_is_a_failure(
-    bench: Bench, worktrees: Worktrees
+@pytest.mark.parametrize(("kind", "is_free"), [(StepKind.RUN, True), (StepKind.VERIFY, False)])
+def test_a_worktree_that_is_gone_before_its_command_is_a_free_retry(
+    tmp_path: Path, kind: StepKind, is_free: bool
 ) -> None:
+    place = tmp_path / "place"
+    place.write_text(json.dumps({"folder": str(tmp_path / "gone"), "environment": {}}))
+    step = Step(kind, ("true",), place_file=str(place))
+    plan = Plan((step,), "", "", str(tmp_path / "log"), str(tmp_path / "output"))
+    with pytest.raises(CannotStart, match="cannot use") as caught:
+        start_step(plan, step, {})
+    assert caught.value.degraded is is_free
+
+
+def test_one_that_its_command_removes_is_a_failure(bench: Bench, worktrees: Worktrees) -> None:
     bench.sh('rm -rf "$BW_WORKTREE"', verify="true", worktrees=worktrees)
-    assert "cannot use" in bench.result("FAILED")["error"]
+    failed = bench.result("FAILED")
+    assert (failed["outcome"], "cannot use" in failed["error"]) == ("error", True), failed
     bench.peer.task(issue_id="t-2")
     assert bench.peer.expect("FAILED")["error"], "the worker goes on"
 
