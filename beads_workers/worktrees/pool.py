@@ -137,7 +137,8 @@ def wake(records: Records) -> None:
 def _lock_soon(records: Records, record: WorktreeRecord) -> int | None:
     """Lock it; where it is only being looked at, after that. None where it is not to be had."""
     until = time.monotonic() + LOOKED_AT_SECONDS
-    while (lock := records.lock(record)) is None:
+    # Another run's filler may take the record over meanwhile: as it is now.
+    while (lock := records.lock(records.find(record.name) or record)) is None:
         if records.ahead(record) is None or time.monotonic() > until:
             return None
         time.sleep(0.01)
@@ -269,10 +270,16 @@ class Filler:
         self._records.forget_taken()
         for record in self._records.made_ahead():
             if (lock := self._records.lock(record)) is not None:
-                taken = self._records.take_over(record, self._asked.run_id, POOL)
+                taken, held = self._records.take_over(record, self._asked.run_id, POOL)
+                is_of_use = _state(self._records, taken) is not None
                 os.close(lock)
-                if _state(self._records, taken) is None:
+                os.close(held)
+                if not is_of_use:
                     removal.discard(self._records, taken)
+        # Whoever began before we listened has woken nobody.
+        run_id = self._asked.run_id
+        self._wanted = any(r.issue_id and r.run_id == run_id for r in self._records.all())
+        self.work()
 
     def _woken(self) -> None:
         os.read(self._fifo, 1 << 12)

@@ -68,12 +68,11 @@ def prepare(asked: Preparation) -> None:
     last = named_in(place_file)
     # From here on the worktree of this worker's last task is in nobody's use.
     place_file.unlink(missing_ok=True)
+    # Before that one is tidied away: a session is found again only in the folder that it knows.
+    goes_on = asked.continues and _go_on(asked, records, place_file)
     if last is not None and (record := records.find(last)) is not None:
         removal.tidy(records, [record])
-    if asked.continues and (left := _left_by_the_last(asked, records)) is not None:
-        _write_place(settings, records.take_over(left, asked.run_id, asked.worker_id), place_file)
-        unlock_worktree(left.path)
-        say(f"worktree {left.path}, branch {left.branch}: the work goes on")
+    if goes_on:
         return
     try:
         check_disk(settings)
@@ -132,15 +131,31 @@ def _run_set_up(settings: Worktrees, record: WorktreeRecord) -> None:
         say(f"warning: setup left what git does not ignore, so this worktree is kept: {left}")
 
 
-def _left_by_the_last(asked: Preparation, records: Records) -> WorktreeRecord | None:
-    """The newest worktree of the issue. Whoever had it last may be its last user still, and works
-    in it no more: an issue is with one worker at a time."""
+def _go_on(asked: Preparation, records: Records, place_file: Path) -> bool:
+    """Take over the newest worktree of the issue, where there is one.
+
+    Whoever had it last may be its last user still, and works in it no more: an issue is with one
+    worker at a time. Locked until the place file names it, or that one would tidy it away.
+    """
     of_issue = [record for record in records.all() if record.issue_id == asked.issue_id]
     for record in sorted(of_issue, key=records.written_at, reverse=True):
-        usable = records.is_ready(record) and Path(record.path, ".git").exists()
-        if usable and not records.is_locked(record):
-            return record
-    return None
+        lock = records.lock(record)
+        if lock is None:
+            continue
+        try:
+            if not records.is_ready(record) or not Path(record.path, ".git").exists():
+                continue
+            taken, held = records.take_over(record, asked.run_id, asked.worker_id)
+            try:
+                _write_place(asked.worktrees, taken, place_file)
+            finally:
+                os.close(held)
+        finally:
+            os.close(lock)
+        unlock_worktree(taken.path)
+        say(f"worktree {taken.path}, branch {taken.branch}: the work goes on")
+        return True
+    return False
 
 
 def _write_place(settings: Worktrees, record: WorktreeRecord, place_file: Path) -> None:

@@ -11,9 +11,11 @@ whatever else may have come to that path since is a stranger's.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import secrets
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -28,6 +30,7 @@ from beads_workers.runtime.project import WORKTREE_MARK
 from beads_workers.runtime.run_directory import RunDirectory
 
 RECORDS = "worktree-records"
+LOOKS = 1000
 
 AHEAD = "BW_AHEAD"
 """In the environment of a set-up hook that runs ahead: which worktree it is for."""
@@ -71,7 +74,12 @@ class Records:
         return [record for record in self.all() if not record.issue_id]
 
     def forget_taken(self) -> None:
-        """Whoever took one was killed before it could forget the first record."""
+        """Whoever took one was killed before it could forget the first record, or was killed while
+        it wrote one."""
+        for fresh in self.folder.glob("*.new"):
+            if (lock := _lock_this(fresh)) is not None:
+                fresh.unlink()
+                os.close(lock)
         kept = {record.name for record in self.all()}
         for record in self._read():
             if record.name not in kept:
@@ -92,17 +100,25 @@ class Records:
         """Write a new one; returns the lock on it, held while the worktree is made."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         fresh = self.folder / f"{record.name}.new"
+        for _ in range(LOOKS):
+            if (lock := _lock_this(fresh, create=True)) is not None:
+                break
+            time.sleep(0.001)  # What a killed one has left of it is just being removed.
+        else:
+            raise BlockingIOError(errno.EBUSY, os.strerror(errno.EBUSY), str(fresh))
         fresh.write_text(json.dumps(asdict(record)) + "\n")
-        lock = try_lock(fresh)
-        assert lock is not None, "a new file cannot be locked by anybody else"
         fresh.rename(self.folder / f"{record.name}.json")
         return lock
 
-    def take_over(self, record: WorktreeRecord, run_id: str, worker_id: str) -> WorktreeRecord:
-        """Another worker goes on in it: it is in that one's use from now on."""
+    def take_over(
+        self, record: WorktreeRecord, run_id: str, worker_id: str
+    ) -> tuple[WorktreeRecord, int]:
+        """Another worker goes on in it; the record that holds from now on, and the lock on it.
+
+        For whoever has it locked as it is; who looked at it before will not remove it.
+        """
         taken = replace(record, run_id=run_id, worker_id=worker_id)
-        os.close(self.begin(taken))
-        return taken
+        return taken, self.begin(taken)
 
     def written_at(self, record: WorktreeRecord) -> float:
         """When it was begun, or taken over last; epoch seconds."""
@@ -130,14 +146,15 @@ class Records:
         return (self.folder / f"{record.name}.ready").exists()
 
     def set_ahead(self, record: WorktreeRecord, state: str | None) -> None:
-        """It is made, and waits for an attempt (``state``: for ``ahead``); None: not any more."""
+        """It is made, and waits for an attempt (``state``: for ``ahead``); None: not any more.
+
+        For whoever has it locked: half a state is no state, as ``discard`` takes it.
+        """
         file = self.folder / f"{record.name}.ahead"
         if state is None:
             file.unlink(missing_ok=True)
-            return
-        fresh = file.with_suffix(".ahead.new")
-        fresh.write_text(state)
-        fresh.rename(file)
+        else:
+            file.write_text(state)
 
     def ahead(self, record: WorktreeRecord) -> str | None:
         """What ``set_ahead`` was told; None where it may not be taken."""
@@ -147,20 +164,13 @@ class Records:
             return None
 
     def lock(self, record: WorktreeRecord) -> int | None:
-        """Lock it for the descriptor's life; None where it is made or removed just now, or gone."""
-        path = self.folder / f"{record.name}.json"
-        try:
-            lock = try_lock(path, create=False)
-        except FileNotFoundError:
+        """Lock it for the descriptor's life; None where it is made or removed just now, is gone,
+        or is another one's since this was read."""
+        lock = _lock_this(self.folder / f"{record.name}.json")
+        if lock is not None and self.find(record.name) != record:
+            os.close(lock)
             return None
-        if lock is None:
-            return None
-        with suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(lock), path.stat()):
-                return lock
-        # Forgotten, or written anew, since we opened it: the file that we hold is nobody's.
-        os.close(lock)
-        return None
+        return lock
 
     def is_locked(self, record: WorktreeRecord) -> bool:
         """Whether it is made or removed just now."""
@@ -183,6 +193,21 @@ class Records:
             return True  # Its attempts are still to come.
         place = Path(place_file(str(runs.run(record.run_id)), record.worker_id))
         return named_in(place) == record.name
+
+
+def _lock_this(path: Path, *, create: bool = False) -> int | None:
+    """Lock what is at this path; None where it is held, gone, or not the file that was opened."""
+    try:
+        lock = try_lock(path, create=create)
+    except FileNotFoundError:
+        return None
+    if lock is None:
+        return None
+    with suppress(FileNotFoundError):
+        if os.path.samestat(os.fstat(lock), path.stat()):
+            return lock
+    os.close(lock)
+    return None
 
 
 def read_record(text: bytes) -> WorktreeRecord | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import random
@@ -27,6 +28,7 @@ from tests.support.fleet import until
 from tests.support.repository import IDENTITY, commit, git
 from tests.support.worktrees import Place, World
 
+MARK = "TEST_PREPARES"
 SETUP = "echo run >>setups.local; mkdir -p cache.local; echo warm >cache.local/file"
 
 
@@ -370,6 +372,13 @@ def test_a_kill_in_the_middle_of_the_set_up_leaves_nothing_that_clean_does_not_r
     assert with_variable(f"{AHEAD}={record.path}") == []
 
 
+def test_an_attempt_that_began_before_it_listened_is_seen(world: World) -> None:
+    world.make("a")
+    filling = Filling(world)
+    filling.waits(2)
+    filling.end()
+
+
 def test_told_to_end_it_takes_back_what_it_has_half_made(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.settings = replace(
@@ -393,7 +402,7 @@ def preparing(world: World, issue_id: str, worker: str) -> subprocess.Popen[byte
         [sys.executable, "-P", "-m", "beads_workers.worktrees.preparation"],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
-        env=os.environ | IDENTITY,
+        env=os.environ | IDENTITY | {MARK: str(world.top)},
     )
     assert process.stdin is not None
     process.stdin.write(json.dumps(asdict(world.asked(issue_id, worker=worker))).encode())
@@ -411,9 +420,26 @@ def test_whoever_is_killed_while_it_takes_one_leaves_nothing_that_clean_does_not
     time.sleep(random.Random(seed).uniform(0.05, 0.4))
     process.kill()
     process.wait()
+    # Its git lives on, and may still make the branch.
+    until(lambda: with_variable(f"{MARK}={world.top}") == [])
     world.end_run()
     world.clean()
     assert is_left(world) == []
+
+
+def test_killed_while_it_writes_a_record_it_leaves_nothing(world: World) -> None:
+    fresh = world.records.folder / "a.1.new"
+    world.records.folder.mkdir()
+    fresh.write_text('{"name"')
+    held = os.open(fresh, os.O_RDWR)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    world.clean()
+    assert fresh.exists(), "it is written just now"
+    os.close(held)
+    world.clean()
+    assert is_left(world) == []
+    fresh.write_text("longer than any record " * 100)
+    assert world.make("a").record.name == "a.1"
 
 
 def test_killed_between_its_two_records_one_worktree_is_removed_once(world: World) -> None:

@@ -12,11 +12,14 @@ from pathlib import Path
 import pytest
 
 from beads_workers.core.model import IssueId
-from beads_workers.core.settings import Work, WorkerSettings
+from beads_workers.core.settings import Work, WorkerSettings, Worktrees
 from beads_workers.core.wire import Task
 from beads_workers.executors.command import preparation
 from beads_workers.runtime.project import find_project
+from beads_workers.worktrees import preparation as making_one
 from beads_workers.worktrees.preparation import CannotPrepare, read_preparation
+from beads_workers.worktrees.records import WorktreeRecord
+from beads_workers.worktrees.removal import Survey, reasons_to_keep, remove, tidy
 from tests.support.repository import IDENTITY, commit, git, needs_git, ref_lock
 from tests.support.worktrees import World
 
@@ -290,6 +293,42 @@ def test_an_attempt_that_goes_on_finds_the_work_of_the_one_before(world: World) 
     # The worker that had it last makes another one, and leaves this alone.
     world.make("bw-2", 1, worker="W1")
     assert (again.folder / "half").exists()
+
+
+def test_nobody_removes_a_worktree_that_another_worker_goes_on_in(world: World) -> None:
+    first = world.make("bw-1", 1, worker="W1")
+    seen = Survey(world.records, ended=world.run_id).look(first.record)
+    assert reasons_to_keep(seen.found) == (), "there is no work in it yet"
+    again = world.make("bw-1", 2, worker="W2", continues=True)
+    assert again.folder == first.folder
+    assert remove(world.records, seen) != () and again.folder.exists()
+    tidy(world.records, [first.record])
+    assert again.folder.exists()
+
+
+def test_nobody_removes_a_worktree_while_another_worker_takes_it_over(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = world.make("bw-1", 1, worker="W1")
+    write = making_one._write_place
+
+    def meanwhile(settings: Worktrees, record: WorktreeRecord, place_file: Path) -> None:
+        Path(
+            world.asked("bw-1", 1, "W1").place_file
+        ).unlink()  # Its last worker begins with another issue.
+        for known in (first.record, record):
+            tidy(world.records, [known])
+        write(settings, record, place_file)
+
+    monkeypatch.setattr(making_one, "_write_place", meanwhile)
+    again = world.make("bw-1", 2, worker="W2", continues=True)
+    assert again.folder == first.folder and again.folder.exists()
+
+
+def test_the_same_worker_goes_on_in_the_folder_that_its_session_knows(world: World) -> None:
+    first = world.make("bw-1", 1)
+    again = world.make("bw-1", 2, continues=True)
+    assert again.folder == first.folder, "though there was no work in it yet"
 
 
 def test_one_that_goes_on_where_nothing_was_left_begins_anew(world: World) -> None:
