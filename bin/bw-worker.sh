@@ -16,7 +16,7 @@ send() { # TYPE, the fields besides the base ones, jq options: one line, one wri
 }
 ready() {
   if [ -n "${BW_CLAIMS:-}" ]; then send READY '{}'; return; fi
-  send READY '{version: "1.1", features: ["heartbeat"], heartbeat_seconds: 20}'
+  send READY '{version: "1.1", features: ["heartbeat"], heartbeat_seconds: 5}'
 }
 beat() { [ -n "${BW_CLAIMS:-}" ] || send HEARTBEAT '{version: "1.1"}'; }
 extra='{}' limit='' request='' # of the TASK at hand: what an answer of 1.1 says beside version 1, its timeout_seconds, its request_id
@@ -61,7 +61,11 @@ run_task() { # claim, run, close, answer - in a background shell, which TERM mak
     [ "$status" -eq 0 ] || { error=$(last_line "$out"); error=${error:-exit status $status}; }
     [ ! -e "$out.late" ] || { error="timed out after $limit s" said="$extra + {outcome: \"timeout\"}"; rm "$out.late"; }
   fi
-  if [ -n "$stop" ]; then tracker update "$id" --status=open --assignee=; return; fi
+  if [ -n "$stop" ]; then
+    local holder=(--assignee=) # where it is lost, it may be somebody else's by now; an older bd leaves it to the orchestrator
+    [ ! -e "$dir/lost" ] || holder=(--if-status=in_progress --if-assignee=)
+    tracker update "$id" --status=open "${holder[@]}"; return
+  fi
   if [ -n "${error:-}" ]; then fail "$id" "$error" "$(ms)" "$said"; else
     tracker close "$id" || log "could not close $id" # still DONE: the orchestrator has a look
     send DONE '{issue_id: $id, duration_ms: $ms} + '"$extra" --arg id "$id" --argjson ms "$(ms)"
@@ -97,12 +101,13 @@ rest() { # a WAIT
   stir
   { sleep "$(jq '[[.wait_seconds, 1] | max, 3600] | min | floor' <<<"$line")"; ready; } & timer=$!; disown
 }
+# socat is our process to whoever listens: it stays until the task has ended, whose issue is free then.
 for delay in 1 2 4 ''; do
-  socat - "UNIX-CONNECT:$socket" <"$dir/in" >"$dir/out" 2>/dev/null & line_out=$!; disown
+  socat -t 30 -,shut-close "UNIX-CONNECT:$socket" <"$dir/in" >"$dir/out" 2>/dev/null & line_out=$!; disown
   trap 'leave 0' TERM INT HUP; exec 3<>"$dir/in" 4<"$dir/out"; ready
-  while IFS= read -r -t 20 line <&4 || { [ $? -gt 128 ] && silent=1; }; do
+  while IFS= read -r -t 2 line <&4 || { [ $? -gt 128 ] && silent=1; }; do
     line=$part$line part=''
-    [ -z "$silent" ] || { part=$line silent=''; beat; continue; } # half a line may have come
+    [ -z "$silent" ] || { part=$line silent=''; read -r -t 0 -u 4 || beat; continue; } # half a line may have come
     # the connection stands with the first line that is read
     delay=none
     case $(field type) in
@@ -112,7 +117,7 @@ for delay in 1 2 4 ''; do
       *) log "ignored: ${line:0:300}" ;;
     esac
   done
-  [ "$delay" != none ] || { log "the orchestrator is gone"; leave 1; }
+  [ "$delay" != none ] || { log "the orchestrator is gone"; : >"$dir/lost"; leave 1; }
   [ -z "$delay" ] || { log "cannot connect, trying again in $delay s"; sleep "$delay"; exec 3<&-; }
 done
 log "cannot connect to $socket"; leave 1

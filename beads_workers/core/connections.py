@@ -840,6 +840,9 @@ class Connections:
             kind, issue_id = type(message).__name__.upper(), message.issue_id[:80]
             self._sender.note_stray(connection, f"said {kind} of {issue_id!r}, which it has not")
             return
+        in_flight = self._sender.in_flight(connection)
+        if in_flight is not None and isinstance(message, Progress) and message.reached:
+            in_flight.reached = message.reached
         connection.asides.add(message)
         self.tell_asides(connection.conn_id)
 

@@ -120,20 +120,25 @@ class Control:
         if self._parts.state not in (RunState.RECOVERING, RunState.RUNNING, RunState.PAUSED):
             self._refuse(event.ticket)
             return
+        supervisor = self._parts.supervisor
+        before = supervisor.wanted()
+        workers = max(0, before + event.workers) if event.relative else event.workers
+        if workers > limits.LISTEN_BACKLOG:
+            error = f"{workers} workers are too many: {limits.LISTEN_BACKLOG} at most"
+            self._effects.ask(Answer(event.ticket, error=error))
+            return
         most = self._parts.settings.workers_max
-        if most is not None and event.workers > most:
+        if most is not None and workers > most:
             error = f"more than {most} would share one checkout; {MORE_WORKERS}"
             self._effects.ask(Answer(event.ticket, error=error))
             return
-        supervisor = self._parts.supervisor
-        before = supervisor.wanted()
-        while supervisor.wanted() < event.workers:
+        while supervisor.wanted() < workers:
             used = {c.worker_id for c in self._parts.registry} | supervisor.members.keys()
             supervisor.add(self._parts.registry.next_worker_id(used))
-        for worker_id in self._superfluous(supervisor.wanted() - event.workers):
+        for worker_id in self._superfluous(supervisor.wanted() - workers):
             self._dismiss(worker_id)
         self._scheduler.reschedule()
-        self._say(event.ticket, f"workers: {before} -> {event.workers}")
+        self._say(event.ticket, f"workers: {before} -> {workers}")
 
     def retry(self, event: RetryAskedFor) -> None:
         """Try again what was quarantined, cools down or is on hold."""
@@ -141,12 +146,19 @@ class Control:
             # Its last word may wait for room on the disk; the tracker is told nothing any more.
             self._refuse(event.ticket)
             return
-        for issue_id in event.issue_ids:
+        asked = event.issue_ids
+        if event.quarantined:
+            found = self._parts.effects.issues.standing(Standing.QUARANTINED)
+            asked = tuple(IssueId(each.issue_id) for each in found)
+            if not asked:
+                self._say(event.ticket, "nothing is quarantined")
+                return
+        for issue_id in asked:
             self._parts.landings.retried(issue_id)
-        unknown = [i for i in event.issue_ids if not self._retry_one(i)]
+        unknown = [i for i in asked if not self._retry_one(i)]
         self._scheduler.reschedule()
         self._parts.round_trips.wake()
-        self._done(event.ticket, event.issue_ids, unknown, "will be retried", "nothing to retry")
+        self._done(event.ticket, asked, unknown, "will be retried", "nothing to retry")
 
     def release(self, event: ReleaseAskedFor) -> None:
         """Put these on hold: their attempts end, and this run leaves them alone until ``retry``."""

@@ -219,18 +219,20 @@ class ResumeAsked:
 
 @value
 class ScaleAsked:
-    """A person wants this many workers of ours."""
+    """A person wants this many workers of ours; ``relative``: so many more, or fewer."""
 
     ticket: Ticket
     workers: int
+    relative: bool = False
 
 
 @value
 class RetryAskedFor:
-    """A person wants these tried again, now, with a clean history."""
+    """A person wants these tried again, now, with a clean history; or all ``quarantined``."""
 
     ticket: Ticket
     issue_ids: tuple[IssueId, ...]
+    quarantined: bool = False
 
 
 @value

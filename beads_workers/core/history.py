@@ -70,6 +70,7 @@ class Attempt:
     ``worker_ms``: as the worker measured it. ``attempt``: the number from 1, as it was told to
     the worker. ``charged``, ``delay_seconds``: what came after it, as in ``journal.Finished``.
     ``agent``, ``model``: who worked, "" for a command; ``receipt``: what it says for itself.
+    ``reached``: how far it said that it was, last.
     """
 
     request_id: str
@@ -90,6 +91,7 @@ class Attempt:
     agent: str = ""
     model: str = ""
     receipt: Receipt | None = None
+    reached: str = ""
 
 
 @value
@@ -448,6 +450,7 @@ class _Account:
             charged=end.charged,
             delay_seconds=end.delay_seconds,
             receipt=receipt_from_text(end.receipt),
+            reached=end.reached,
         )
 
     def _usage_found(self, found: rec.UsageFound) -> None:

@@ -63,8 +63,8 @@ class InFlight:
     it was taken from its worker, if it was. ``queued_on_worker``: its worker has another task to
     end before it begins this one. ``overdue``: its time was over long before. ``obeyed``: its
     worker closed its connection when it was told to stop. ``trace_context``: the W3C headers of its
-    attempt. ``candidate``: the agent that works on it, if one does. ``slept``: the machine has
-    slept since its claim.
+    attempt. ``candidate``: the agent that works on it, if one does. ``reached``: how far its worker
+    said that it is. ``slept``: the machine has slept since its claim.
     """
 
     job: Job
@@ -78,6 +78,7 @@ class InFlight:
     obeyed: bool = False
     trace_context: Mapping[str, str] = field(default_factory=dict)
     candidate: Candidate = NOBODY
+    reached: str = ""
     slept: bool = False
 
     @property
@@ -309,6 +310,7 @@ class Tasks:
         self._requests += 1
         job, request_id = in_flight.job, f"{self._run_id}.{self._requests}"
         in_flight.conn_id, in_flight.started_at = conn_id, self._effects.now
+        in_flight.reached = ""
         traced = self._traces.begin(job, request_id)
         in_flight.trace_context = traced.headers
         attempt = job.attempt or in_flight.issue.charged + 1
@@ -592,7 +594,7 @@ def _finished(
     end = outcome.kind.value, word, outcome.error, duration_ms
     came = outcome.note, outcome.result, outcome.result_file, to_text(outcome.receipt)
     history_after = history.charged, history.free_in_a_row, delay
-    return Finished(*ids, *end, *history_after, *came, agent=started.agent)
+    return Finished(*ids, *end, *history_after, *came, started.agent, in_flight.reached)
 
 
 # --- leases --------------------------------------------------------------------------------------

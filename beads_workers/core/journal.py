@@ -276,7 +276,8 @@ class Finished(Record):
     ``charged`` and ``free_in_a_row`` are the history after it; ``delay_seconds`` until the next
     try; ``duration_ms`` as the worker measured it, or as we did where it said nothing. ``note``,
     ``result`` (JSON, see ``outcomes.kept``) and ``result_file``: what came of a success.
-    ``receipt``: JSON text of an agent's ``Receipt``; ``agent``: see ``Started``.
+    ``receipt``: JSON text of an agent's ``Receipt``; ``agent``: see ``Started``. ``reached``: what
+    its last PROGRESS said, for people.
     """
 
     issue_id: str
@@ -295,6 +296,7 @@ class Finished(Record):
     result_file: str = ""
     receipt: str = ""
     agent: str = ""
+    reached: str = ""
 
 
 @value

@@ -280,7 +280,12 @@ class Ending:
             self._effects.timers.cancel(IDLE_OUT)
             return
         if (limit := parts.settings.issues_max) is not None and parts.tasks.ended >= limit:
-            self.stop(StopAsked(reason="idle_timeout", why=f"{limit} issues are done"))
+            self.stop(
+                StopAsked(
+                    reason="idle_timeout",
+                    why=f"{limit} {'issue is' if limit == 1 else 'issues are'} done",
+                )
+            )
         elif parts.settings.until_empty and self._is_empty():
             self.stop(StopAsked(reason="idle_timeout"))
         elif (

@@ -41,7 +41,8 @@ class Context:
 
     ``command`` finds the script on its stdin. ``sandbox``: a program with its options that is given
     the command as its last arguments, and confines it. ``validator``: a command that finds the
-    script on its stdin before it is run, and refuses it by any exit status but 0.
+    script on its stdin before it is run, and refuses it by any exit status but 0. ``env``: which
+    variables its jobs may set, names or beginnings of names with a ``*`` behind; None: nobody said.
     """
 
     name: str
@@ -50,6 +51,16 @@ class Context:
     validator: tuple[str, ...] = ()
     limits: ResourceLimits = field(default_factory=ResourceLimits)
     script_bytes_max: int = SCRIPT_BYTES_MAX
+    env: tuple[str, ...] | None = None
+
+    def may_set(self, name: str) -> bool:
+        """Whether a job may set this variable: any where its script may do anything all the same,
+        and otherwise what was named. Many a program runs what a variable of its own says."""
+        confined = self.validator or self.sandbox
+        allowed = self.env if self.env is not None else (() if confined else ("*",))
+        return any(
+            name.startswith(each[:-1]) if each.endswith("*") else name == each for each in allowed
+        )
 
 
 @value
@@ -74,6 +85,7 @@ def context_of(contexts: Sequence[Context], name: str) -> Context | None:
 def context_from_json(fields: dict[str, Any]) -> Context:
     """Read back what ``asdict`` wrote."""
     words = {name: tuple(fields[name]) for name in ("command", "sandbox", "validator")}
+    words |= {"env": tuple(fields["env"])} if fields["env"] is not None else {}
     return Context(**{**fields, **words, "limits": ResourceLimits(**fields["limits"])})
 
 

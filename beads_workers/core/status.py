@@ -272,11 +272,20 @@ def _ratio(part: float, whole: int) -> float | None:
     return round(part / whole, 3) if whole else None
 
 
+END_REASONS = {
+    "": "as asked",
+    "user_requested": "as asked",
+    "idle_timeout": "nothing is left to do",
+}
+"""The reasons of a SHUTDOWN, for people."""
+
+
 def ending(board: Board, run_id: str) -> dict[str, Any]:
     """How a run ended: the ``last_run`` of ``status --json``, but for ``settled``."""
     shown = status(board, board.elapsed)
     ended = board.ended
-    how = f"ended: {ended.reason or 'as asked'}" if ended else "ended without a word (killed?)"
+    reason = END_REASONS.get(ended.reason, ended.reason) if ended else ""
+    how = f"ended: {reason}" if ended else "ended without a word (killed?)"
     return {
         "run_id": run_id,
         "how": how,

@@ -174,6 +174,14 @@ class Progress(Aside):
     money: float | None = None
     utilization: float | None = None
 
+    @property
+    def reached(self) -> str:
+        """For people: ``40 %, building``; "" where it says neither."""
+        percent = "" if self.percent is None else f"{self.percent} %"
+        if self.percent is not None and f"{self.percent}%" in self.activity.replace(" %", "%"):
+            percent = ""
+        return ", ".join(part for part in (percent, self.activity) if part)
+
     @staticmethod
     def read(line: str) -> Progress:
         """From a line that a program has printed: a percentage that stands there, and all of the

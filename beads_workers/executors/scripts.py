@@ -34,11 +34,27 @@ def script_steps(
         "BW_CONTEXT": plain(script.context),
         "BW_CALLER": plain(script.caller),
     }
-    command = limited((*context.sandbox, *context.command), context.limits)
-    run = Step(StepKind.RUN, command, {**script.environment, **around}, script.text, speaks=True)
+    command, variables = context.command, dict(script.environment)
+    if context.sandbox and variables:
+        command, variables = _set_inside(command, variables)
+    command = limited((*context.sandbox, *command), context.limits)
+    run = Step(StepKind.RUN, command, {**variables, **around}, script.text, speaks=True)
     if not context.validator:
         return (run,)
     return Step(StepKind.VALIDATE, context.validator, around, script.text), run
+
+
+def _set_inside(
+    command: Sequence[str], variables: Mapping[str, str]
+) -> tuple[tuple[str, ...], dict[str, str]]:
+    """The sandbox itself sees none of them by its name: a shell within it gives them theirs."""
+    names = [f'export {n}="${{{_WRAPPED}{n}-}}"; unset {_WRAPPED}{n}' for n in variables]
+    script = "; ".join((*names, 'exec "$@"'))
+    wrapped = {f"{_WRAPPED}{name}": value for name, value in variables.items()}
+    return ("sh", "-c", script, "sh", *command), wrapped
+
+
+_WRAPPED = "BW_ENV_"
 
 
 def limited(argv: Sequence[str], limits: ResourceLimits) -> tuple[str, ...]:
@@ -76,6 +92,8 @@ def _refusal(script: Script, context: Context) -> str:
             return f"env_vars: {plain(name)[:100]!r} cannot be set"
         if _FORBIDDEN.fullmatch(name):
             return f"env_vars may not set {name}"
+        if not context.may_set(name):
+            return f"env_vars may not set {name}: env of context {context.name!r} does not name it"
         taken += len(name) + len(value.encode()) + 2
     if taken > ENVIRONMENT_BYTES_MAX:
         return f"env_vars have {taken} bytes; {ENVIRONMENT_BYTES_MAX} are allowed"

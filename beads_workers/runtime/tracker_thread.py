@@ -59,13 +59,14 @@ Answer = RecoveryEnded | RoundTripEnded
 News = Answer | Arrived | BaseException
 """What the tracker thread posts; an exception is a bug."""
 
-Release = Callable[[Settlement], Settled]
-"""Writes what a crashed run left to be written later; may raise ``SourceError`` and ``OSError``."""
+Release = Callable[[Sequence[Settlement]], list[Settled]]
+"""Writes what one crashed run left to be written later; one answer each. May raise ``SourceError``
+and ``OSError``."""
 
 
-def no_release(settlement: Settlement) -> Settled:
+def no_release(settlements: Sequence[Settlement]) -> list[Settled]:
     """Nothing was left to be written later."""
-    return Settled(settlement, Result.NOT_OURS)
+    return [Settled(each, Result.NOT_OURS) for each in settlements]
 
 
 class _Settling(NamedTuple):
@@ -210,17 +211,21 @@ class TrackerThread:
         except OSError as error:
             return _Settling(error=_of_machine(error))
         assert len(settled) == len(ours), "one answer for each settlement"
-        earlier = [each for each in round_trip.settlements if each.run_id]
-        return _Settling((*settled, *map(self._released, earlier)))
+        earlier: dict[str, list[Settlement]] = {}
+        for each in round_trip.settlements:
+            if each.run_id:
+                earlier.setdefault(each.run_id, []).append(each)
+        released = [one for group in earlier.values() for one in self._released(group)]
+        return _Settling((*settled, *released))
 
-    def _released(self, settlement: Settlement) -> Settled:
+    def _released(self, group: Sequence[Settlement]) -> list[Settled]:
         """What an earlier run holds is written in its name."""
         try:
-            return self._release(settlement)
+            return self._release(group)
         except SourceError as error:
-            return Settled(settlement, Result.FAILED, _reason(error))
+            return [Settled(each, Result.FAILED, _reason(error)) for each in group]
         except OSError as error:
-            return Settled(settlement, Result.FAILED, _of_machine(error))
+            return [Settled(each, Result.FAILED, _of_machine(error)) for each in group]
 
     def _take(self, round_trip: RoundTrip) -> _Taking:
         renewed, taken = None, None
@@ -393,27 +398,32 @@ class Recovery:
             pass  # There is no thread to be had: the next start removes them.
         return RecoveryEnded(tuple(settled), tuple(heard), tuple(inherited))
 
-    def release(self, settlement: Settlement) -> Settled:
-        """Write what was left alone for a worker that lived on, in the name of the run that holds
-        it; may raise ``SourceError`` and ``OSError``. Called in the tracker thread."""
-        found = self._left.get(settlement.run_id)
-        if found is None or settlement.issue_id not in found.kept:
-            return Settled(settlement, Result.NOT_OURS)
-        kept = found.kept - {settlement.issue_id}
-        # Until now it went on using more.
-        unread = [e for e in found.state.unread if e.issue_id == settlement.issue_id]
+    def release(self, settlements: Sequence[Settlement]) -> list[Settled]:
+        """Write what was left alone for workers that lived on, in the name of the one run that
+        holds it: one answer each; may raise ``SourceError`` and ``OSError``. Called in the tracker
+        thread."""
+        run_id = settlements[0].run_id
+        found = self._left.get(run_id)
+        if found is None:
+            return no_release(settlements)
+        asked = found.kept & {each.issue_id for each in settlements}
+        # Until now they went on using more.
+        unread = [each for each in found.state.unread if each.issue_id in asked]
         self._find_usage(found.state, unread)
-        last = found.state.unsettled_runs(kept)[-1]
-        settled = self._source.recover(last)
+        last = found.state.unsettled_runs(found.kept - asked)[-1]
+        settled = self._source.recover(last) if asked else []
         # What is in nobody's hands in the tracker has moved on by itself.
-        answers = [s for s in settled if s.settlement.issue_id == settlement.issue_id]
-        result, error = (answers[0].result, answers[0].error) if answers else (Result.NOT_OURS, "")
-        if result is not Result.FAILED:
-            found.kept = kept
-            found.state.settled_elsewhere([settlement.issue_id])
-            if not kept and found.whole:
-                self._settled(settlement.run_id)
-        return Settled(settlement, result, error)
+        told = {s.settlement.issue_id: s for s in settled if s.settlement.issue_id in asked}
+        answers = []
+        for each in settlements:
+            one = told.get(each.issue_id, Settled(each, Result.NOT_OURS))
+            answers.append(Settled(each, one.result, one.error))
+        failed = {a.settlement.issue_id for a in answers if a.result is Result.FAILED}
+        found.state.settled_elsewhere(sorted(asked - failed))
+        found.kept -= asked - failed
+        if asked and not found.kept and found.whole:
+            self._settled(run_id)
+        return answers
 
     def _still_held(self, left: RecoveryState) -> frozenset[IssueId]:
         """What workers have that were not ours, and live on."""

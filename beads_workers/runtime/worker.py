@@ -6,6 +6,7 @@ import os
 import selectors
 import signal
 import socket
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -114,7 +115,11 @@ Dial = Callable[[], socket.socket]
 
 
 def dial_path(path: str) -> socket.socket:
-    """Connect to the socket at ``path``; takes ``CONNECT_SECONDS`` at most."""
+    """Connect to the socket at ``path``; takes ``CONNECT_SECONDS`` at most.
+
+    Raises ``OSError``, also where the server is another user's: anybody can name a socket
+    after a pid, and a task says what is to be run.
+    """
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.settimeout(CONNECT_SECONDS)
     try:
@@ -122,6 +127,11 @@ def dial_path(path: str) -> socket.socket:
     except OSError as error:
         connection.close()
         raise OSError(f"{path}: {error.strerror or error}") from None
+    server = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    uid = int.from_bytes(server[4:8], sys.byteorder)  # pid, uid, gid
+    if uid != os.geteuid():
+        connection.close()
+        raise OSError(f"{path}: its server is another user's (uid {uid})")
     return connection
 
 

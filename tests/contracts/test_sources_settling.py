@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-import pytest
-
 from beads_workers.core.model import IssueId
 from beads_workers.core.source import Action, CrashedRun, Result, Settlement, Source
 from tests.contracts.pull_sources import STRANGER, THEM, US, MakeSource, settled, taken
 from tests.contracts.trackers import NOBODY, Tracker
+
+ACTIONS = (Action.CLOSE, Action.RELEASE, Action.QUARANTINE)
+
+
+def hold(tracker: Tracker, source: Source, many: int) -> list[IssueId]:
+    """So many issues that the source has taken."""
+    keys = [tracker.create(f"held {number}") for number in range(many)]
+    assert set(taken(source)) == set(keys)
+    return keys
+
+
+def with_reading(action: Action, key: IssueId) -> Settlement:
+    return Settlement(action, key, "note", read_first=True)
 
 
 def test_an_empty_group_costs_nothing(source: Source) -> None:
@@ -81,28 +92,30 @@ def test_what_a_stranger_claimed_after_a_hand_over_is_left_alone(
     assert tracker.read(held) == ("in_progress", STRANGER)
 
 
-@pytest.mark.parametrize("action", [Action.CLOSE, Action.RELEASE, Action.QUARANTINE])
-def test_what_its_worker_closed_counts_as_done(
-    tracker: Tracker, source: Source, held: IssueId, action: Action
-) -> None:
-    tracker.put(held, "closed", US)
-    read = Settlement(action, held, "note", read_first=True)
-    assert settled(source, read) == [Result.FOUND_CLOSED]
-    assert tracker.read(held)[0] == "closed"
+def test_what_its_worker_closed_counts_as_done(tracker: Tracker, source: Source) -> None:
+    keys = hold(tracker, source, len(ACTIONS))
+    for key in keys:
+        tracker.put(key, "closed", US)
+    group = map(with_reading, ACTIONS, keys)
+    assert settled(source, *group) == [Result.FOUND_CLOSED] * len(keys)
+    assert [tracker.read(key)[0] for key in keys] == ["closed"] * len(keys)
 
 
-@pytest.mark.parametrize(
-    ("action", "status"), [(Action.RELEASE, "open"), (Action.QUARANTINE, "blocked")]
-)
 def test_what_an_agent_that_failed_closed_by_itself_is_opened_again(
-    tracker: Tracker, source: Source, held: IssueId, action: Action, status: str
+    tracker: Tracker, source: Source
 ) -> None:
-    tracker.close_as(held, f"{US}/{held}")
-    undoing = Settlement(action, held, "note", read_first=True, by_agent=True)
-    assert settled(source, undoing) == [Result.APPLIED]
-    assert tracker.read(held) == (status, NOBODY)
-    assert settled(source, undoing) == [Result.APPLIED], "once more does no harm"
-    assert taken(source) == ([held] if action is Action.RELEASE else [])
+    again, spent = keys = hold(tracker, source, 2)
+    for key in keys:
+        tracker.close_as(key, f"{US}/{key}")
+    undoing = [
+        Settlement(action, key, "note", read_first=True, by_agent=True)
+        for action, key in zip((Action.RELEASE, Action.QUARANTINE), keys, strict=True)
+    ]
+    assert settled(source, *undoing) == [Result.APPLIED] * 2
+    assert [tracker.read(key) for key in keys] == [("open", NOBODY), ("blocked", NOBODY)]
+    assert settled(source, *undoing) == [Result.APPLIED] * 2, "once more does no harm"
+    assert taken(source) == [again]
+    assert tracker.read(spent) == ("blocked", NOBODY)
 
 
 def test_what_a_person_takes_back_is_opened_again_whoever_closed_it(
@@ -127,15 +140,15 @@ def test_what_an_agent_that_succeeded_closed_by_itself_has_our_reason(
     assert "all done" not in tracker.notes(held)
 
 
-@pytest.mark.parametrize("closed_by_agent", [True, False])
 def test_what_the_agent_of_a_crashed_run_closed_by_itself_is_opened_again(
-    tracker: Tracker, source: Source, held: IssueId, closed_by_agent: bool
+    tracker: Tracker, source: Source
 ) -> None:
-    tracker.close_as(held, f"{US}/{held}")
-    by_agents = (held,) if closed_by_agent else ()
-    answers = source.recover(CrashedRun(US, begun=(held,), by_agents=by_agents))
-    assert [each.result for each in answers] == [Result.APPLIED] * len(by_agents)
-    assert tracker.read(held) == (("open", NOBODY) if closed_by_agent else ("closed", US))
+    by_agent, _ = keys = hold(tracker, source, 2)
+    for key in keys:
+        tracker.close_as(key, f"{US}/{key}")
+    answers = source.recover(CrashedRun(US, begun=tuple(keys), by_agents=(by_agent,)))
+    assert [each.result for each in answers] == [Result.APPLIED]
+    assert [tracker.read(key) for key in keys] == [("open", NOBODY), ("closed", US)]
 
 
 def test_what_somebody_else_closed_meanwhile_stays_closed(
@@ -147,16 +160,18 @@ def test_what_somebody_else_closed_meanwhile_stays_closed(
     assert tracker.read(held)[0] == "closed"
 
 
-@pytest.mark.parametrize("action", [Action.CLOSE, Action.RELEASE, Action.QUARANTINE])
-@pytest.mark.parametrize("status", ["in_progress", "open"])
-def test_what_a_stranger_took_over_is_left_alone(
-    tracker: Tracker, source: Source, held: IssueId, action: Action, status: str
-) -> None:
-    tracker.put(held, status, STRANGER)
-    (answer,) = source.settle([Settlement(action, held, "note", read_first=True)])
-    assert answer.result is Result.NOT_OURS
-    assert answer.error and "\n" not in answer.error
-    assert tracker.read(held) == (status, STRANGER)
+def test_what_a_stranger_took_over_is_left_alone(tracker: Tracker, source: Source) -> None:
+    cases = [(action, status) for action in ACTIONS for status in ("in_progress", "open")]
+    keys = hold(tracker, source, len(cases))
+    for key, (_, status) in zip(keys, cases, strict=True):
+        tracker.put(key, status, STRANGER)
+    answers = source.settle(
+        [with_reading(action, key) for key, (action, _) in zip(keys, cases, strict=True)]
+    )
+    for key, answer, (_, status) in zip(keys, answers, cases, strict=True):
+        assert answer.result is Result.NOT_OURS
+        assert answer.error and "\n" not in answer.error
+        assert tracker.read(key) == (status, STRANGER)
 
 
 def test_what_is_open_but_still_ours_is_cleared(
@@ -271,16 +286,17 @@ def test_recovery_reopens_what_was_taken_back_and_nothing_else(
     assert tracker.read(blocked) == ("in_progress", US), "somebody is at work on it"
 
 
-@pytest.mark.parametrize("status", ["open", "in_progress", "blocked"])
 def test_recovery_reopens_what_was_handed_over_before_it_was_quarantined_and_taken_back(
-    tracker: Tracker, source_of: MakeSource, status: str
+    tracker: Tracker, source_of: MakeSource
 ) -> None:
-    issue_id = tracker.create("taken back")
-    # How far its quarantine had come when the orchestrator died, nobody knows.
-    tracker.put(issue_id, status, NOBODY)
-    dead = CrashedRun(US, handed_over=(issue_id,), reopened=(issue_id,))
-    assert [a.result for a in source_of(THEM).recover(dead)] == [Result.APPLIED]
-    assert tracker.read(issue_id) == ("open", NOBODY)
+    # How far their quarantine had come when the orchestrator died, nobody knows.
+    statuses = ("open", "in_progress", "blocked")
+    keys = tuple(tracker.create(f"taken back, {status}") for status in statuses)
+    for key, status in zip(keys, statuses, strict=True):
+        tracker.put(key, status, NOBODY)
+    dead = CrashedRun(US, handed_over=keys, reopened=keys)
+    assert [a.result for a in source_of(THEM).recover(dead)] == [Result.APPLIED] * 3
+    assert [tracker.read(key) for key in keys] == [("open", NOBODY)] * 3
 
 
 def test_recovery_undoes_what_agents_have_closed_that_were_not_done(
@@ -326,11 +342,12 @@ def test_recovery_frees_what_was_handed_over(tracker: Tracker, source_of: MakeSo
     assert tracker.read(begun) == ("open", NOBODY)
 
 
-@pytest.mark.parametrize("suffix", ["0", "-2"])
 def test_recovery_does_not_touch_a_run_with_a_longer_name(
-    tracker: Tracker, source_of: MakeSource, suffix: str
+    tracker: Tracker, source_of: MakeSource
 ) -> None:
-    key = tracker.create("theirs")
-    tracker.put(key, "in_progress", f"{US}{suffix}")
+    longer = {tracker.create(f"theirs{suffix}"): f"{US}{suffix}" for suffix in ("0", "-2")}
+    for key, name in longer.items():
+        tracker.put(key, "in_progress", name)
     assert source_of(THEM).recover(CrashedRun(US)) == []
-    assert tracker.read(key) == ("in_progress", f"{US}{suffix}")
+    for key, name in longer.items():
+        assert tracker.read(key) == ("in_progress", name)

@@ -19,7 +19,7 @@ from beads_workers.core.model import IssueId
 from beads_workers.core.states import WorkerState
 from beads_workers.core.status import status
 from beads_workers.core.wire import Progress, encode, parse
-from tests.core.playbook import Play, cancelled, done, notes, ready, records
+from tests.core.playbook import Play, cancelled, done, failed, job, notes, ready, records
 from tests.core.test_worker import CONNECTED, OK, Playbook, task
 
 
@@ -82,6 +82,39 @@ def test_one_a_second_is_kept_and_the_newest_wins(moments: list[float]) -> None:
     assert all(b >= a + 1.0 for a, b in pairwise(times))
     assert taken[-1][1] == Progress(activity=str(len(moments) - 1))
     assert times[-1] <= moments[-1] + 1.0
+
+
+@pytest.mark.parametrize(
+    ("said", "reached"),
+    [
+        (Progress(percent=40, activity="compiles"), "40 %, compiles"),
+        (Progress(percent=40), "40 %"),
+        (Progress(activity="compiles"), "compiles"),
+        (Progress.read("40% of 12 files"), "40 %, of 12 files"),
+        (Progress.read("copied 40 % of it"), "copied 40 % of it"),
+        (Progress(tokens=3), ""),
+    ],
+)
+def test_how_far_it_is_in_words(said: Progress, reached: str) -> None:
+    assert said.reached == reached
+
+
+def test_the_end_of_an_attempt_says_how_far_it_was_with_what_came_last() -> None:
+    play = Play()
+    play.working("a")
+    play.do(progress(1, "a", 10), progress(1, "a", 40, "compiles"))
+    play.do(ev.Received(ConnId(1), Progress(IssueId("a"), tokens=3)))
+    (ended,) = records(play.do(failed(1, "a")), rec.Finished)
+    assert ended.reached == "40 %, compiles"
+    play.do(ready(1))
+    play.answer()
+    play.wait(3600.0)
+    play.answer()
+    play.wait(60.0)
+    play.answer(job("a"))
+    play.do(ready(1))
+    (again,) = records(play.do(done(1, "a")), rec.Finished)
+    assert (again.attempt, again.reached) == (2, "")
 
 
 def test_a_worker_says_what_its_step_says_once_a_second_and_the_newest() -> None:

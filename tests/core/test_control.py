@@ -119,6 +119,20 @@ def test_retry_reopens_what_was_quarantined_with_a_clean_history() -> None:
     assert play.core._parts.retry_state.history(A).charged == 0
 
 
+def test_retry_of_all_takes_whatever_is_quarantined_and_nothing_else() -> None:
+    quarantined = [Checkpointed(i, charged=3, quarantined=True) for i in ("a", "b")]
+    play = Play(checkpointed=[*quarantined, Checkpointed("c", charged=1)])
+    all_of_them = ev.RetryAskedFor(T, (), quarantined=True)
+    assert asked(play, all_of_them) == Answer(T, "will be retried: a, b")
+    assert play.pending() == [(Action.REOPEN, "a"), (Action.REOPEN, "b")]
+
+
+def test_retry_of_all_where_nothing_is_quarantined_is_no_error() -> None:
+    assert asked(Play(), ev.RetryAskedFor(T, (), quarantined=True)) == Answer(
+        T, "nothing is quarantined"
+    )
+
+
 def test_retry_of_what_earlier_runs_quarantined_works_too() -> None:
     play = Play(checkpointed=[Checkpointed("a", charged=3, quarantined=True)])
     play.do(ev.RetryAskedFor(T, (A,)))

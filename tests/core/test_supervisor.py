@@ -120,6 +120,26 @@ def test_scaling_up_starts_more_under_free_numbers() -> None:
     assert of(commands, Answer) == [Answer(ev.Ticket(1), "workers: 1 -> 3")]
 
 
+def test_one_more_and_one_less_start_from_what_is_wanted() -> None:
+    play = Play(workers=1)
+    play.own(1)
+    up = play.do(ev.ScaleAsked(ev.Ticket(1), 2, relative=True))
+    assert of(up, Answer) == [Answer(ev.Ticket(1), "workers: 1 -> 3")]
+    down = play.do(ev.ScaleAsked(ev.Ticket(2), -1, relative=True))
+    assert of(down, Answer) == [Answer(ev.Ticket(2), "workers: 3 -> 2")]
+    none = play.do(ev.ScaleAsked(ev.Ticket(3), -9, relative=True))
+    assert of(none, Answer) == [Answer(ev.Ticket(3), "workers: 2 -> 0")]
+
+
+def test_one_more_than_can_connect_is_refused() -> None:
+    play = Play(workers=1)
+    play.own(1)
+    asked = play.do(ev.ScaleAsked(ev.Ticket(1), limits.LISTEN_BACKLOG, relative=True))
+    (refusal,) = of(asked, Answer)
+    assert "too many" in refusal.error
+    assert of(asked, Spawn) == []
+
+
 def test_scaling_down_sends_the_idle_home_first_and_lets_the_busy_finish() -> None:
     play = Play(workers=2)
     play.own(1)

@@ -6,6 +6,7 @@ import json
 import socket
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -121,4 +122,30 @@ def test_a_raw_client_uses_each_extension(embedded: EmbeddedProject, fleet: Flee
     fleet.wait_for("worker_left", 20, worker_id="W1")
     assert time.monotonic() - silent_from > 3.0, "not while it had beats"
     assert fleet.call("stop").returncode == 0
+    fleet.leaves_nothing()
+
+
+def state(pid: int) -> str:
+    """What the kernel says: ``T`` for one that is stopped."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def test_a_paused_worker_stops_what_it_runs_and_its_time_stands_still(
+    embedded: EmbeddedProject, start: StartFleet
+) -> None:
+    embedded.create_many([{}])
+    pids = embedded.folder / "pids"
+    command = f"sleep 100 & echo $! $$ >{pids}; sleep 3; kill $!"
+    options = ("-n", "1", "--suspend", "--timeout", "4s", "--until-empty")
+    fleet = start(embedded, *options, "--", "sh", "-c", command)
+    both = [int(pid) for pid in until(lambda: pids.exists() and pids.read_text().split())]
+    fleet.call("pause", "W1")
+    until(lambda: [state(pid) for pid in both] == ["T", "T"])
+    # Longer than it has for all of its work: no time limit ends it.
+    time.sleep(4.5)
+    assert [state(pid) for pid in both] == ["T", "T"]
+    assert fleet.status()["workers"][0]["paused"]
+    fleet.call("resume", "W1")
+    assert fleet.wait() == 0, fleet.said()
+    assert [end["outcome"] for end in fleet.journal("finished")] == ["success"]
     fleet.leaves_nothing()

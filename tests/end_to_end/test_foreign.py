@@ -227,3 +227,31 @@ def test_of_twenty_connections_of_one_process_none_speaks_for_another(
     until(lambda: all(status_of(embedded, i) == "closed" for i in rest), what=str(closed))
     foreign.end()
     assert fleet.call("stop").returncode == 0
+
+
+def test_one_process_with_twenty_connections_is_twenty_workers_and_its_end_frees_all(
+    embedded: EmbeddedProject, start: StartFleet, hire: Hire
+) -> None:
+    ids = embedded.create_many([{} for _ in range(60)])
+    fleet = start(embedded, "-n", "0", "--until-empty", "--orphan-grace", "never", "--", "true")
+    foreign = hire(fleet, 20)
+    held = foreign.has(20)
+    assert len(set(held)) == 20
+    for issue_id in {*ids} - {*held}:
+        foreign.tell("done", issue_id)
+    for issue_id in held[:10]:
+        foreign.tell("done", issue_id)
+    until(lambda: len(foreign.begun()) == 60)
+    until(lambda: len(fleet.journal("finished")) == 50)
+    assert len(set(foreign.begun())) == 60, "each was begun once"
+    joined = {r["worker_id"]: r["pid"] for r in fleet.journal("worker_joined")}
+    assert len(joined) == 20 and set(joined.values()) == {foreign.pid}
+    began = {r["issue_id"]: r["worker_id"] for r in fleet.journal("started")}
+    assert len({began[issue_id] for issue_id in held}) == 20
+    foreign.end()
+    fleet.bash_worker("true")
+    assert fleet.wait() == 0, fleet.said()
+    assert {status for status, _ in embedded.read_all().values()} == {"closed"}
+    assert [starts(fleet, issue_id) for issue_id in ids] == [
+        2 if issue_id in held[10:] else 1 for issue_id in ids
+    ]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ from tests.end_to_end.test_draining import (
 )
 from tests.support.bd import NEW, BdProject
 from tests.support.embedded import EmbeddedProject
-from tests.support.fleet import Fleet, until
+from tests.support.fleet import REPOSITORY, Fleet, until
 from tests.support.workers import LANGUAGES, worker_programs
 
 Joined = subprocess.Popen[bytes]
@@ -128,6 +130,21 @@ def test_a_worker_that_is_told_to_leave_ends_its_task_which_goes_back(
     until(lambda: embedded.read_all()["bw-1"] == ("open", ""))
 
 
+@pytest.mark.timeout(120)
+def test_a_task_may_take_longer_than_three_heartbeats(
+    embedded: EmbeddedProject, start: StartFleet, join: Join, ran: Ran
+) -> None:
+    ids = embedded.create_many([{} for _ in LANGUAGES])
+    fleet = start(embedded, "-n", "0", "--until-empty", "--orphan-grace", "0.1s", "--", "true")
+    command = ran.command("sleep 18")
+    for language in LANGUAGES:
+        join(fleet, language, *command, **ran.environment)
+    assert fleet.wait(90) == 0, fleet.said()
+    assert len({r["worker_id"] for r in fleet.journal("finished")}) == len(LANGUAGES)
+    assert fleet.journal("owner_lost") == []
+    ran.each_once(ids)
+
+
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_an_issue_may_bring_its_own_command_and_ask_for_another_try(
     embedded: EmbeddedProject, start: StartFleet, join: Join, language: str
@@ -147,3 +164,14 @@ def test_an_issue_may_bring_its_own_command_and_ask_for_another_try(
     assert not (embedded.folder / "not-this").exists()
     ended = [r for r in fleet.journal("finished") if r["issue_id"] == "bw-2"]
     assert [(r["outcome"], r.get("charged", 0)) for r in ended] == [("retry", 0), ("success", 0)]
+
+
+@pytest.mark.timeout(180)
+def test_none_is_stranded_or_in_two_hands_while_each_is_cut_off_and_frozen() -> None:
+    argv = [sys.executable, "-m", "tests.proof.workers", "--only", "cut off and frozen", "--json"]
+    done = subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    told = json.loads(done.stdout)
+    assert done.returncode == 0, told["promises"]
+    assert told["cases"] == len(told["promises"]) == 2 * (len(LANGUAGES) + 2)
+    assert all(promise["seconds"] is not None for promise in told["promises"])
+    assert told["closed"] == told["issues"]

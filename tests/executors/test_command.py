@@ -251,7 +251,7 @@ def test_a_fleet_that_allows_no_module_runs_its_command_for_such_an_issue() -> N
 def test_a_script_runs_as_its_context_says_and_nothing_else_is_done_about_it() -> None:
     script = to_payload(Script("echo", "shell", "ann", {"A": "1"}))
     task = replace(TASK, payload={"script": script})
-    context = Context("shell", ("sh", "-s"), validator=("./check",))
+    context = Context("shell", ("sh", "-s"), validator=("./check",), env=("A",))
     made_plan = made(task, contexts=(context,), command=("other",), verify="x")
     assert [(s.kind, s.argv) for s in made_plan.steps] == [
         (StepKind.VALIDATE, ("./check",)),

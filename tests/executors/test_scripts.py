@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -40,7 +42,7 @@ def test_the_command_of_its_context_finds_the_script_on_its_stdin() -> None:
 
 
 def test_a_validator_sees_the_script_first_and_none_of_its_variables() -> None:
-    context = replace(SHELL, validator=("./check", "--strict"))
+    context = replace(SHELL, validator=("./check", "--strict"), env=("GREETING",))
     validate, run = made(context=context)
     assert (validate.kind, validate.argv) == (StepKind.VALIDATE, ("./check", "--strict"))
     assert validate.stdin == run.stdin == "echo hello"
@@ -50,7 +52,7 @@ def test_a_validator_sees_the_script_first_and_none_of_its_variables() -> None:
 
 def test_a_sandbox_is_given_the_command_and_limits_hold_for_both() -> None:
     context = replace(SHELL, sandbox=("bwrap", "--ro-bind", "/", "/"), limits=ResourceLimits(5))
-    (run,) = made(context=context)
+    (run,) = made(replace(SCRIPT, environment={}), context)
     assert run.argv[:2] == ("sh", "-c")
     assert run.argv[-5:] == ("bwrap", "--ro-bind", "/", "/", "sh")
 
@@ -81,6 +83,44 @@ def test_a_script_that_is_too_long_or_no_text_is_refused(script: Script, why: st
 )
 def test_no_variable_may_decide_what_runs_before_the_script(name: str) -> None:
     assert refused(replace(SCRIPT, environment={name: "x"})) == f"env_vars may not set {name}"
+
+
+@pytest.mark.parametrize(
+    ("context", "allowed"),
+    [
+        (SHELL, {"GIT_SSH_COMMAND", "STAGE", "APP_A"}),
+        (replace(SHELL, env=()), set[str]()),
+        (replace(SHELL, env=("STAGE",)), {"STAGE"}),
+        (replace(SHELL, validator=("true",)), set[str]()),
+        (replace(SHELL, sandbox=("env",)), set[str]()),
+        (replace(SHELL, sandbox=("env",), env=("STAGE", "APP_*")), {"STAGE", "APP_A"}),
+        (replace(SHELL, validator=("true",), env=("*",)), {"GIT_SSH_COMMAND", "STAGE", "APP_A"}),
+    ],
+)
+def test_where_something_confines_it_a_job_sets_only_what_was_named(
+    context: Context, allowed: set[str]
+) -> None:
+    for name in ("GIT_SSH_COMMAND", "STAGE", "APP_A"):
+        script = replace(SCRIPT, environment={name: "x"})
+        if name in allowed:
+            made(script, context)
+        else:
+            assert refused(script, context).startswith(f"env_vars may not set {name}: env of")
+    assert "may not set" in refused(replace(SCRIPT, environment={"LD_PRELOAD": "x"}), context)
+
+
+def test_the_sandbox_itself_runs_without_the_variables(tmp_path: Path) -> None:
+    sandbox = tmp_path / "sandbox"
+    sandbox.write_text('#!/bin/sh\necho "outside: ${STAGE-} ${A_B-}"\nexec "$@"\n')
+    sandbox.chmod(0o755)
+    context = replace(SHELL, sandbox=(str(sandbox),), env=("*",), limits=ResourceLimits(5))
+    values = {"STAGE": 'a "b" $c\n`d`', "A_B": ""}
+    script = 'printf \'%s|\' "inside: $STAGE" "${A_B-unset}"; env | grep -c BW_ENV'
+    (run,) = made(replace(SCRIPT, text=script, environment=values), context)
+    done = subprocess.run(
+        run.argv, input=run.stdin, env=os.environ | run.environment, capture_output=True, text=True
+    )
+    assert done.stdout == f"outside:  \ninside: {values['STAGE']}||0\n"
 
 
 @pytest.mark.parametrize(

@@ -143,8 +143,14 @@ def test_shutdown_in_the_middle_ends_the_whole_group_and_requeues(bash: Bash) ->
     assert bash.bd_calls()[1:] == ["run/W1: update t-1 --status=open --assignee="]
 
 
-@pytest.mark.parametrize("how", ["lost", "TERM"])
-def test_a_lost_orchestrator_or_a_signal_ends_the_task_too(bash: Bash, how: str) -> None:
+@pytest.mark.parametrize(
+    "how, set_back",
+    [("lost", "--if-status=in_progress --if-assignee="), ("TERM", "--assignee=")],
+)
+def test_a_lost_orchestrator_or_a_signal_ends_the_task_too(
+    bash: Bash, how: str, set_back: str
+) -> None:
+    (bash.folder / ".beads").mkdir()
     bash.start("sh", "-c", "echo $$ > pids; exec sleep 1000")
     bash.peer.accept()
     bash.peer.expect("READY")
@@ -158,6 +164,20 @@ def test_a_lost_orchestrator_or_a_signal_ends_the_task_too(bash: Bash, how: str)
         bash.process.send_signal(signal.SIGTERM)
         assert bash.exit_status() == 0
     assert gone(pid)
+    assert bash.bd_calls()[1:] == [f"run/W1: update t-1 --status=open {set_back}"]
+
+
+def test_its_process_is_not_gone_before_its_task_is(bash: Bash) -> None:
+    bash.start("sh", "-c", "trap '' TERM; echo $$ > pids; while :; do sleep 0.1; done")
+    helper = bash.peer.accept()
+    bash.peer.expect("READY")
+    bash.peer.task("t-1")
+    task = int(wait_for(bash.folder / "pids"))
+    bash.peer.hang_up()
+    for _ in range(20):
+        assert not gone(helper, 0.1)
+    assert bash.exit_status() == 1
+    assert gone(task) and gone(helper)
 
 
 def test_it_waits_reading_and_asks_again(bash: Bash) -> None:
@@ -196,6 +216,20 @@ def test_another_task_while_busy_is_refused_and_the_same_one_ignored(bash: Bash)
     (bash.folder / "go").touch()
     assert bash.peer.expect("DONE")["issue_id"] == "t-1"
     bash.peer.expect("READY")
+
+
+def test_it_beats_in_time_while_it_works(bash: Bash) -> None:
+    bash.start("sh", "-c", "until test -e go; do sleep 0.2; done")
+    bash.peer.accept()
+    announced = bash.peer.expect("READY")
+    assert announced["features"] == ["heartbeat"]
+    bash.peer.task("t-1")
+    said = [announced["timestamp"]]
+    for _ in range(2):
+        said.append(bash.peer.expect("HEARTBEAT")["timestamp"])
+        assert said[-1] - said[-2] <= announced["heartbeat_seconds"]
+    (bash.folder / "go").touch()
+    assert bash.peer.expect("DONE")["issue_id"] == "t-1"
 
 
 def test_it_tries_again_when_nobody_listens_yet(bash: Bash) -> None:

@@ -189,7 +189,7 @@ def test_of_a_worker_that_lives_on_all_is_counted_once_it_has_ended(scene: Scene
     assert scene.used == [], "it goes on using more"
     file.add([Usage("m", 10, 1, money=0.5)], Totals("s"))
     asked = Settlement(Action.RELEASE, IssueId("a"), read_first=True, run_id=scene.run_id)
-    assert scene.recovery.release(asked).result is Result.APPLIED
+    assert scene.recovery.release([asked])[0].result is Result.APPLIED
     (used,) = scene.used
     assert '"money":0.75' in used.receipt
     assert not scene.directory.is_settled(scene.run_id)
@@ -266,10 +266,53 @@ def test_what_a_worker_of_somebody_else_still_has_is_left_alone_and_nothing_else
     assert scene.source.tracker.issues["a"].assignee == "actor/dead"
     assert not scene.directory.is_settled(scene.run_id)
     asked = Settlement(Action.RELEASE, IssueId("a"), read_first=True, run_id=scene.run_id)
-    assert scene.recovery.release(asked) == Settled(asked, Result.APPLIED)
+    assert scene.recovery.release([asked]) == [Settled(asked, Result.APPLIED)]
     assert scene.source.tracker.issues["a"].status == "open"
     assert scene.directory.is_settled(scene.run_id)
-    assert scene.recovery.release(asked).result is Result.NOT_OURS, "once is enough"
+    assert scene.recovery.release([asked])[0].result is Result.NOT_OURS, "once is enough"
+
+
+class Counting(MemorySource):
+    """Counts how often it is asked for what a crashed run left."""
+
+    recoveries = 0
+
+    def recover(self, dead: CrashedRun) -> list[Settled]:
+        self.recoveries += 1
+        return super().recover(dead)
+
+
+def test_what_several_workers_had_is_given_back_in_one_go(scene: Scene) -> None:
+    os.close(scene.alive)
+    held = [
+        TrackerIssue(id=i, title="t", status="in_progress", assignee="actor/dead") for i in "abcd"
+    ]
+    source = Counting(held, actor="actor/new")
+    here = (os.getpid(), sessions.start_time(os.getpid()) or 0)
+    for issue in held:
+        for record in (Unsettled(issue.id, "", *here), Started(issue.id, "W7", 1, issue.id)):
+            scene.dead.apply(Entry(record, 5.0, 2.0))
+    recovery = Recovery(scene.directory, source, [scene.dead], scene.failed)
+    assert len(recovery.run().inherited) == 4
+    source.recoveries = 0
+
+    def release(*issue_ids: str) -> list[Result]:
+        asked = [
+            Settlement(Action.RELEASE, IssueId(i), read_first=True, run_id=scene.run_id)
+            for i in issue_ids
+        ]
+        answers = recovery.release(asked)
+        assert [a.settlement for a in answers] == asked
+        return [a.result for a in answers]
+
+    assert release("a", "x", "b", "c") == [
+        *(Result.APPLIED, Result.NOT_OURS, Result.APPLIED, Result.APPLIED)
+    ]
+    assert source.recoveries == 1
+    assert [source.tracker.issues[i].status for i in "abcd"] == [*["open"] * 3, "in_progress"]
+    assert not scene.directory.is_settled(scene.run_id)
+    assert release("d", "a") == [Result.APPLIED, Result.NOT_OURS]
+    assert scene.directory.is_settled(scene.run_id)
 
 
 def test_a_push_source_waits_for_such_a_worker_no_longer_than_its_grace(scene: Scene) -> None:

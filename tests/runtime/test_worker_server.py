@@ -136,6 +136,18 @@ def test_last_words_come_before_the_end_and_a_half_line_is_told(acceptor: Accept
     assert kinds == [ev.Received, ev.Misread, ev.Disconnected]
 
 
+def test_last_words_are_read_though_something_was_sent_to_the_dead(acceptor: Acceptor) -> None:
+    client = acceptor.client()
+    acceptor.server.send(Send(ConnId(1), "W1", Wait(2), v1=True))
+    acceptor.server.flush()
+    client.sendall(READY)
+    client.close()  # With the WAIT unread: the next write fails with ECONNRESET.
+    acceptor.server.send(Send(ConnId(1), "W1", Wait(2), v1=True))
+    acceptor.server.flush()
+    assert [type(e) for e in acceptor.events] == [ev.Connected]
+    assert [type(e) for e in acceptor.turn()] == [ev.Received, ev.Disconnected]
+
+
 def test_a_message_leaves_with_the_flush(acceptor: Acceptor) -> None:
     with acceptor.client() as client:
         acceptor.server.send(Send(ConnId(1), "W1", Wait(2), v1=True))

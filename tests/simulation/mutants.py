@@ -15,10 +15,12 @@ class Mutant:
     """Nothing is broken, unless a field says so. ``caught_by``: the numbers of its invariants.
 
     ``push``: it is planted in worlds with a push source, of this ``kind``; ``agents``: in worlds
-    with AI agents; ``landing``: in those where branches land.
+    with AI agents; ``landing``: in those where branches land. ``seed``: of a world that is known
+    to catch it, looked at first.
     """
 
     caught_by: tuple[int, ...] = ()
+    seed: int = 0
     blind_swap: bool = False
     error_is_empty: bool = False
     acts_first: bool = False
@@ -250,9 +252,9 @@ class AsksOnce(Orchestrator):
 
 MUTANTS = {
     "no-compare-and-swap": Mutant((1,), blind_swap=True),
-    "no-owner-check": Mutant((1,), orchestrator=NoOwnerCheck),
+    "no-owner-check": Mutant((1,), seed=14, orchestrator=NoOwnerCheck),
     "no-sync": Mutant((3,), never_syncs=True),
-    "old-segments-dropped-early": Mutant((1, 2, 3, 5), drops_early=True),
+    "old-segments-dropped-early": Mutant((1, 2, 3, 5), seed=19, drops_early=True),
     "act-before-journal": Mutant((3,), acts_first=True),
     "call-before-journal": Mutant((3,), calls_first=True),
     "error-is-empty": Mutant((4,), error_is_empty=True),
@@ -265,7 +267,7 @@ MUTANTS = {
     "silence-unheard": Mutant((23,), orchestrator=IsPatient),
     "priority-ignored": Mutant((23,), orchestrator=SendsAnything),
     "batch-too-large": Mutant((23,), orchestrator=SendsAll),
-    "pause-forgotten": Mutant((23,), orchestrator=ForgetsPauses),
+    "pause-forgotten": Mutant((23,), seed=29, orchestrator=ForgetsPauses),
     "no-lock": Mutant((7,), ignores_lock=True),
     "a-transition-without-its-record": Mutant((12,), writes_no_requeued=True),
     "refusals-charged": Mutant((13,), agents=True, orchestrator=ChargesRefusals),
@@ -277,7 +279,7 @@ MUTANTS = {
     "usage-unread": Mutant((18,), agents=True, reads_no_usage=True),
     "usage-counted-twice": Mutant((18,), agents=True, orchestrator=CountsTwice),
     "agent-closes": Mutant((19,), agents=True, orchestrator=LeavesCloses),
-    "limit-is-empty": Mutant((4, 9), agents=True, orchestrator=EndsTooSoon),
+    "limit-is-empty": Mutant((4, 9), seed=31, agents=True, orchestrator=EndsTooSoon),
     "sleep-unnoticed": Mutant((20,), agents=True, orchestrator=SleepsOn),
     "closed-before-it-landed": Mutant((21,), landing=True, orchestrator=ClosesFirst),
     "queue-forgotten": Mutant((22,), landing=True, orchestrator=ForgetsTheQueue),

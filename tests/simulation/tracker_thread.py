@@ -98,9 +98,12 @@ class TrackerThread:
         except SourceError as error:
             return RoundTripEnded(0.0, settle_error=str(error), hint=error.hint)
         assert len(settled) == len(ours), "one answer for each settlement"
+        earlier: dict[str, list[Settlement]] = {}
         for each in round_trip.settlements:
             if each.run_id:
-                settled = (*settled, (yield from self._released(each)))
+                earlier.setdefault(each.run_id, []).append(each)
+        for group in earlier.values():
+            settled = (*settled, *(yield from self._released(group)))
         if any(s.result is not Result.FAILED for s in settled):
             self._node.last_settled = self._world.agenda.now
         return RoundTripEnded(0.0, settled=settled)
@@ -134,28 +137,27 @@ class TrackerThread:
         else:
             self._world.disk.folders[run_id].settled = True
 
-    def _released(self, settlement: Settlement) -> Thread:
+    def _released(self, group: list[Settlement]) -> Thread:
         try:
-            return (yield from self._release(settlement))
+            return (yield from self._release(group))
         except SourceError as error:
-            return Settled(settlement, Result.FAILED, str(error))
+            return [Settled(each, Result.FAILED, str(error)) for each in group]
 
-    def _release(self, settlement: Settlement) -> Thread:
-        found = self._left.get(settlement.run_id)
-        if found is None or settlement.issue_id not in found[1]:
-            return Settled(settlement, Result.NOT_OURS)
-        left, kept, whole = found
-        kept = kept - {settlement.issue_id}
-        answers = yield from self._source.recover(left.unsettled_runs(kept)[-1])
-        answers = [s for s in answers if s.settlement.issue_id == settlement.issue_id]
-        result = answers[0].result if answers else Result.NOT_OURS
-        if result is not Result.FAILED:
-            self._left[settlement.run_id] = (left, kept, whole)
-            left.settled_elsewhere([settlement.issue_id])
-            if not kept and whole:
-                self._world.point("before a run is marked as settled")
-                self._mark_settled(settlement.run_id)
-        return Settled(settlement, result)
+    def _release(self, group: list[Settlement]) -> Thread:
+        run_id = group[0].run_id
+        left, kept, whole = self._left.get(run_id, (None, frozenset(), False))
+        asked = kept & {each.issue_id for each in group}
+        if left is None or not asked:
+            return [Settled(each, Result.NOT_OURS) for each in group]
+        answers = yield from self._source.recover(left.unsettled_runs(kept - asked)[-1])
+        told = {s.settlement.issue_id: s.result for s in answers if s.settlement.issue_id in asked}
+        done = {issue_id for issue_id in asked if told.get(issue_id) is not Result.FAILED}
+        self._left[run_id] = (left, kept - done, whole)
+        left.settled_elsewhere(sorted(done))
+        if kept == done and whole:
+            self._world.point("before a run is marked as settled")
+            self._mark_settled(run_id)
+        return [Settled(each, told.get(each.issue_id, Result.NOT_OURS)) for each in group]
 
     def _still_held(self, left: RecoveryState) -> frozenset[IssueId]:
         if self.abandoned or self._node.push:

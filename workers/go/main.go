@@ -70,11 +70,11 @@ func (w *worker) talk() (status int) {
 		case line, open := <-lines:
 			if !open {
 				log("the orchestrator is gone")
-				w.leave(lostGrace)
+				w.leave("lost", lostGrace)
 				return 1
 			}
 			if w.obey(line) {
-				w.leave(shutdownGrace)
+				w.leave("shutdown", shutdownGrace)
 				return 0
 			}
 		case failure := <-w.ended:
@@ -87,7 +87,7 @@ func (w *worker) talk() (status int) {
 		case <-look.C:
 			w.progress()
 		case <-signals:
-			w.leave(shutdownGrace)
+			w.leave("shutdown", shutdownGrace)
 			return 0
 		}
 	}
@@ -167,10 +167,10 @@ func (w *worker) fail(t *task, failure, outcome string, milliseconds int64) {
 }
 
 // leave ends the task. One that has come to its end by itself just now is still answered.
-func (w *worker) leave(grace time.Duration) {
+func (w *worker) leave(reason string, grace time.Duration) {
 	if w.task != nil {
-		w.task.end("shutdown", grace)
-		if failure := <-w.ended; w.task.endedFor() != "shutdown" || failure == "" {
+		w.task.end(reason, grace)
+		if failure := <-w.ended; w.task.endedFor() != reason || failure == "" {
 			w.answer(failure)
 		}
 	}

@@ -44,8 +44,11 @@ func (t *task) run(command []string) (failure string) {
 	if !t.claims {
 		return failure
 	}
-	if t.endedFor() != "" {
+	if reason := t.endedFor(); reason == "shutdown" {
 		bd("update", "--status=open", "--assignee=", "--", t.id)
+	} else if reason != "" {
+		// It may be somebody else's by now. A `bd` without these options leaves it to the orchestrator.
+		bd("update", "--status=open", "--if-status=in_progress", "--if-assignee=", "--", t.id)
 	} else if failure == "" {
 		bd("close", "--", t.id) // Still DONE where this fails: the orchestrator has a look.
 	}

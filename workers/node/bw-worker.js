@@ -98,13 +98,15 @@ async function run(mine) {
   let failure = "claim failed";
   if (!mine.claims || await bd("update", "--status=in_progress", "--", mine.id)) {
     failure = mine.reason ?? await execute(mine).catch((error) => String(error.message));
-    if (mine.claims && mine.reason) await bd("update", "--status=open", "--assignee=", "--", mine.id);
+    // But after SHUTDOWN it may be somebody else's by now. A `bd` without these options leaves it to the orchestrator.
+    const holder = mine.reason === "shutdown" ? ["--assignee="] : ["--if-status=in_progress", "--if-assignee="];
+    if (mine.claims && mine.reason) await bd("update", "--status=open", ...holder, "--", mine.id);
     else if (mine.claims && !failure) await bd("close", "--", mine.id); // Still DONE where this fails.
   }
   clearTimeout(mine.timeout);
   if (mine.output >= 0) fs.closeSync(mine.output);
   task = undefined;
-  if (mine.reason !== "shutdown" || !failure) answer(mine, failure);
+  if (!["shutdown", "lost"].includes(mine.reason ?? "") || !failure) answer(mine, failure);
   if (!isLeaving) ready();
 }
 
@@ -183,12 +185,12 @@ function lastLine(mine) {
 }
 
 /** Ends the task, gives its issue back, and goes.
- * @param {number} status @param {number} graceMs */
-async function leave(status, graceMs) {
+ * @param {number} status @param {number} graceMs @param {string} reason */
+async function leave(status, graceMs, reason = "shutdown") {
   if (isLeaving) return;
   isLeaving = true;
   if (task) {
-    end(task, "shutdown", graceMs);
+    end(task, reason, graceMs);
     await task.over;
   }
   link.end(() => process.exit(status));
@@ -258,7 +260,7 @@ function connect(socket, pauses) {
   });
   link.on("error", (error) => log(error.message));
   link.on("close", () => {
-    if (hasConnected) return void leave(1, LOST_GRACE_MS);
+    if (hasConnected) return void leave(1, LOST_GRACE_MS, "lost");
     if (!pauses.length) process.exit(1);
     setTimeout(connect, pauses[0] * 1000, socket, pauses.slice(1));
   });

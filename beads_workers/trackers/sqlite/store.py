@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -106,6 +107,9 @@ def create(path: Path, prefix: str) -> bool:
     ``prefix`` begins the ids of its issues. The folder must exist. Raises ``SourceError``.
     """
     with translated(path):
+        # SQLite would go by the umask; its other files take their mode from this one.
+        with suppress(OSError):
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         connection = _opened(path, "rwc")
         try:
             connection.execute("PRAGMA journal_mode = WAL")

@@ -104,7 +104,7 @@ impl Worker {
             match inbox.recv_timeout(next.saturating_duration_since(Instant::now())) {
                 Ok(Event::Line(line)) => {
                     if self.obey(&line) {
-                        self.leave(inbox, SHUTDOWN_GRACE);
+                        self.leave(inbox, Reason::Shutdown, SHUTDOWN_GRACE);
                         return 0;
                     }
                 }
@@ -113,13 +113,13 @@ impl Worker {
                     self.ready();
                 }
                 Ok(Event::Told) => {
-                    self.leave(inbox, SHUTDOWN_GRACE);
+                    self.leave(inbox, Reason::Shutdown, SHUTDOWN_GRACE);
                     return 0;
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(Event::Lost) | Err(RecvTimeoutError::Disconnected) => {
                     eprintln!("bw-worker: the orchestrator is gone");
-                    self.leave(inbox, LOST_GRACE);
+                    self.leave(inbox, Reason::Lost, LOST_GRACE);
                     return 1;
                 }
             }
@@ -212,17 +212,17 @@ impl Worker {
     }
 
     /// Ends the task. One that has come to its end by itself just now is still answered.
-    fn leave(&mut self, inbox: &Receiver<Event>, grace: Duration) {
+    fn leave(&mut self, inbox: &Receiver<Event>, reason: Reason, grace: Duration) {
         let Some(task) = self.task.clone() else {
             return;
         };
-        self.end(Reason::Shutdown, grace);
+        self.end(reason, grace);
         let failure = inbox.iter().find_map(|event| match event {
             Event::Ended(failure) => Some(failure),
             _ => None,
         });
         if let Some(failure) = failure {
-            if failure.is_none() || task.reason() != Some(Reason::Shutdown) {
+            if failure.is_none() || task.reason() != Some(reason) {
                 self.answer(failure);
             }
         }

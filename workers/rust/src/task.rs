@@ -24,6 +24,7 @@ pub enum Reason {
     Cancelled,
     Timeout,
     Shutdown,
+    Lost,
 }
 
 pub struct Task {
@@ -117,8 +118,13 @@ impl Task {
         let failure = self
             .execute(command)
             .unwrap_or_else(|error| Some(error.to_string()));
-        if self.claims && self.reason().is_some() {
+        if self.claims && self.reason() == Some(Reason::Shutdown) {
             bd(&["update", "--status=open", "--assignee=", "--", &self.id]);
+        } else if self.claims && self.reason().is_some() {
+            // It may be somebody else's by now. A `bd` without these options leaves it to the
+            // orchestrator.
+            let ours = ["--if-status=in_progress", "--if-assignee="];
+            bd(&["update", "--status=open", ours[0], ours[1], "--", &self.id]);
         } else if self.claims && failure.is_none() {
             // Still DONE where this fails: the orchestrator has a look.
             bd(&["close", "--", &self.id]);
@@ -224,6 +230,7 @@ fn word(reason: Reason) -> &'static str {
         Reason::Cancelled => "cancelled",
         Reason::Timeout => "timeout",
         Reason::Shutdown => "shutdown",
+        Reason::Lost => "lost",
     }
 }
 
