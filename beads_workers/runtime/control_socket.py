@@ -200,10 +200,12 @@ def _stop(data: dict[str, Any], ticket: Ticket) -> Event:
 
 
 def _scale(data: dict[str, Any], ticket: Ticket) -> Event:
+    relative = data.get("relative") is True
+    least = -WORKERS_MAX if relative else 0
     workers = as_integer(data.get("workers"))
-    if workers is None or not 0 <= workers <= WORKERS_MAX:
-        raise ProtocolError(f"workers must be a whole number from 0 to {WORKERS_MAX}")
-    return ev.ScaleAsked(ticket, workers)
+    if workers is None or not least <= workers <= WORKERS_MAX:
+        raise ProtocolError(f"workers must be a whole number from {least} to {WORKERS_MAX}")
+    return ev.ScaleAsked(ticket, workers, relative)
 
 
 def _issue_ids(data: dict[str, Any]) -> tuple[IssueId, ...]:
@@ -211,6 +213,11 @@ def _issue_ids(data: dict[str, Any]) -> tuple[IssueId, ...]:
     if not isinstance(ids, list) or not ids or not all(isinstance(i, str) and i for i in ids):
         raise ProtocolError("issue_ids must be a list of ids")
     return tuple(IssueId(i) for i in ids)
+
+
+def _retry(data: dict[str, Any], ticket: Ticket) -> Event:
+    everything = data.get("quarantined") is True
+    return ev.RetryAskedFor(ticket, () if everything else _issue_ids(data), everything)
 
 
 def _worker_ids(data: dict[str, Any]) -> tuple[str, ...]:
@@ -230,7 +237,7 @@ _EVENTS: dict[str, Callable[[dict[str, Any], Ticket], Event]] = {
     "bw.pause": lambda data, ticket: ev.PauseAsked(ticket, _worker_ids(data)),
     "bw.resume": lambda data, ticket: ev.ResumeAsked(ticket, _worker_ids(data)),
     "bw.scale": _scale,
-    "bw.retry": lambda data, ticket: ev.RetryAskedFor(ticket, _issue_ids(data)),
+    "bw.retry": _retry,
     "bw.release": lambda data, ticket: ev.ReleaseAskedFor(ticket, _issue_ids(data)),
     WHY: _why,
 }

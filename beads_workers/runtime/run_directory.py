@@ -83,11 +83,12 @@ class RunDirectory:
 
     def create(self) -> None:
         """Make it, for us alone, and out of git."""
-        self.runs.mkdir(parents=True, exist_ok=True)
+        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.root.chmod(0o700)
+        self.runs.mkdir(mode=0o700, exist_ok=True)
         ignore = self.root / ".gitignore"
         if not ignore.exists():
-            ignore.write_text("*\n")
+            _write_private(ignore, "*\n")
 
     def lock(self) -> int:
         """Take the lock for the life of this process; raises ``AlreadyRunning``."""
@@ -116,7 +117,7 @@ class RunDirectory:
     def write_info(self, info: RunInfo) -> None:
         """Replace run.json in one step."""
         fresh = self.root / "run.json.new"
-        fresh.write_text(json.dumps(asdict(info)) + "\n")
+        _write_private(fresh, json.dumps(asdict(info)) + "\n")
         fresh.replace(self.root / "run.json")
 
     def run(self, run_id: str) -> Path:
@@ -127,8 +128,9 @@ class RunDirectory:
         """A new run: its id, and the descriptor of its ``alive`` lock, which children inherit."""
         run_id = _next_run_id(max(self.run_ids(), default=""))
         folder = self.run(run_id)
+        folder.mkdir(mode=0o700)
         for name in ("logs", "issues"):
-            (folder / name).mkdir(parents=True)
+            (folder / name).mkdir(mode=0o700)
         fd = try_lock(folder / "alive")
         assert fd is not None, "a new file cannot be locked by anybody else"
         return run_id, fd
@@ -151,7 +153,7 @@ class RunDirectory:
     def mark_settled(self, run_id: str) -> None:
         """Nothing is pending for the tracker from that run."""
         try:
-            (self.run(run_id) / "settled").touch()
+            (self.run(run_id) / "settled").touch(mode=0o600)
         except OSError:
             pass  # The folder is gone, or the disk full: the next start asks the tracker again.
 
@@ -159,7 +161,7 @@ class RunDirectory:
         """Keep what the journal says of a run that ended by itself: ``status`` reads it fast."""
         fresh = self.run(run_id) / "ended.json.new"
         try:
-            fresh.write_text(json.dumps(words) + "\n")
+            _write_private(fresh, json.dumps(words) + "\n")
             fresh.replace(self.run(run_id) / "ended.json")
         except OSError:
             pass  # The disk is full or the folder is gone: the journal, if any, says the same.
@@ -255,3 +257,10 @@ def host_name() -> str:
     """
     name = os.environ.get("BEADS_WORKERS_HOST") or socket.gethostname() or "localhost"
     return name.replace("/", "-")
+
+
+def _write_private(path: Path, text: str) -> None:
+    """Readable by this user alone, whatever the umask; raises ``OSError`` on a symbolic link."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+    with open(os.open(path, flags, 0o600), "w", encoding="utf-8") as file:
+        file.write(text)

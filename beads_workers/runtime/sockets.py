@@ -365,6 +365,8 @@ class Stream:
         self.reason = ""
         self._reader = LineReader()
         self._outbox = bytearray()
+        self._deaf = ""
+        """Why nothing can be sent any more, while there may still be something to read."""
 
     @property
     def unsent(self) -> int:
@@ -392,13 +394,13 @@ class Stream:
             self._end(error.strerror or "read failed")
             return []
         if not data:
-            self._end("the other end closed it")
+            self._end(self._deaf or "the other end closed it")
             return self._reader.end()
         return self._reader.feed(data, lines_max)
 
     def queue(self, data: bytes) -> None:
         """Send with the next ``flush``; a peer that does not read is closed at a limit."""
-        if self.closed:
+        if self.closed or self._deaf:
             return
         self._outbox += data
         if len(self._outbox) > limits.OUTBOX_BYTES_MAX:
@@ -413,7 +415,11 @@ class Stream:
         except OSError as error:
             if error.errno in SEND_LATER:
                 return True
-            self._end(error.strerror or "write failed")
+            # What a peer has said before its end is still to be read: the end comes after that.
+            self._deaf = error.strerror or "write failed"
+            self._outbox.clear()
+            with suppress(OSError):
+                self.socket.shutdown(socket.SHUT_RDWR)
             return False
         del self._outbox[:sent]
         return bool(self._outbox)

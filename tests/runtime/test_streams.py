@@ -74,8 +74,8 @@ def test_writing_to_a_peer_that_is_gone_ends_it_without_a_signal(pair: Pair) -> 
     stream, peer = pair
     peer.close()
     stream.queue(b"x\n")
-    assert not stream.flush()
-    assert stream.closed and "pipe" in stream.reason.lower()
+    assert not stream.flush() and not stream.closed
+    assert stream.read() == [] and stream.closed and "pipe" in stream.reason.lower()
 
 
 def test_the_first_reason_of_an_end_is_kept(pair: Pair) -> None:
@@ -114,6 +114,6 @@ def test_a_kernel_that_is_short_of_memory_ends_no_connection(error: int) -> None
     assert not stream.flush() and peer.recv(100) == b"words\n"
     short.error = errno.ECONNRESET
     stream.queue(b"more\n")
-    assert not stream.flush() and stream.closed
+    assert not stream.flush() and stream.read() == [] and stream.closed
     stream.release()
     peer.close()
