@@ -34,6 +34,7 @@ log_root = "{root}"
 [hero.contexts.sh]
 command = ["sh"]
 validator = ["./check"]
+env = ["*"]
 file_size = "1MB"
 """
 

@@ -91,3 +91,18 @@ def test_what_runs_over_its_time_is_ended_and_so_is_what_a_stop_finds(
     rrq.stop()
     assert rrq.job(resting)["status"] in ("PENDING", "RETRYING")
     until(lambda: not Path(f"/proc/{pids[1]}").exists(), what="it survived the stop")
+
+
+def test_an_orchestrator_that_is_killed_leaves_neither_our_executor_nor_its_port(
+    rrq: Orchestrator,
+) -> None:
+    rrq.start()
+    (job_id,) = rrq.enqueue(("add", {"a": 1, "b": 2}, {}))
+    assert rrq.ended(job_id)["result"] == "3"
+    (executor,) = rrq.executors()
+    rrq.kill()
+    until(lambda: not Path(f"/proc/{executor}").exists(), seconds=20.0)
+    rrq.start()
+    (again,) = rrq.enqueue(("add", {"a": 3, "b": 4}, {}))
+    assert rrq.ended(again)["result"] == "7"
+    rrq.stop()

@@ -60,6 +60,8 @@ in_flight = 5
 function = "py#f"
 metrics = "127.0.0.1:9464"
 trace = true
+web = 8421
+web_control = true
 executor = ["rrq:serve it"]
 hero = { worker = "w1" }
 [worktree]
@@ -105,7 +107,7 @@ def test_every_key_is_read_and_its_origin_kept(tmp_path: Path) -> None:
         True, "main", "release", 3, "merge", "git push", ("node --version",), "origin", 1, 600.0,
         True,
         "desktop", 3, 1 << 20, 2 << 20, True, ("shop.tasks",), ("rrq:serve it",), 5,
-        "py#f", 9464, {"hero": HeroTable(worker="w1")}, True,
+        "py#f", 9464, 8421, True, {"hero": HeroTable(worker="w1")}, True,
     )  # fmt: skip
     assert set(resolved.origin.values()) == {str(path)}
     mine, other = AgentTable(("mine", "-p"), "Do {id}"), AgentTable(("other",))

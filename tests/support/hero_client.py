@@ -60,7 +60,7 @@ class TextbookClient:
             words = " ".join(f"{name} {_quoted(value)}" for name, value in job.items())
             lines.append(f"HSET hero:job:{job_id} {words}")
             lines.append(f"LPUSH hero:work_queue:{self._worker} {job_id}")
-        self._pipe(lines)
+        self.pipe(lines)
 
     def stop(self, job_id: str) -> None:
         """``LPUSH hero:stop_queue:WORKER``."""
@@ -81,14 +81,14 @@ class TextbookClient:
         """Wait until all are at their end; the status of each."""
 
         def all_over() -> dict[str, str] | None:
-            said = self._pipe([f"HGET hero:job:{job_id} status" for job_id in job_ids])
+            said = self.pipe([f"HGET hero:job:{job_id} status" for job_id in job_ids])
             found = dict(zip(job_ids, said, strict=True))
             over = all(status in ("finished", "error") for status in found.values())
             return found if over else None
 
         return until(all_over, what="some never came to an end")
 
-    def _pipe(self, lines: Sequence[str]) -> list[str]:
+    def pipe(self, lines: Sequence[str]) -> list[str]:
         """Many calls through one redis-cli, which prints a line for each."""
         done = subprocess.run(
             ["redis-cli", "-p", str(self.redis.port)],

@@ -119,6 +119,19 @@ class Orchestrator:
         assert self._process is not None
         self._process.wait(seconds)
 
+    def executors(self) -> list[int]:
+        """The processes of ours that it has started."""
+        assert self._process is not None
+        tasks = Path(f"/proc/{self._process.pid}/task").iterdir()
+        pids = [int(pid) for task in tasks for pid in (task / "children").read_text().split()]
+        return [p for p in pids if b"rrq-executor" in Path(f"/proc/{p}/cmdline").read_bytes()]
+
+    def kill(self) -> None:
+        """As ``kill -9`` does."""
+        assert self._process is not None
+        self._process.kill()
+        self.wait()
+
     def end(self) -> None:
         """Whatever a failed test has left of it."""
         if self._process is not None and self._process.poll() is None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from beads_workers.cli.doctor_remedies import sentence
 from beads_workers.cli.errors import CommandError
+from beads_workers.core.model import value
 from beads_workers.core.text import counted, printable
 from beads_workers.doctor.rules import Check, fail, ok, warn
 from beads_workers.integrations.hero.connection import (
@@ -21,6 +22,7 @@ from beads_workers.integrations.hero.connection import (
     connect,
     patiently,
 )
+from beads_workers.integrations.hero.store import text_of
 from beads_workers.integrations.hero.wire import Keys
 
 if TYPE_CHECKING:
@@ -130,6 +132,9 @@ def _timed(call: Callable[[], object]) -> float:
 
 def _look(client: Any, address: Address, keys: Keys, worker: str) -> list[Check]:
     work = keys.work_key(worker)
+    if (kind := patiently(lambda: _kind(client, work), address, 0.0)) not in ("list", "none"):
+        no_list = Damage(work, kind, "a list")
+        return [fail(NAME, no_list.text, no_list.remedy(address))]
     queued = patiently(lambda: client.llen(work), address, 0.0)  # It connects as well.
     took = min(_timed(lambda: patiently(lambda: client.llen(work), address, 0.0)) for _ in range(5))
     found = f"{address} answers in {took * 1000:.1f} ms; {counted(queued, 'job')} in {work}"
@@ -142,7 +147,60 @@ def _look(client: Any, address: Address, keys: Keys, worker: str) -> list[Check]
         return [*checks, warn(NAME, text)]
     said = [version(str(info.get("redis_version", ""))), role(info)]
     said += [eviction(info, cli), persistence(info, cli)]
+    try:
+        damaged = patiently(lambda: find_damage(client, keys, worker), address, 0.0)
+    except CannotReach as error:
+        said.append(warn(NAME, f"its keys were not looked at: {printable(str(error))}"))
+        damaged = []
+    said += [warn(NAME, each.text, each.remedy(address)) for each in damaged[:DAMAGE_SHOWN]]
+    if len(damaged) > DAMAGE_SHOWN:
+        more = f"{len(damaged) - DAMAGE_SHOWN} more keys hold what they should not"
+        said.append(warn(NAME, more))
     return checks + [check for check in said if check is not None]
+
+
+DAMAGE_LOOKED_AT = 10_000
+DAMAGE_SHOWN = 10
+
+
+@value
+class Damage:
+    """A key that holds something else than it should; it costs its own job."""
+
+    key: str
+    kind: str
+    wanted: str
+
+    @property
+    def text(self) -> str:
+        """What is wrong, on one line."""
+        return f"{printable(self.key)} holds a {self.kind}, not {self.wanted}"
+
+    def remedy(self, address: Address) -> str:
+        """What to type, once it is known that nobody needs it."""
+        return f"{cli_of(address)} DEL {shlex.quote(printable(self.key))}"
+
+
+def find_damage(client: Any, keys: Keys, worker: str) -> list[Damage]:
+    """Of the jobs in the queue: what they and their replies lie in, and the stop requests."""
+    queued = client.lrange(keys.work_key(worker), -DAMAGE_LOOKED_AT, -1)
+    ids = list(dict.fromkeys(map(text_of, queued)))
+    wanted = {keys.stop_key(worker): "list"}
+    wanted |= {keys.job_key(job_id): "hash" for job_id in ids}
+    wanted |= {keys.reply_key(job_id): "list" for job_id in ids}
+    with client.pipeline(transaction=False) as pipe:
+        for key in wanted:
+            pipe.type(key)
+        kinds = [text_of(each) for each in pipe.execute()]
+    return [
+        Damage(key, kind, f"a {want}")
+        for (key, want), kind in zip(wanted.items(), kinds, strict=True)
+        if kind not in (want, "none")
+    ]
+
+
+def _kind(client: Any, key: str) -> str:
+    return text_of(client.type(key))
 
 
 # --- doctor hero ---------------------------------------------------------------------------------

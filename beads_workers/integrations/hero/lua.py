@@ -5,6 +5,10 @@ same. Whoever serves a queue is in ``fleet`` (run id -> who that is, or ``gone``
 only while it is there does it hold anything. ``holders`` says which run is at work on a job,
 ``attempts`` how often that was begun, ``contexts`` which job a context is busy with.
 
+Whoever may add jobs may also put something else under the key of a job, of a reply, or of the stop
+requests. Such a key costs its own job and nothing more: one that is no hash is a job that is over,
+and what has no list to go to is not written.
+
 Source: docs/HERO.md, "The data in the Redis".
 """
 
@@ -14,7 +18,12 @@ _HEAD = """
 local work, stop, processing, attempts, holders, contexts, fleet, lease = unpack(KEYS)
 local job, reply = KEYS[9], KEYS[10]
 local run, id = ARGV[1], ARGV[2]
+local function is(key, kind)
+  local found = redis.call('TYPE', key)['ok']
+  return found == kind or found == 'none'
+end
 local function is_over(key)
+  if not is(key, 'hash') then return true end
   local status = redis.call('HGET', key, 'status')
   status = status and string.lower(status)
   return status == 'finished' or status == 'error'
@@ -29,10 +38,17 @@ local function let_go(id, context)
     redis.call('HDEL', contexts, context)
   end
 end
+local function forget_stop(id)
+  if is(stop, 'list') then redis.call('LREM', stop, 0, id) end
+end
 local function write_end(job, reply, now, ttl, status, field, value)
-  redis.call('HSET', job, 'status', status, field, value, 'updated_at', now)
-  redis.call('LPUSH', reply, value)
-  redis.call('EXPIRE', reply, ttl)
+  if is(job, 'hash') then
+    redis.call('HSET', job, 'status', status, field, value, 'updated_at', now)
+  end
+  if is(reply, 'list') then
+    redis.call('LPUSH', reply, value)
+    redis.call('EXPIRE', reply, ttl)
+  end
 end
 """
 
@@ -77,8 +93,10 @@ FETCH = (
 if not serves() then return false end
 local found, before, after = {}, ARGV[3], ARGV[4]
 local function add(id)
-  local known = redis.call('HGET', attempts, id)
-  found[#found + 1] = {id, known or '0', redis.call('HGETALL', before .. id .. after)}
+  local known, key = redis.call('HGET', attempts, id), before .. id .. after
+  local damaged = not is(key, 'hash')
+  local kind = damaged and redis.call('TYPE', key)['ok'] or ''
+  found[#found + 1] = {id, known or '0', damaged and {} or redis.call('HGETALL', key), kind}
 end
 for i = 5, #ARGV do add(ARGV[i]) end
 for _ = 1, tonumber(ARGV[2]) do
@@ -89,7 +107,8 @@ end
 return found
 """
 )
-"""The next jobs of the queue, oldest first, now in our own list; nil: we do not serve."""
+"""The next jobs of the queue, oldest first, now in our own list: id, attempts, fields, and what its
+key holds where that is no hash. nil: we do not serve."""
 
 BEGIN = (
     _HEAD
@@ -130,7 +149,7 @@ local mine = attempt == '0' and serves() or
   (redis.call('HGET', holders, id) == run and redis.call('HGET', attempts, id) == attempt)
 local there = mine and redis.call('LREM', processing, -1, id) or 0
 if there == 0 then
-  if redis.call('HGET', job, 'status') == status and
+  if is(job, 'hash') and redis.call('HGET', job, 'status') == status and
       redis.call('HGET', job, ARGV[8]) == ARGV[9] then
     return 'done'
   end
@@ -138,8 +157,8 @@ if there == 0 then
 end
 let_go(id, context)
 redis.call('HDEL', attempts, id)
-redis.call('LREM', stop, 0, id)
-if is_over(job) or redis.call('EXISTS', job) == 0 then return 'over' end
+forget_stop(id)
+if is(job, 'hash') and (is_over(job) or redis.call('EXISTS', job) == 0) then return 'over' end
 write_end(job, reply, ARGV[5], ARGV[6], status, ARGV[8], ARGV[9])
 return 'done'
 """
@@ -188,13 +207,13 @@ STOP = (
     + """
 -- ARGV: run, id, now, ttl, error
 if is_over(job) then
-  redis.call('LREM', stop, 0, id)
+  forget_stop(id)
   return 'over'
 end
 if redis.call('LREM', work, 0, id) == 0 then
   return redis.call('EXISTS', job) == 1 and 'unknown' or 'missing'
 end
-redis.call('LREM', stop, 0, id)
+forget_stop(id)
 redis.call('HDEL', attempts, id)
 if redis.call('EXISTS', job) == 1 then
   write_end(job, reply, ARGV[3], ARGV[4], 'error', 'error', ARGV[5])
@@ -222,13 +241,17 @@ for _, id in ipairs(redis.call('LRANGE', processing, 0, -1)) do
     kept[#kept + 1] = id
   else
     local count = tonumber(redis.call('HGET', attempts, id) or '0')
-    if held then let_go(id, 'c:' .. (redis.call('HGET', job, 'context_id') or '')) end
-    local retries = tonumber(redis.call('HGET', job, 'retries') or '0') or 0
+    local context, retries = false, '0'
+    if is(job, 'hash') then
+      context, retries = unpack(redis.call('HMGET', job, 'context_id', 'retries'))
+    end
+    if held then let_go(id, 'c:' .. (context or '')) end
+    retries = tonumber(retries or '0') or 0
     if is_over(job) or redis.call('EXISTS', job) == 0 then
       redis.call('HDEL', attempts, id)
     elseif held and count > retries then
       redis.call('HDEL', attempts, id)
-      redis.call('LREM', stop, 0, id)
+      forget_stop(id)
       write_end(job, reply, now, ttl, 'error', 'error', lost)
       told[#told + 1] = {id, 'lost'}
     else

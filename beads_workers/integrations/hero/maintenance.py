@@ -54,6 +54,10 @@ class Fetcher:
                 self._twice(fetched.job_id, twice)
                 continue
             seen.add(fetched.job_id)
+            if fetched.damaged:
+                said = f"wrong job: its key in Redis holds a {fetched.damaged}, not a hash"
+                over.append(JobEnd(fetched.job_id, "", 0, JobStatus.ERROR, said))
+                continue
             try:
                 job = read_job(fetched.job_id, fetched.fields)
             except WrongField as error:
@@ -264,6 +268,7 @@ class Maintenance:
         self._alive_at = clock()
         self._missing: dict[str, float] = {}
         self._unknown: dict[str, _Unknown] = {}
+        self._is_deaf = False
         self.stopped_accepting = False
         """The run is ending: nothing more is fetched, and what we hold is kept."""
 
@@ -394,7 +399,7 @@ class Maintenance:
     def _look_for_stops(self, now: float) -> None:
         self._stops_at = now + STOPS_SECONDS
         running, unknown = [], []
-        requests = self._store.stop_requests()
+        requests = self._stop_requests()
         with self._holding.lock:
             for job_id in requests:
                 kept = self._buffer.get(job_id)
@@ -408,6 +413,14 @@ class Maintenance:
         if running:
             self._tell(Withdrawn(tuple(running), STOPPED))
         self._stop_elsewhere(unknown, now)
+
+    def _stop_requests(self) -> list[str]:
+        requests = self._store.stop_requests()
+        if requests is None and not self._is_deaf:
+            key = self._store.queue.keys.stop_key(self._store.queue.worker)
+            self._tell(Warned(f"nothing can be stopped through Redis: {key} holds no list"))
+        self._is_deaf = requests is None
+        return requests or []
 
     def _stop_elsewhere(self, unknown: list[str], now: float) -> None:
         self._unknown = {i: self._unknown[i] for i in unknown if i in self._unknown}

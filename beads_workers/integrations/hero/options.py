@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -55,7 +56,8 @@ class HeroTable:
 
 
 def _context_table(context: Context) -> dict[str, Any]:
-    return _said(
+    env = {} if context.env is None else {"env": context.env}  # None is not the same as ().
+    return env | _said(
         command=context.command,
         sandbox=context.sandbox,
         validator=context.validator,
@@ -124,6 +126,7 @@ def _context(name: str, table: Any) -> Context:
         "memory": read_bytes(1 << 20),
         "file_size": read_bytes(1 << 10),
         "script_max": read_bytes(1 << 10),
+        "env": _names,
     }
     said = _read(table, readers, where)
     if "command" not in said:
@@ -135,6 +138,7 @@ def _context(name: str, table: Any) -> Context:
         said.get("validator", ()),
         ResourceLimits(said.get("cpu_seconds"), said.get("memory"), said.get("file_size")),
         said.get("script_max", SCRIPT_BYTES_MAX),
+        said.get("env"),
     )
 
 
@@ -180,6 +184,15 @@ def _keys(value: Any) -> dict[str, str]:
     if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
         raise ValueError('templates: { reply = "hero:q:reply:{id}" }')
     return dict(value)
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(
+        isinstance(name, str) and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*\*?|\*", name, re.ASCII)
+        for name in value
+    ):
+        raise ValueError('names of variables: ["STAGE", "APP_*"]')
+    return tuple(value)
 
 
 def _folder(value: Any) -> str:

@@ -31,7 +31,7 @@ from beads_workers.integrations.hero.buffer import (
 )
 from beads_workers.integrations.hero.connection import RedisLink
 from beads_workers.integrations.hero.maintenance import SharedState
-from beads_workers.integrations.hero.store import JobEnd, JobStore, Runs, ServedQueue
+from beads_workers.integrations.hero.store import DAMAGED, JobEnd, JobStore, Runs, ServedQueue
 from beads_workers.integrations.hero.wire import (
     LOST,
     STOPPED,
@@ -196,6 +196,8 @@ STATUS = {
 
 def seen_of(job_id: IssueId, fields: Mapping[bytes, bytes]) -> Seen:
     """A hash that makes no sense is shown as ``blocked``, with what is wrong in its title."""
+    if fields == DAMAGED:
+        return Seen(job_id, "its key in Redis holds no hash", "blocked", issue_type="script")
     try:
         job = read_job(job_id, fields)
     except WrongField as error:

@@ -37,11 +37,13 @@ class ServedQueue:
 
 
 class Fetched(NamedTuple):
-    """A job of the queue that is in our list now. ``attempts``: those begun before."""
+    """A job of the queue that is in our list now. ``attempts``: those begun before. ``damaged``:
+    what its key holds where that is no hash, as ``TYPE`` names it."""
 
     job_id: str
     attempts: int
     fields: Mapping[bytes, bytes]
+    damaged: str = ""
 
 
 class JobEnd(NamedTuple):
@@ -112,6 +114,17 @@ def text_of(value: Any) -> str:
     return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else str(value)
 
 
+DAMAGED = {b"status": b"error"}
+"""Instead of the fields of a job whose key holds something else: it has failed."""
+
+
+def _is_damage(answer: Any) -> bool:
+    """Whether a key holds something else than was asked for; raises whatever else went wrong."""
+    if isinstance(answer, Exception) and not str(answer).startswith("WRONGTYPE"):
+        raise answer
+    return isinstance(answer, Exception)
+
+
 # --- store ---------------------------------------------------------------------------------------
 # The jobs of a queue in Redis as a run of ours sees them, in as few round trips as possible.
 #
@@ -151,8 +164,13 @@ class JobStore(Asker):
         if found is None:
             return None
         return [
-            Fetched(text_of(job_id), int(known), dict(zip(pairs[::2], pairs[1::2], strict=True)))
-            for job_id, known, pairs in found
+            Fetched(
+                text_of(job_id),
+                int(known),
+                dict(zip(pairs[::2], pairs[1::2], strict=True)),
+                text_of(kind),
+            )
+            for job_id, known, pairs, kind in found
         ]
 
     def held(self) -> list[str]:
@@ -200,10 +218,18 @@ class JobStore(Asker):
 
     # --- stop requests --------------------------------------------------------------------------
 
-    def stop_requests(self) -> list[str]:
-        """All that wait; whoever they are for."""
+    def stop_requests(self) -> list[str] | None:
+        """All that wait, whoever they are for; None where their key holds no list."""
         key = self.queue.keys.stop_key(self.queue.worker)
-        found = self._call(lambda redis: redis.lrange(key, 0, STOPS_MAX - 1))
+
+        def ask(redis: Redis) -> list[Any]:
+            with redis.pipeline(transaction=False) as pipe:
+                pipe.lrange(key, 0, STOPS_MAX - 1)
+                return list(pipe.execute(raise_on_error=False))
+
+        (found,) = self._call(ask)
+        if _is_damage(found):
+            return None
         return list(dict.fromkeys(map(text_of, found)))
 
     def stop_queued(self, job_ids: Sequence[str]) -> list[str]:
@@ -228,18 +254,20 @@ class JobStore(Asker):
     # --- what jobs wait for ---------------------------------------------------------------------
 
     def fields_of(self, job_ids: Sequence[str], names: Sequence[str]) -> list[dict[bytes, bytes]]:
-        """These fields of these jobs, as far as they are there."""
+        """These fields of these jobs, as far as they are there; ``DAMAGED`` for what is no hash."""
 
         def ask(redis: Redis) -> list[Any]:
             with redis.pipeline(transaction=False) as pipe:
                 for job_id in job_ids:
                     pipe.hmget(self.queue.keys.job_key(job_id), list(names))
-                return list(pipe.execute())
+                return list(pipe.execute(raise_on_error=False))
 
         wanted = [name.encode() for name in names]
         answers = self._call(ask) if job_ids else []
         return [
-            {name: value for name, value in zip(wanted, values, strict=True) if value is not None}
+            DAMAGED
+            if _is_damage(values)
+            else {n: each for n, each in zip(wanted, values, strict=True) if each is not None}
             for values in answers
         ]
 
@@ -269,15 +297,17 @@ class JobStore(Asker):
         return [int(each or 0) for each in found]
 
     def hashes(self, job_ids: Sequence[str]) -> list[dict[bytes, bytes]]:
-        """The whole hashes of these jobs; empty where there is none."""
+        """The whole hashes of these jobs; empty where there is none, ``DAMAGED`` for what is no
+        hash."""
 
         def ask(redis: Redis) -> list[Any]:
             with redis.pipeline(transaction=False) as pipe:
                 for job_id in job_ids:
                     pipe.hgetall(self.queue.keys.job_key(job_id))
-                return list(pipe.execute())
+                return list(pipe.execute(raise_on_error=False))
 
-        return self._call(ask) if job_ids else []
+        answers = self._call(ask) if job_ids else []
+        return [DAMAGED if _is_damage(each) else each for each in answers]
 
 
 # --- runs ----------------------------------------------------------------------------------------

@@ -10,10 +10,12 @@ from beads_workers.kinds import Capabilities, Late, Opening, SourceKind
 @value
 class RrqExecutor:
     """Being an RRQ executor. ``address``: ``integrations.rrq.source``, as text; ``function_prefix``
-    stands before the names of functions, with a dot."""
+    stands before the names of functions, with a dot. ``parent``: the process with which it ends; 0
+    for none."""
 
     address: str
     function_prefix: str = ""
+    parent: int = 0
 
 
 def _open(opening: Opening) -> Source:

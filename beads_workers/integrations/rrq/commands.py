@@ -129,7 +129,7 @@ def rrq_executor(
             argv=tuple(sys.argv[1:]),
             folder=str(folder),
             quiet=not json_lines,
-            source_options=asdict(RrqExecutor(str(address), prefix)),
+            source_options=asdict(RrqExecutor(str(address), prefix, os.getppid())),
             metrics=said.metrics,
             tracing=find_tracing(said.trace),
         ),
@@ -187,5 +187,8 @@ def _run(settings: FleetSettings, *, as_json: bool) -> None:
         for name, text in tracing_lines(settings.tracing):
             print(f"ok {name:<8} {text}", file=sys.stderr)
         print(f"ok fleet    {fleet}", file=sys.stderr)
-    code = watch_run(launch.client, started, named=(), as_json=as_json, interrupts=interrupts)
+    runs = Path(settings.state_directory) / "runs"
+    code = watch_run(
+        launch.client, started, runs=runs, named=(), as_json=as_json, interrupts=interrupts
+    )
     raise typer.Exit(code)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import selectors
+import signal
 import socket
 import time
 from collections.abc import Callable
@@ -335,5 +337,26 @@ def open_ingress(
 ) -> RrqIngress:
     """See ``kinds.SourceKind.ingress``."""
     assert isinstance(source, RrqSource)
-    address = from_text(RrqExecutor(**settings.source_options).address)
-    return RrqIngress(address, source.serving, selector, tell)
+    rrq = RrqExecutor(**settings.source_options)
+    end_with(rrq.parent, selector)
+    return RrqIngress(from_text(rrq.address), source.serving, selector, tell)
+
+
+def end_with(parent: int, selector: selectors.BaseSelector) -> None:
+    """End as TERM has it once that process is gone: an orchestrator of RRQ that was killed tells
+    nobody, and the next one wants the port. Not by the kernel's own means, which tell of the end of
+    the thread that has started us."""
+    if parent <= 1:
+        return
+    try:
+        watched = os.pidfd_open(parent)
+    except ProcessLookupError:
+        signal.raise_signal(signal.SIGTERM)
+        return
+
+    def gone(mask: int) -> None:
+        selector.unregister(watched)
+        os.close(watched)
+        signal.raise_signal(signal.SIGTERM)
+
+    selector.register(watched, selectors.EVENT_READ, gone)

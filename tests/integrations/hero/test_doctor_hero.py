@@ -70,3 +70,27 @@ def test_a_queue_that_nobody_named_fails(here: Patient, redis: Redis) -> None:
     settings = here.folder / "beads-workers.toml"
     settings.write_text(settings.read_text().replace('worker = "w1"\n', ""))
     assert "whose queue" in here.doctor().one("redis")["text"]
+
+
+def test_keys_that_hold_something_else_are_named_with_what_removes_them(
+    here: Patient, redis: Redis
+) -> None:
+    redis.command("lpush", "hero:work_queue:w1", "good", "bad", "ugly")
+    redis.command("hset", "hero:job:good", "status", "dispatched")
+    redis.command("set", "hero:job:bad", "x")
+    redis.command("sadd", "hero:reply:ugly", "x")
+    redis.command("set", "hero:stop_queue:w1", "x")
+    said = {check["text"]: check["remedy"] for check in here.doctor().all("redis")}
+    assert {text for text in said if " holds " in text} == {
+        "hero:job:bad holds a string, not a hash",
+        "hero:reply:ugly holds a set, not a list",
+        "hero:stop_queue:w1 holds a string, not a list",
+    }
+    assert said["hero:job:bad holds a string, not a hash"].endswith(" DEL hero:job:bad")
+    redis.command("del", "hero:work_queue:w1")
+    redis.command("set", "hero:work_queue:w1", "x")
+    found = here.doctor()
+    assert found.status == 6
+    assert [c["text"] for c in found.all("redis")] == [
+        "hero:work_queue:w1 holds a string, not a list"
+    ]

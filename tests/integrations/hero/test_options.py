@@ -31,10 +31,14 @@ cpu_seconds = 10
 memory = "512MiB"
 file_size = "10MiB"
 script_max = "64KiB"
+env = ["STAGE", "APP_*"]
 
 [hero.contexts."*"]
 command = ["sh"]
 """
+
+
+SHELL = '[hero.contexts.sh]\ncommand = ["sh"]\n'
 
 
 def read(folder: Path, text: str) -> HeroTable:
@@ -60,6 +64,7 @@ def test_everything_that_it_may_say_is_read(tmp_path: Path) -> None:
                 ("./check",),
                 limits,
                 64 << 10,
+                ("STAGE", "APP_*"),
             ),
             Context("*", ("sh",)),
         ),
@@ -69,7 +74,7 @@ def test_everything_that_it_may_say_is_read(tmp_path: Path) -> None:
     assert table.made_keys().work_key("w1") == "hero:q:work:type:w1"
 
 
-@pytest.mark.parametrize("text", [WHOLE, "[hero]\n", '[hero.contexts.sh]\ncommand = ["sh"]\n'])
+@pytest.mark.parametrize("text", [WHOLE, "[hero]\n", SHELL, f"{SHELL}env = []\n"])
 def test_what_is_shown_of_it_says_the_same_again(tmp_path: Path, text: str) -> None:
     table = read(tmp_path, text)
     shown = "\n".join(render(resolve(Options(), tmp_path, {}), origin=False))
@@ -91,6 +96,7 @@ def test_what_is_shown_of_it_says_the_same_again(tmp_path: Path, text: str) -> N
         ('[hero]\nlog_root = "logs"', "a whole path"),
         ('[hero]\nlog_max = "1MB"', "log_root"),
         ("[hero.contexts.sh]\ncpu_seconds = 1", "needs command"),
+        (f'{SHELL}env = ["A=B"]', "names of variables"),
         ('[hero.contexts.sh]\ncommand = "sh"', "a list of texts"),
         ('[hero.contexts.sh]\ncommand = ["sh"]\ncpu_seconds = 0', "hero.contexts.sh.cpu_seconds"),
         ('[hero.contexts.sh]\ncommand = ["sh"]\nmemory = "1KB"', "hero.contexts.sh.memory"),

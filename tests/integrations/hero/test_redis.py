@@ -37,7 +37,7 @@ def test_what_it_is_told_to_do_mends_it(redis: Redis) -> None:
 
 
 def test_one_that_is_away_or_lets_nobody_in_fails(redis: Redis, tmp_path: Path) -> None:
-    redis.command("acl", "setuser", "ann", "on", ">hunter2", "-@all", "+llen", "~*")
+    redis.command("acl", "setuser", "ann", "on", ">hunter2", "-@all", "+llen", "+type", "~*")
     file = tmp_path / "password"
     file.write_text("hunter2")
     ann = Address(port=redis.port, user="ann", password_file=str(file))
