@@ -26,6 +26,7 @@ from benchmarks import (
     rrq_serving,
     start,
     tasks,
+    web,
     worktrees,
 )
 from benchmarks.tools.figures import Figure, say
@@ -41,6 +42,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "dispatch": dispatch.measure,
     "junk": junk.measure,
     "dashboard": dashboard.measure,
+    "web": web.measure,
     "tasks": tasks.measure,
     "functions": functions.measure,
     "dispatcherd": dispatcherd.measure,

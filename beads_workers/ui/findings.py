@@ -545,6 +545,11 @@ def dropped(history: History) -> dict[str, Any] | None:
     return {"seconds": history.dropped_seconds, **counts}
 
 
+def reached(history: History) -> dict[str, str]:
+    """How far each issue's last attempt said that it was, of those that said it."""
+    return {a.issue_id: a.reached for a in history.attempts if a.reached}
+
+
 def done(history: History) -> list[Attempt]:
     """The attempts that succeeded."""
     return [a for a in history.attempts if a.outcome == "success"]

@@ -11,6 +11,7 @@ from beads_workers.core import journal as rec
 from beads_workers.core.journal import Entry, Resumed
 from beads_workers.core.landing import refusal_text
 from beads_workers.core.receipts import receipt_from_text
+from beads_workers.core.status import END_REASONS
 from beads_workers.core.text import counted, printable
 from beads_workers.ui import landing
 from beads_workers.ui.agents import account, closed_account, spent, used
@@ -87,7 +88,9 @@ def _about_run(record: rec.Record) -> str | None:
         case rec.DegradedEnded(what):
             return f"     {printable(what)}: all is well again"
         case rec.RunChanged(state, reason) if state != "ended":
-            return f"     fleet is {state}" + (f" ({reason})" if reason else "")
+            return f"     fleet is {state}" + (
+                f" ({END_REASONS.get(reason, reason)})" if reason else ""
+            )
         case rec.WorkerJoined(worker_id, pid, called, False, version):
             name = f" ({printable(called, 40)})" if called != worker_id else ""
             return f"{worker_id:>4} joined   pid {pid}{name}, protocol {version}"

@@ -20,6 +20,7 @@ from beads_workers.core.journal import Entry
 from beads_workers.core.landing import refusal_text
 from beads_workers.core.model import value
 from beads_workers.core.snapshot import Board
+from beads_workers.core.status import END_REASONS
 from beads_workers.core.text import counted, printable
 from beads_workers.ui.agents import closed_account, used
 
@@ -35,14 +36,6 @@ NAMED_MAX = 20
 TITLE_WIDTH = 80
 ERROR_WIDTH = 300
 """In columns: a notice is a line or two, and some show it in a corner of the screen."""
-
-
-ENDS = {
-    "": "as asked",
-    "user_requested": "as asked",
-    "idle_timeout": "nothing is left to do",
-}
-"""The reasons of a SHUTDOWN, for people."""
 
 
 @value
@@ -263,7 +256,7 @@ def _finished(ended: rec.RunEnded, entry: Entry, board: Board) -> Notice:
     figures += f"; agents used {said}" if said else ""
     if waits := len(board.agents.flagged):
         figures += f"; {counted(waits, 'issue')} to look at"
-    reason = ENDS.get(ended.reason) or printable(ended.reason, ERROR_WIDTH)
+    reason = END_REASONS.get(ended.reason) or printable(ended.reason, ERROR_WIDTH)
     text = f"the run has ended ({reason}): {figures}"
     return _notice("finished", text, entry.at, board, exit_code=ended.exit_code)
 

@@ -35,15 +35,15 @@ ICON = (
 
 def page(history: History) -> str:
     """The whole document; encode it as UTF-8."""
-    body = el("body", _patterns(), _header(history), add(el("main"), _sections(history)))
-    body.append(own("script", _file("report.js")))
+    body = el("body", patterns(), _header(history), add(el("main"), _sections(history)))
+    body.append(own("script", read_own("report.js")))
     return render(el("html", _head(history), body, lang="en"))
 
 
 def _head(history: History) -> Element:
-    style, script = _file("report.css"), _file("report.js")
+    style, script = read_own("report.css"), read_own("report.js")
     policy = (
-        f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)};"
+        f"default-src 'none'; style-src {policy_hash(style)}; script-src {policy_hash(script)};"
         " img-src data:; base-uri 'none'; form-action 'none'"
     )
     return el(
@@ -59,11 +59,13 @@ def _head(history: History) -> Element:
     )
 
 
-def _file(name: str) -> str:
+def read_own(name: str) -> str:
+    """A file beside this one that becomes a part of a page."""
     return resources.files("beads_workers.ui").joinpath(name).read_text("utf-8")
 
 
-def _hash(text: str) -> str:
+def policy_hash(text: str) -> str:
+    """As a Content-Security-Policy names a style or script that it allows."""
     digest = hashlib.sha256(text.encode()).digest()
     return f"'sha256-{base64.b64encode(digest).decode()}'"
 
@@ -72,7 +74,7 @@ def _project(history: History) -> str:
     return PurePath(history.project).name or history.project
 
 
-def _patterns() -> Element:
+def patterns() -> Element:
     """What tells outcomes apart where colours do not: used by the style sheet."""
     defs = el(
         "defs",

@@ -382,10 +382,13 @@ def _quarantined(history: History, width: int) -> Iterator[Text]:
     if not quarantined:
         return
     yield from _title("quarantined")
+    reached = findings.reached(history)
     for issue in quarantined[:LISTED_MAX]:
         tries = quarantined_after(issue)
+        if width >= 80 and (at := reached.get(issue.issue_id)):
+            tries = f"{tries}, at {printable(at, width // 4)}"
         head = f"  {printable(issue.issue_id, 24)}  "
-        room = max(12, width - columns(head) - len(tries) - 2)
+        room = max(12, width - columns(head) - columns(tries) - 2)
         yield Text.assemble((head, "bold"), f"{tries}: ", (printable(issue.error, room), "red"))
     yield from _rest(len(quarantined), "more; --json has them all")
 

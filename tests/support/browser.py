@@ -76,9 +76,10 @@ class Browser:
         message: dict[str, Any] = json.loads(line)
         return message
 
-    def open(self, file: Path, width: int, height: int = 900, **options: bool) -> Page:
-        """A page in a window of this size; see ``Page``."""
-        return Page(self, file, width, height, **options)
+    def open(self, what: Path | str, width: int, height: int = 900, **options: bool) -> Page:
+        """A file or an address in a window of this size; see ``Page``."""
+        address = what if isinstance(what, str) else what.as_uri()
+        return Page(self, address, width, height, **options)
 
     def close(self) -> None:
         """End it and all of its processes."""
@@ -89,20 +90,26 @@ class Browser:
 
 
 class Page:
-    """One tab. ``dark``: as on a screen that prefers it; without ``script`` none is run."""
+    """One tab. ``dark``: as on a screen that prefers it; without ``script`` none is run.
+
+    ``alone``: as in a browser of its own, which shares no connection with the others.
+    """
 
     def __init__(
         self,
         browser: Browser,
-        file: Path,
+        address: str,
         width: int,
         height: int,
         *,
         dark: bool = False,
         script: bool = True,
+        alone: bool = False,
     ) -> None:
         self._browser = browser
-        target = browser.call("Target.createTarget", url="about:blank")["targetId"]
+        context = browser.call("Target.createBrowserContext") if alone else {}
+        target = browser.call("Target.createTarget", url="about:blank", **context)["targetId"]
+        self._target = target
         attached = browser.call("Target.attachToTarget", targetId=target, flatten=True)
         self._session = attached["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
@@ -113,7 +120,7 @@ class Page:
         self.call("Emulation.setEmulatedMedia", features=[scheme])
         if not script:
             self.call("Emulation.setScriptExecutionDisabled", value=True)
-        self.call("Page.navigate", url=file.as_uri())
+        self.call("Page.navigate", url=address)
         while not self._happened("Page.loadEventFired"):
             browser.events.append(browser.read())
 
@@ -126,6 +133,17 @@ class Page:
         answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
+
+    def until(self, expression: str, seconds: float = PATIENCE_SECONDS) -> None:
+        """Wait until an expression is true in the page."""
+        deadline = time.monotonic() + seconds
+        while not self.value(expression):
+            assert time.monotonic() < deadline, f"never true: {expression}"
+            time.sleep(0.05)
+
+    def close(self) -> None:
+        """Leave the tab."""
+        self._browser.call("Target.closeTarget", targetId=self._target)
 
     def click(self, selector: str) -> None:
         """The left button on the middle of an element."""

@@ -32,13 +32,14 @@ def test_without_unicode_it_is_ascii() -> None:
 def test_it_says_what_failed_what_was_quarantined_and_what_to_type() -> None:
     script = begun()
     script.attempt("W1", "good", 1.0, 2.0)
-    script.attempt("W1", "bad", 2.0, 7.0, "error", "quarantined", error="no such file", number=3)
+    script.attempt("W1", "bad", 2.0, 7.0, "error", "quarantined", error="no such file", number=3,
+                   reached="40 %, compiles")  # fmt: skip
     script.add(7.0, rec.RunEnded(7, "idle_timeout"))
     shown = "\n".join(lines(script))
     assert "ended: nothing was left to do (exit 7)" in shown
     assert "1 closed, 1 quarantined" in shown
     assert "no such file  (bad)" in shown
-    assert "bad  3 attempts: no such file" in shown
+    assert "bad  3 attempts, at 40 %, compiles: no such file" in shown
     assert "beads-workers retry bad" in shown
 
 

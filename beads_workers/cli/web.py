@@ -1,0 +1,423 @@
+"""``watch --web`` and ``start --web``: the live page of a run directory, whichever run is in it.
+
+The server is a process of its own, and a client of the fleet like ``watch``: it has one connection,
+and that only while somebody looks. Attempts that have ended come from the journal, which costs the
+fleet nothing. Run as a program of its own, this module is the server of ``start --web``.
+
+There is one server for a run directory. It says where in ``web.json``, for its owner alone, and
+holds that file locked; the next server takes the same port and token, so a page that is open goes
+on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from typer.core import TyperCommand
+
+from beads_workers.cli.client import connect
+from beads_workers.cli.errors import EXIT_USAGE, CommandError
+from beads_workers.runtime.locks import is_locked, try_lock
+
+if TYPE_CHECKING:
+    from beads_workers.cli.client import ControlClient
+    from beads_workers.runtime.journal_file import JournalTail
+    from beads_workers.ui.web import WebServer
+    from beads_workers.ui.web_shown import Message, Shown
+
+LINGER_SECONDS = 600.0
+"""The server of ``start --web`` outlives its run so long, unless another one begins: its end can be
+read, and a page that is open finds the next run."""
+
+LOOK_SECONDS = 1.0
+"""Between two looks whether a fleet runs."""
+
+OPENS_SECONDS = 15.0
+"""For a server to say where it is."""
+
+LOCK_TRIES, LOCK_TRY_SECONDS = 5, 0.02
+"""Whoever only looks whether it is held holds it for some microseconds."""
+
+LOG_LINES = 300
+NICE = 5
+"""Whoever looks gets less of a busy machine than whoever works."""
+
+FILE = "web.json"
+
+# --- words ---------------------------------------------------------------------------------------
+
+
+def with_port(arguments: list[str]) -> list[str]:
+    """``--web PORT`` as one word, and 0 where no port follows it: an issue is not taken for one."""
+    words: list[str] = []
+    for at, word in enumerate(arguments):
+        if word == "--":
+            return [*with_port(words), *arguments[at:]]
+        if words[-1:] == ["--web"]:
+            is_port = re.fullmatch(r"(?:127\.0\.0\.1:)?[0-9]{1,5}", word)
+            words[-1:] = [f"--web={word}"] if is_port else ["--web=0", word]
+        else:
+            words.append(word)
+    return ["--web=0" if word == "--web" else word for word in words]
+
+
+class WithPort(TyperCommand):
+    """A command with ``--web [PORT]``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """See click."""
+        return super().parse_args(ctx, with_port(args))
+
+
+# --- feed ----------------------------------------------------------------------------------------
+
+
+class PageFeed:
+    """Tells ``shown`` what the fleet of a run directory does. ``linger``: end when there was none
+    for so many seconds; None: never."""
+
+    def __init__(self, directory: Path, shown: Shown, linger: float | None) -> None:
+        self._directory = directory
+        self._shown = shown
+        self._linger = linger
+        self._run_id = ""
+        self._whole = False
+        """All of that run was shown, to its end."""
+        self._tail: JournalTail | None = None
+
+    def run(self) -> None:
+        """Until ``linger`` has passed."""
+        alone_since: float | None = None
+        while True:
+            alive, now = is_locked(self._directory / "lock"), time.monotonic()
+            if alive:
+                alone_since = None
+            elif alone_since is None:
+                alone_since = now
+            elif self._linger is not None and now > alone_since + self._linger:
+                return
+            if not self._shown.viewers:
+                self._shown.wait_for_viewer(LOOK_SECONDS)
+            elif alive:
+                self._watch()
+            else:
+                self._show_last()
+                time.sleep(LOOK_SECONDS)
+
+    def _watch(self) -> None:
+        """Until the run ends, or nobody looks any more."""
+        try:
+            client = connect(self._directory)
+        except CommandError:
+            time.sleep(LOOK_SECONDS)  # It has just ended, or does not answer.
+            return
+        try:
+            client.send("bw.watch")
+            if self._hear(client):
+                self._whole = True
+                return
+        except CommandError:
+            pass  # It is of another version, or was cut off in the middle of a line.
+        finally:
+            client.close()
+        self._whole = False
+
+    def _hear(self, client: ControlClient) -> bool:
+        """True at the end of the run, False when nobody looks."""
+        over = ended = False
+        while not over:
+            if not self._shown.viewers:
+                return False
+            if not select.select([client], [], [], LOOK_SECONDS)[0]:
+                continue
+            messages, over = client.receive()
+            snapshots = [message["snapshot"] for message in messages if "snapshot" in message]
+            if snapshots:
+                self._show(snapshots[-1])
+                self._shown.say("fleet", {"state": "live"})
+            ended = ended or any("ended" in message for message in messages)
+        self._read_journal()
+        self._shown.say("fleet", {"state": "ended" if ended else "lost"})
+        return True
+
+    def _show(self, snapshot: Message) -> None:
+        from beads_workers.core.issues import Issues
+        from beads_workers.runtime.journal_file import JournalTail
+
+        if snapshot["run_id"] != self._run_id:
+            self._run_id = snapshot["run_id"]
+            if self._tail is not None:
+                self._tail.close()
+            folder = self._directory / "runs" / self._run_id
+            self._tail, self._issues = JournalTail(folder / "journal.jsonl"), Issues()
+            self._shown.begin()
+        self._shown.say("snapshot", snapshot)
+        self._read_journal()
+
+    def _read_journal(self) -> None:
+        from beads_workers.ui.web_shown import ended_attempts
+
+        if self._tail is not None:
+            try:
+                # Read to its end first: nobody is held up by a long journal.
+                rows = list(ended_attempts(self._issues, self._tail.read()))
+            except OSError:
+                return  # The run was removed; what was shown stays.
+            self._shown.add(rows)
+
+    def _show_last(self) -> None:
+        """No fleet is there: the last run as it ended, unless that is what is shown."""
+        from beads_workers.core.snapshot import Board
+        from beads_workers.core.status import status
+        from beads_workers.runtime.journal_file import read_journal
+        from beads_workers.runtime.run_directory import RunDirectory
+
+        runs = RunDirectory(self._directory)
+        run_id = next(iter(runs.run_ids()[-1:]), "")
+        if not run_id:
+            self._shown.say("fleet", {"state": "none"})
+            return
+        if self._whole and run_id == self._run_id:
+            return
+        board = Board()
+        for entry in read_journal(runs.run(run_id) / "journal.jsonl"):
+            board.apply(entry)
+        if board.run is None:
+            return
+        self._show(status(board, board.elapsed))
+        self._shown.say("fleet", {"state": "ended" if board.ended else "lost"})
+        self._whole = True
+
+
+# --- what a page may ask -------------------------------------------------------------------------
+
+
+def read_log(directory: Path, shown: Shown, worker_id: str) -> Message | None:
+    """The end of the log of a worker; None where there is no such worker."""
+    from beads_workers.cli.live import LogTail
+    from beads_workers.ui.viewer import Look
+
+    snapshot = shown.snapshot
+    if snapshot is None or all(w["worker_id"] != worker_id for w in snapshot["workers"]):
+        return None
+    tail = LogTail((directory / "runs").joinpath)
+    try:
+        log = tail.read(Look(chosen=worker_id), snapshot, LOG_LINES)
+    except OSError as error:
+        return {"title": f"{worker_id}: {error.strerror}", "lines": []}
+    return {"title": log.title, "lines": list(log.lines)}
+
+
+def control(directory: Path, request: str, fields: Message) -> Message:
+    """The fleet's answer to a request, or why there is none."""
+    try:
+        client = connect(directory)
+    except CommandError as error:
+        return {"error": error.message}
+    try:
+        if request == "bw.stop":
+            client.send(request, fields)
+            return {"text": "stopping: everyone is told to leave"}
+        return client.ask(request, fields)
+    except CommandError as error:
+        return {"error": error.message}
+    finally:
+        client.close()
+
+
+# --- one server for a run directory --------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Where a page is. ``pid``: its server. ``controls``: whether it can do more than show."""
+
+    url: str
+    pid: int
+    controls: bool
+
+
+def _kept(file: Path) -> tuple[int, str]:
+    """The port and token of the last server here; 0 and a new token where there was none, or where
+    others could have read it."""
+    try:
+        if file.stat().st_mode & 0o077:
+            raise ValueError("no secret")
+        told = json.loads(file.read_bytes())
+        port, token = told["port"], told["token"]
+        if isinstance(port, int) and re.fullmatch(r"[\w-]{22}", token):
+            return port, token
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    import secrets  # ``--help`` does without.
+
+    return 0, secrets.token_urlsafe(16)
+
+
+def _running(file: Path) -> Page:
+    """The server that holds the file; raises ``CommandError`` where it does not say itself."""
+    try:
+        told = json.loads(file.read_bytes())
+        return Page(told["url"], told["pid"], told["control"])
+    except (OSError, ValueError, KeyError, TypeError):
+        raise CommandError(
+            f"another server holds {file}, and does not say where it is", "try again in a moment"
+        ) from None
+
+
+def find(directory: Path, *, controls: bool) -> Page | None:
+    """The server that is there already; raises ``CommandError`` where it is of the other kind."""
+    file = directory / FILE
+    if not is_locked(file):
+        return None
+    found = _running(file)
+    if found.controls != controls:
+        kind = "can control the fleet" if found.controls else "can only be looked at"
+        raise CommandError(
+            f"a page that {kind} is served here already",
+            f"end its server first: kill {found.pid}",
+            EXIT_USAGE,
+        )
+    return found
+
+
+def _locked(file: Path) -> int:
+    for _ in range(LOCK_TRIES):
+        if (lock := try_lock(file)) is not None:
+            return lock
+        time.sleep(LOCK_TRY_SECONDS)
+    raise CommandError("a page is served here already", "'watch --web' says where")
+
+
+class Server:
+    """The server of this process; raises ``CommandError``. ``port`` 0: the one before, or any."""
+
+    def __init__(self, directory: Path, port: int, *, controls: bool) -> None:
+        from beads_workers.ui.web_shown import Shown
+
+        directory.mkdir(parents=True, exist_ok=True)
+        file = directory / FILE
+        self._directory, self.shown = directory, Shown()
+        self._lock = _locked(file)
+        before, token = _kept(file)
+        os.fchmod(self._lock, 0o600)
+        try:
+            self.web = self._bound((port,) if port else (before, 0), token, controls=controls)
+        except OSError as error:
+            os.close(self._lock)
+            said = f"port {port}: {error.strerror}"
+            raise CommandError(said, "without a port it takes one that is free") from None
+        self.page = Page(self.web.url, os.getpid(), controls)
+        told = {"url": self.web.url, "port": self.web.server_port, "token": token}
+        told |= {"pid": os.getpid(), "control": controls}
+        os.ftruncate(self._lock, 0)
+        os.pwrite(self._lock, json.dumps(told).encode() + b"\n", 0)
+
+    def _bound(self, ports: tuple[int, ...], token: str, *, controls: bool) -> WebServer:
+        """The first of these ports that is free; raises ``OSError``."""
+        from beads_workers.ui.web import WebServer
+
+        directory, shown = self._directory, self.shown
+        for port in ports:
+            try:
+                return WebServer(
+                    port,
+                    token,
+                    shown,
+                    read_log=lambda worker_id: read_log(directory, shown, worker_id),
+                    control=(lambda name, said: control(directory, name, said))
+                    if controls
+                    else None,
+                )
+            except OSError:
+                if port == ports[-1]:
+                    raise
+        raise AssertionError("there is a last one")
+
+    def close(self) -> None:
+        """Give up the port and the file."""
+        self.web.server_close()
+        os.close(self._lock)
+
+    def serve(self, linger: float | None) -> None:
+        """See ``PageFeed.run``."""
+        os.nice(NICE)
+        threading.Thread(target=self.web.serve_forever, daemon=True).start()
+        try:
+            PageFeed(self._directory, self.shown, linger).run()
+        finally:
+            self.web.shutdown()
+            self.close()
+
+
+def watch(directory: Path, port: int, *, controls: bool) -> None:
+    """``watch --web``: serve until Ctrl-C, or say where it is served already."""
+    if (found := find(directory, controls=controls)) is not None:
+        print(found.url)
+        print(f"served already, by pid {found.pid}", file=sys.stderr)
+        return
+    server = Server(directory, port, controls=controls)
+    print(server.page.url, flush=True)
+    print("Ctrl-C ends the page; the fleet goes on without it", file=sys.stderr)
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    server.serve(None)
+
+
+# --- start --web ---------------------------------------------------------------------------------
+
+
+def open_beside(directory: Path, port: int, *, controls: bool) -> Page:
+    """The page of a run that is about to begin, by a server of its own; raises ``CommandError``."""
+    if (found := find(directory, controls=controls)) is not None:
+        return found
+    process = subprocess.Popen(
+        # -P: what lies in the project's folder is never imported.
+        [sys.executable, "-P", "-m", __name__, str(directory), str(port), str(int(controls))],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+    assert process.stdout is not None, "it was asked for"
+    with process.stdout as said:
+        ready = select.select([said], [], [], OPENS_SECONDS)[0]
+        line = said.readline() if ready else b""
+    try:
+        told = json.loads(line)
+    except ValueError:
+        process.kill()
+        raise CommandError("the server of the page did not start", "leave --web out") from None
+    if "error" in told:
+        raise CommandError(told["error"], told["hint"])
+    process.returncode = 0  # It lives on, or its destructor would warn.
+    return Page(told["url"], process.pid, controls)
+
+
+def main(arguments: list[str]) -> None:
+    """The server of ``start --web``: it says where it is, or why not, in one line."""
+    directory, port, controls = Path(arguments[0]), int(arguments[1]), arguments[2] == "1"
+    try:
+        server = Server(directory, port, controls=controls)
+    except CommandError as error:
+        print(json.dumps({"error": error.message, "hint": error.hint}), flush=True)
+        return
+    print(json.dumps({"url": server.page.url}), flush=True)
+    null = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+    for number in (1, 2):
+        os.dup2(null, number)
+    os.close(null)
+    server.serve(LINGER_SECONDS)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,574 @@
+"use strict";
+// The live page. Everything that comes from outside becomes text nodes; there is no markup from data.
+(() => {
+  const byId = (id) => document.getElementById(id);
+  const token = location.pathname.split("/")[1];
+  const SVG = "http://www.w3.org/2000/svg";
+  const BARS_MAX = 3000;
+  const WORDS = {
+    success: "done", error: "failed", timeout: "timed out", lost: "worker died", not_found: "not found",
+    retry: "asked for a retry", cancelled: "cancelled", cut_off: "cut off", running: "running",
+  };
+
+  const FAULTS = new Set(["error", "timeout", "lost", "not_found"]);
+  const REASONS = { "": "as asked", user_requested: "stopped as asked", idle_timeout: "nothing was left to do", error: "with an error" };
+
+  // --- what is known ---------------------------------------------------------------------------
+  let hello = { control: false };
+  let fleet = { state: "connecting" };
+  let shot = null;        // the newest snapshot
+  let shotAt = 0;         // when it came, by our clock
+  let attempts = [];      // of this run: [worker, issue, title, attempt, began, ended, outcome]
+  let last = new Map();   // worker -> its newest of them
+  let counts = new Map(); // outcome -> how many of them
+  let dropped = 0;        // older ones, which nobody keeps for pages
+  let chosen = null;      // the worker whose log is read
+  let connected = false;
+
+  const isLive = () => connected && fleet.state === "live";
+  const age = () => (isLive() ? (performance.now() - shotAt) / 1000 : 0);
+
+  // --- text and elements -----------------------------------------------------------------------
+  // Control and direction characters are seen, not obeyed, as in the terminal.
+  const OBEYED = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
+  const escaped = (c) => "\\u" + c.charCodeAt(0).toString(16).padStart(4, "0");
+  const safe = (text) => String(text ?? "").replace(OBEYED, (c) => (c === "\n" ? "⏎" : c === "\t" ? " " : escaped(c)));
+  const set = (node, text) => { if (node.said !== text) { node.said = text; node.textContent = text; } };
+  const setClass = (node, name) => { if (node.named !== name) { node.named = name; node.className = name; } };
+  const el = (tag, className, ...children) => {
+    const node = document.createElement(tag);
+    if (className) node.className = className;
+    node.append(...children.filter((child) => child !== null));
+    return node;
+  };
+  const svg = (tag, attributes, ...children) => {
+    const node = document.createElementNS(SVG, tag);
+    for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+    node.append(...children);
+    return node;
+  };
+  const swatch = (outcome) => svg("svg", { class: `swatch o-${outcome}`, width: 12, height: 12, "aria-hidden": "true" },
+    svg("rect", { width: 12, height: 12, rx: 2 }));
+  const foreign = (text, tag = "bdi", className = "") => el(tag, className, safe(text));
+  // Children of a list by key: a row stays the same element for as long as its key is there.
+  const keyed = (parent, items, key, make, update) => {
+    const old = parent.rows || new Map();
+    const now = new Map();
+    let at = parent.firstElementChild;
+    for (const item of items) {
+      const id = key(item);
+      if (now.has(id)) continue;
+      const row = old.get(id) || make(item);
+      now.set(id, row);
+      if (row === at) at = at.nextElementSibling;
+      else parent.insertBefore(row, at);
+      update?.(row, item);
+    }
+    for (const [id, row] of old) if (!now.has(id)) row.remove();
+    parent.rows = now;
+  };
+
+  // --- figures ---------------------------------------------------------------------------------
+  const two = (n) => String(n).padStart(2, "0");
+  const clock = (seconds) => {
+    const whole = Math.max(0, Math.floor(seconds));
+    const [h, m, s] = [Math.floor(whole / 3600), Math.floor(whole / 60) % 60, whole % 60];
+    return h ? `${h}:${two(m)}:${two(s)}` : `${m}:${two(s)}`;
+  };
+  const took = (seconds) => (seconds < 10 ? `${Math.max(0, seconds).toFixed(1)} s` : seconds < 60 ? `${Math.round(seconds)} s` : clock(seconds));
+  const running = (seconds) => (seconds < 60 ? `${Math.floor(Math.max(0, seconds))} s` : clock(seconds));
+  const roughly = (seconds) => seconds < 90 ? `${Math.max(1, Math.round(seconds))} s` : seconds < 5400 ? `${Math.round(seconds / 60)} min` : `${(seconds / 3600).toFixed(1)} h`;
+  const count = (n) => n.toLocaleString("en");
+  const counted = (n, one, many = `${one}s`) => `${count(n)} ${n === 1 ? one : many}`;
+  const tokens = (n) => (n >= 1e6 ? `${(n / 1e6).toFixed(1)}M` : n >= 1000 ? `${(n / 1000).toFixed(1)}k` : `${n}`) + " tokens";
+  const dollars = (n) => `$${n.toFixed(2)}`;
+  const perMinute = (n) => (n >= 10 ? count(Math.round(n)) : n.toFixed(1));
+
+  // --- overview --------------------------------------------------------------------------------
+  const project = () => safe((shot.project || "").split("/").pop() || "beads-workers");
+
+  // Exit 7: it ran to its end, and something in it failed.
+  const endTone = () => {
+    const code = shot?.ended?.exit_code ?? 0;
+    return code === 0 ? "still" : code === 7 ? "warn" : "bad";
+  };
+
+  const stateNow = () => {
+    if (!connected) return ["reconnecting", "how warn"];
+    if (fleet.state === "none") return ["no fleet yet", "how still"];
+    if (fleet.state === "lost") return ["orchestrator gone", "how bad"];
+    if (fleet.state === "ended") return ["ended", endTone() === "still" ? "how still" : `how ${endTone()}`];
+    if (fleet.state !== "live" || !shot) return ["connecting", "how still"];
+    return [shot.state, shot.state === "running" ? "how live" : "how warn"];
+  };
+
+  const bannerNow = () => {
+    if (!connected) return ["warn", "The server of this page does not answer. Trying again."];
+    if (fleet.state === "lost") return ["bad", "The orchestrator ended without a word. The next start settles what it left; this page waits for it."];
+    if (fleet.state === "ended") {
+      const reason = shot?.ended?.reason || "";
+      return [endTone(), `The run has ended: ${safe(REASONS[reason] ?? reason)}. This page goes on with the next one.`];
+    }
+    if (fleet.state === "none") return ["still", "No fleet has run here yet. This page shows the first one."];
+    if (shot?.state_reason && shot.state !== "running") return ["warn", `${shot.state}: ${safe(shot.state_reason)}`];
+    return null;
+  };
+
+  const drawHead = () => {
+    const [text, className] = stateNow();
+    set(byId("state"), text);
+    setClass(byId("state"), className);
+    const banner = bannerNow();
+    byId("banner").hidden = banner === null;
+    if (banner) { setClass(byId("banner"), banner[0]); set(byId("banner"), banner[1]); }
+    if (!shot) return;
+    set(byId("project"), project());
+    set(byId("facts"), `${safe(shot.source)} · ${counted(shot.workers.length, "worker")} · ${clock(shot.uptime_seconds + age())}`);
+    set(byId("run"), `run ${safe(shot.run_id)}`);
+    const done = shot.totals.done;
+    document.title = `${done}/${done + left()} ${project()}`;
+    const on = hello.control && isLive();
+    byId("controls").hidden = !on;
+    if (on) {
+      set(byId("pause"), shot.state === "paused" ? "Resume" : "Pause");
+      set(byId("count"), counted(own(), "worker"));
+    }
+  };
+
+  const left = () => {
+    const q = shot.queue;
+    return q.ready + q.running + q.retrying + q.blocked + q.unlanded;
+  };
+  const own = () => shot.workers.filter((worker) => worker.own).length;
+
+  const tiles = () => {
+    const { queue: q, totals: t, landing, money } = shot;
+    const busy = shot.workers.filter((worker) => worker.issue_id !== null).length;
+    const found = [
+      ["closed", count(t.done), q.unclosed ? `${count(q.unclosed)} still to be closed` : t.done ? "in the tracker" : "none yet", ""],
+      ["left", count(left()) + (q.ready_more ? "+" : ""), !left() ? "nothing to do" : shot.eta_seconds && isLive() ? `about ${roughly(shot.eta_seconds)}` : q.blocked ? `${count(q.blocked)} blocked` : "ready or running", ""],
+      ["working", `${count(busy)}`, shot.workers.length ? `of ${counted(shot.workers.length, "worker")}` : "everyone has left", ""],
+      ["a minute", perMinute(shot.rate_per_minute), "closed", ""],
+      ["failed", count(t.failed), t.retried ? `${count(t.retried)} tried again` : "attempts", t.failed ? "warn" : ""],
+      ["quarantined", count(q.quarantined), q.quarantined ? (q.quarantined === 1 ? "needs a person" : "need a person") : "none needs a person", q.quarantined ? "bad" : ""],
+    ];
+    if (landing) found.splice(1, 0, ["landed", count(landing.landed), q.unlanded ? `${count(q.unlanded)} to land` : "nothing waits", ""]);
+    if (money) found.push(["agents cost", dollars(money.spent), `${tokens(money.tokens.total)}${money.budget ? ` of ${safe(money.budget)}` : ""}`, ""]);
+    return found;
+  };
+
+  const drawTiles = () => {
+    keyed(byId("tiles"), tiles(), (tile) => tile[0], (tile) => {
+      const spark = tile[0] === "a minute" ? svg("svg", { class: "spark", viewBox: "0 0 60 24", preserveAspectRatio: "none", "aria-hidden": "true" }, svg("path", {})) : null;
+      return el("div", "", el("dt", "", tile[0]), el("dd", "big"), el("dd", "dim"), spark);
+    }, (row, [name, value, said, tone]) => {
+      set(row.children[1], value);
+      setClass(row.children[1], tone === "bad" ? "big bad" : "big");
+      set(row.children[2], said);
+      if (name === "a minute") row.querySelector("path").setAttribute("d", course(shot.throughput.done));
+    });
+  };
+  const course = (values) => {
+    const shown = values.slice(-40);
+    const most = Math.max(1, ...shown);
+    const step = 60 / Math.max(1, shown.length - 1);
+    return shown.length < 2 ? "" : shown.map((v, n) => `${n ? "L" : "M"}${(n * step).toFixed(1)} ${(23 - 22 * v / most).toFixed(1)}`).join("");
+  };
+
+  const drawIssues = () => {
+    const { queue: q, totals: t } = shot;
+    const parts = [
+      ["success", t.done, "closed"], ["retry", q.unlanded, "to land"], ["running", q.running, "running"], ["timeout", q.retrying, "waiting for another try"],
+      ["cancelled", q.ready, "ready"], ["cut_off", q.blocked, "blocked"], ["lost", q.on_hold, "on hold"], ["error", q.quarantined, "quarantined"],
+    ];
+    const whole = parts.reduce((sum, part) => sum + part[1], 0) || 1;
+    let at = 0;
+    keyed(byId("bar"), parts, (part) => part[0], ([name]) => svg("rect", { class: `o-${name}`, height: 18 }), (rect, [, n]) => {
+      rect.setAttribute("x", `${(100 * at) / whole}%`);
+      rect.setAttribute("width", `${(100 * n) / whole}%`);
+      at += n;
+    });
+    keyed(byId("legend"), parts.filter((part) => part[1]), (part) => part[0], ([name, , word]) => el("li", "", swatch(name), el("b"), ` ${word}`),
+      (row, [, n]) => set(row.querySelector("b"), count(n)));
+    const [kinds, next] = [q.by_priority, q.next_retry_seconds];
+    set(byId("issues-note"), [q.ready && kinds.some(Boolean) ? `ready by priority ${kinds.join(" · ")}` : "", next !== null && isLive() ? `next try in ${roughly(Math.max(0, next - age()))}` : ""].filter(Boolean).join(", "));
+  };
+
+  const drawNeeds = () => {
+    byId("needs").hidden = !shot.needs.length;
+    keyed(byId("needs").querySelector("ul"), shot.needs, (need) => need.text + "\n" + need.todo, (need) => {
+      const typed = need.todo.split("; ").map((one) => one.trim()).filter(Boolean);
+      return el("li", "", foreign(need.text, "span"), ...typed.map((one) => foreign(one, "code")));
+    });
+  };
+
+  // --- workers, and what ended -----------------------------------------------------------------
+  const drawWorkers = () => {
+    byId("fleet").hidden = !shot.workers.length && !isLive();
+    keyed(byId("workers"), shot.workers, (worker) => worker.worker_id, (worker) => {
+      const row = el("button", "row", foreign(worker.worker_id, "span", "who"), el("span", "what"), el("span", "clock"), el("span", "does"));
+      row.type = "button";
+      row.addEventListener("click", () => read(chosen === worker.worker_id ? null : worker.worker_id));
+      return el("li", "", row);
+    }, drawWorker);
+    const busy = shot.workers.filter((worker) => worker.issue_id !== null).length;
+    set(byId("workers-note"), shot.workers.length ? `${count(busy)} of ${count(shot.workers.length)} at work; choose one to read its log` : "none yet");
+  };
+
+  const drawWorker = (item, worker) => {
+    const row = item.firstElementChild;
+    const [, what, time, does] = row.children;
+    row.setAttribute("aria-pressed", String(chosen === worker.worker_id));
+    setClass(item, worker.issue_id === null ? "idle" : "busy");
+    const paused = worker.paused !== null && worker.paused !== undefined;
+    const state = paused ? "paused" : worker.state;
+    const named = worker.issue_id === null ? `\0${state}` : `${worker.issue_id}\0${worker.title}\0${worker.attempt}\0${paused}`;
+    if (what.said !== named) {
+      what.said = named;
+      if (worker.issue_id === null) what.replaceChildren(el("span", "none", worker.own ? state : `${state}, not started by this fleet`));
+      else what.replaceChildren(foreign(worker.issue_id, "code"), " ", foreign(worker.title), worker.attempt > 1 ? el("span", "try", ` try ${worker.attempt}`) : "", paused ? el("span", "try", " paused") : "");
+    }
+    set(time, worker.elapsed_seconds === null ? `${count(worker.done)} done` : running(worker.elapsed_seconds + age()));
+    drawActivity(does, worker);
+  };
+
+  const drawActivity = (does, worker) => {
+    const said = worker.progress;
+    const spent = [worker.tokens ? tokens(worker.tokens) : "", worker.money ? dollars(worker.money) : ""].filter(Boolean).join(", ");
+    const percent = said?.percent ?? null;
+    const text = worker.issue_id === null ? "" : [worker.agent || "", worker.activity || ""].filter(Boolean).join(": ");
+    const told = `${percent}\0${text}\0${spent}\0${worker.failed}`;
+    if (does.said === told) return;
+    does.said = told;
+    does.replaceChildren();
+    if (percent !== null && worker.issue_id !== null) {
+      const meter = el("meter");
+      [meter.min, meter.max, meter.value] = [0, 100, percent];
+      does.append(meter, el("span", "", `${percent}%`));
+    }
+    if (text) does.append(foreign(text));
+    if (spent && worker.issue_id !== null) does.append(el("span", "", spent));
+  };
+
+  const outcomeOf = (end) => (end.outcome in WORDS ? end.outcome : "error");
+  const became = (end) => {
+    if (end.outcome === "success") return "";
+    if (end.outcome === "cancelled") return "requeued";
+    const after = end.verdict === "quarantined" ? `quarantined after ${counted(end.attempt, "try", "tries")}`
+      : end.retry_in_seconds ? `again in ${took(end.retry_in_seconds)}` : end.charged ? "" : "not charged";
+    return [WORDS[outcomeOf(end)], after].filter(Boolean).join(", ") + (end.error ? `: ${end.error}` : "");
+  };
+  const drawEnded = () => {
+    const key = (end) => `${end.at} ${end.issue_id} ${end.attempt}`;
+    keyed(byId("ended"), [...shot.outcomes].reverse(), key, (end) => el("li", "", swatch(outcomeOf(end)),
+      el("span", "what", foreign(end.issue_id, "code"), " ", foreign(end.title)),
+      el("span", "clock", `${end.worker_id}, ${took(end.seconds)}`), foreign(became(end), "span", FAULTS.has(end.outcome) ? "why bad" : "why")));
+    if (!shot.outcomes.length) keyed(byId("ended"), [0], String, () => el("li", "none", el("span"), el("span", "", "nothing has ended yet")));
+  };
+
+  // --- landing, quarantine, money, notes -------------------------------------------------------
+  const drawLanding = () => {
+    const landing = shot.landing;
+    byId("landing").hidden = !landing;
+    if (!landing) return;
+    const gates = landing.gates;
+    set(byId("landing-note"), `${count(landing.landed)} on ${safe(landing.branch)}; gates: ${count(gates.green)} green, ${count(gates.red)} red`);
+    const lanes = new Map(landing.running.flatMap((lane) => lane.issues.map((id) => [id, lane])));
+    const lined = landing.waiting.slice(0, 50);
+    keyed(byId("waiting"), lined.length ? lined : [null], (row) => row?.issue_id ?? "", (row) => row === null
+      ? el("li", "none", "nothing waits to land")
+      : el("li", "", foreign(row.issue_id, "code"), " ", foreign(row.title), el("span", "try")), (item, row) => {
+      const lane = row && lanes.get(row.issue_id);
+      if (row) set(item.lastElementChild, lane ? ` in the gate for ${running(lane.seconds + age())}` : "");
+    });
+    const ends = [...landing.last].reverse();
+    keyed(byId("landed"), ends.length ? ends : [null], (row) => (row ? `${row.at} ${row.issue_id}` : ""), (row) => row === null
+      ? el("li", "none", "nothing has landed yet")
+      : el("li", "", swatch(row.verdict === "landed" ? "success" : "error"), foreign(row.issue_id, "code"), " ",
+        row.verdict === "landed" ? foreign(row.title) : foreign(`${row.verdict}: ${row.error}`, "span", "bad")));
+  };
+
+  const drawQuarantined = () => {
+    const rows = shot.quarantined;
+    byId("quarantined").hidden = !rows.length;
+    const on = hello.control && isLive();
+    byId("retry-all").hidden = !on || rows.length < 2;
+    set(byId("quarantined-note"), `${count(shot.queue.quarantined)} out of the backlog until somebody asks for another try`);
+    keyed(byId("aside"), rows.slice(0, 100), (row) => `${row.issue_id}\0${row.attempts}\0${row.error}`, (row) => {
+      const again = el("button", "again", "Try again");
+      again.addEventListener("click", () => ask("bw.retry", { issue_ids: [row.issue_id] }, `Try ${safe(row.issue_id)} again?`));
+      return el("li", "", foreign(row.issue_id, "code"), el("span", "dim", ` after ${counted(row.attempts, "attempt")}`), again, foreign(row.error || "no error was recorded", "pre"));
+    }, (row) => { row.querySelector("button").hidden = !on; });
+  };
+
+  const drawMoney = () => {
+    const { money, accounts } = shot;
+    byId("money").hidden = !money;
+    if (!money) return;
+    set(byId("money-note"), `${dollars(money.spent)}${money.budget ? ` of ${safe(money.budget)}` : ""}, ${tokens(money.tokens.total)}`);
+    byId("spent").hidden = !Object.keys(money.by_agent).length;
+    keyed(byId("spent"), Object.entries(money.by_agent), (row) => row[0], ([name]) => el("div", "", foreign(name, "dt"), el("dd")),
+      (row, [, spent]) => set(row.lastElementChild, `${dollars(spent.usd)}, ${tokens(spent.tokens)}`));
+    keyed(byId("accounts"), accounts, (account) => `${account.agent} ${account.model}`, (account) => el("li", "", foreign(account.agent, "b"), " ", el("span"), " ", el("code")),
+      (row, account) => {
+        const open = account.state === "available";
+        const full = account.utilization === null ? "" : `, fullest limit at ${Math.round(100 * account.utilization)}%`;
+        const until = account.until_seconds ? `, for ${roughly(account.until_seconds)}` : "";
+        set(row.children[1], open ? `takes work${full}` : `${account.state.replace("_", " ")}: ${safe(account.why)}${until}`);
+        setClass(row.children[1], open ? "dim" : "bad");
+        set(row.children[2], safe(account.todo ?? ""));
+        row.children[2].hidden = !account.todo;
+      });
+  };
+
+  const drawNotes = () => {
+    const notes = shot.recent.filter((note) => note.level !== "info").reverse();
+    byId("notes").hidden = !notes.length;
+    keyed(byId("noted"), notes, (note) => `${note.at}\0${note.text}`, (note) => el("li", note.level === "error" ? "bad" : "",
+      el("b", "", new Date(note.at * 1000).toLocaleTimeString("en-GB")), " ", foreign(note.text)));
+  };
+
+  // --- timeline --------------------------------------------------------------------------------
+  // Bars lie in shares of a span of time that grows in steps: between two of them bars are only added.
+  const AXIS = 24, NAMES = 58;
+  const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400];
+  const known = new WeakMap();
+  let plot = null, picked = null;
+
+  const spanNow = (until) => {
+    const length = Number(document.querySelector("[name=span]:checked").value);
+    if (length && until > length) {
+      const step = length / 6;
+      const to = Math.ceil((until + 0.01) / step) * step;
+      return [to - length - step, to];
+    }
+    if (!length && !isLive()) return [0, Math.max(1, until)];
+    const whole = length || Math.max(10, until * 1.02);
+    const step = STEPS.find((each) => whole / each <= 8) || 86400;
+    return [0, Math.max(length, Math.ceil(whole / step) * step)];
+  };
+  const order = (id) => [/^W\d+$/.test(id) ? 0 : 1, Number(id.slice(1)) || 0, id];
+  const inOrder = (a, b) => {
+    const [x, y] = [order(a), order(b)];
+    return x[0] - y[0] || x[1] - y[1] || (x[2] < y[2] ? -1 : 1);
+  };
+  const share = (at) => (100 * (at - plot.from)) / (plot.to - plot.from);
+
+  const layOut = (names, from, to) => {
+    const height = names.length <= 16 ? 22 : names.length <= 40 ? 16 : 10;
+    plot = { names, from, to, height, shown: 0, running: new Map(), rows: new Map(names.map((name, n) => [name, AXIS + n * height])) };
+    const bottom = AXIS + names.length * height;
+    const labels = names.map((name) => svg("text", { x: NAMES - 8, y: plot.rows.get(name) + height / 2, dy: "0.35em", class: "name" }, safe(name)));
+    byId("timeline").firstElementChild.replaceChildren(svg("svg", { width: NAMES, height: bottom + 6, class: height < 14 ? "small" : "" }, ...labels));
+    const group = height > 14 ? 1 : 5;
+    const stripes = names.filter((_, n) => Math.floor(n / group) % 2).map((name) => svg("rect", { class: "stripe", y: plot.rows.get(name), width: "100%", height }));
+    const places = Math.max(2, Math.min(10, byId("timeline").clientWidth / 110));
+    const step = STEPS.find((each) => (to - from) / each <= places) || 86400;
+    const ticks = [];
+    for (let at = Math.ceil(from / step) * step; at <= to; at += step) {
+      const x = `${share(at)}%`;
+      const edge = share(at) < 3 ? "at-start" : share(at) > 97 ? "at-end" : "";
+      ticks.push(svg("g", { class: "tick" }, svg("line", { x1: x, x2: x, y1: AXIS - 4, y2: bottom }), svg("text", { x, y: AXIS - 9, class: edge }, clock(at))));
+    }
+    plot.bars = svg("g", {});
+    plot.now = svg("line", { class: "now", y1: AXIS - 4, y2: bottom });
+    byId("timeline").lastElementChild.replaceChildren(svg("svg", { width: "100%", height: bottom + 6 }, ...stripes, ...ticks, plot.bars, plot.now));
+    picked = null;
+  };
+
+  const bar = (attempt) => {
+    const inset = plot.height > 20 ? 3 : plot.height > 14 ? 2 : 1;
+    const rect = svg("rect", { class: `bar o-${attempt[6]}`, y: plot.rows.get(attempt[0]) + inset, height: plot.height - 2 * inset, rx: 1.5 });
+    plot.bars.append(rect);
+    stretch(rect, attempt);
+    return rect;
+  };
+  const stretch = (rect, attempt) => {
+    const from = Math.max(attempt[4], plot.from);
+    rect.setAttribute("x", `${share(from)}%`);
+    rect.setAttribute("width", `${Math.max(0.12, share(attempt[5]) - share(from))}%`);
+    known.set(rect, attempt);
+  };
+
+  const drawTimeline = () => {
+    const until = shot.uptime_seconds + age();
+    const names = [...new Set([...shot.workers.map((worker) => worker.worker_id), ...last.keys()])].sort(inOrder);
+    const [from, to] = spanNow(until);
+    if (!plot || plot.from !== from || plot.to !== to || plot.names.join() !== names.join()) layOut(names, from, to);
+    for (const attempt of attempts.slice(plot.shown)) if (attempt[5] > from) bar(attempt);
+    plot.shown = attempts.length;
+    while (plot.bars.childElementCount > BARS_MAX + plot.running.size) plot.bars.firstElementChild.remove();
+    drawRunning(until);
+    for (const name of ["x1", "x2"]) plot.now.setAttribute(name, `${share(until)}%`);
+    plot.now.style.display = isLive() ? "" : "none";
+    drawOutcomes();
+  };
+
+  const drawRunning = (until) => {
+    const seen = new Set();
+    for (const worker of shot.workers) {
+      if (worker.issue_id === null) continue;
+      const name = `${worker.worker_id}\0${worker.issue_id}\0${worker.attempt}`;
+      // The journal, which tells of ends, may be ahead of the snapshot.
+      const began = shot.uptime_seconds - worker.elapsed_seconds;
+      const before = last.get(worker.worker_id);
+      if (before && before[1] === worker.issue_id && before[3] === worker.attempt && before[4] > began - 0.5) continue;
+      seen.add(name);
+      const attempt = [worker.worker_id, worker.issue_id, worker.title, worker.attempt, began, until, "running"];
+      const rect = plot.running.get(name);
+      if (rect) stretch(rect, attempt);
+      else plot.running.set(name, bar(attempt));
+    }
+    for (const [name, rect] of plot.running) if (!seen.has(name)) { rect.remove(); plot.running.delete(name); }
+  };
+
+  const drawOutcomes = () => {
+    set(byId("time-note"), dropped ? `the last ${counted(attempts.length, "attempt")}` : "a row for each worker, a bar for each attempt");
+    const rows = Object.keys(WORDS).filter((outcome) => counts.has(outcome));
+    keyed(byId("outcomes"), rows, String, (outcome) => el("li", "", swatch(outcome), el("b"), ` ${WORDS[outcome]}`),
+      (row, outcome) => set(row.querySelector("b"), count(counts.get(outcome))));
+  };
+
+  const describe = (rect) => {
+    const attempt = rect && known.get(rect);
+    if (!attempt) {
+      byId("detail").replaceChildren("Point at a bar, or tap it.");
+      return;
+    }
+    const [worker, issue, title, number, began, ended, outcome] = attempt;
+    byId("detail").replaceChildren(foreign(issue, "code"), " ", foreign(title), ` · attempt ${number} on ${safe(worker)}, ${WORDS[outcome]}, began ${clock(began)}, ${took(ended - began)}`);
+  };
+  const barAt = (event) => event.target.closest?.("rect.bar") ?? null;
+  byId("timeline").addEventListener("pointerover", (event) => { if (barAt(event)) describe(barAt(event)); });
+  byId("timeline").addEventListener("pointerleave", () => describe(picked));
+  byId("timeline").addEventListener("click", (event) => {
+    picked?.classList.remove("picked");
+    picked = barAt(event) === picked ? null : barAt(event);
+    picked?.classList.add("picked");
+    describe(picked);
+  });
+  for (const choice of document.querySelectorAll("[name=span]")) choice.addEventListener("change", () => draw());
+
+  // --- logs ------------------------------------------------------------------------------------
+  const read = (worker) => {
+    chosen = worker;
+    byId("log").hidden = worker === null;
+    document.body.classList.toggle("reading", worker !== null);
+    set(byId("log-title"), worker === null ? "" : `${safe(worker)}: reading`);
+    set(byId("lines"), "");
+    draw();
+    if (worker !== null) tail(worker);
+  };
+  const tail = async (worker) => {
+    let told = null;
+    try {
+      const answer = await fetch(`log?worker=${encodeURIComponent(worker)}`, { cache: "no-store" });
+      told = answer.ok ? await answer.json() : { title: `${worker}: gone`, lines: [] };
+    } catch { /* The server is away: what is shown stays, and the banner says it. */ }
+    if (chosen !== worker) return;
+    if (told) {
+      const lines = byId("lines");
+      const atEnd = lines.scrollHeight - lines.scrollTop - lines.clientHeight < 30;
+      set(byId("log-title"), safe(told.title));
+      set(lines, told.lines.map(safe).join("\n"));
+      if (atEnd) lines.scrollTop = lines.scrollHeight;
+    }
+    setTimeout(() => { if (chosen === worker) tail(worker); }, 1000);
+  };
+  const chosenIssue = () => shot?.workers.find((worker) => worker.worker_id === chosen)?.issue_id ?? null;
+  byId("close").addEventListener("click", () => read(null));
+  document.addEventListener("keydown", (event) => { if (event.key === "Escape" && chosen !== null && !byId("question").open) read(null); });
+
+  // --- control ---------------------------------------------------------------------------------
+  let wish = null; // what a yes stands for
+  const ask = (control, fields, question) => {
+    wish = () => tell(control, fields);
+    set(byId("asked"), question);
+    byId("question").showModal();
+  };
+  // Not upon "close", which comes later: the next question may be open by then.
+  byId("question").addEventListener("submit", (event) => { if (event.submitter === byId("yes")) wish(); });
+  const tell = async (control, fields) => {
+    let told = { error: "the server of this page does not answer" };
+    try {
+      const answer = await fetch("control", {
+        method: "POST", headers: { "Content-Type": "application/json", "X-Beads-Workers-Token": token }, body: JSON.stringify({ control, fields }),
+      });
+      told = await answer.json();
+    } catch { /* Said below. */ }
+    const line = byId("answer");
+    set(line, safe(told.error || told.text || "done"));
+    setClass(line, told.error ? "bad" : "");
+    line.hidden = false;
+    clearTimeout(line.until);
+    line.until = setTimeout(() => { line.hidden = true; }, 8000);
+  };
+  byId("pause").addEventListener("click", () => shot.state === "paused"
+    ? ask("bw.resume", {}, "Resume? New work is handed out again.")
+    : ask("bw.pause", {}, "Pause? Nothing new is handed out; what runs goes on."));
+  byId("more").addEventListener("click", () => ask("bw.scale", { workers: own() + 1 }, `Have ${counted(own() + 1, "worker")} instead of ${own()}?`));
+  byId("fewer").addEventListener("click", () => ask("bw.scale", { workers: Math.max(0, own() - 1) }, `Have ${counted(Math.max(0, own() - 1), "worker")} instead of ${own()}? A busy one finishes its task first.`));
+  byId("stop").addEventListener("click", () => ask("bw.stop", {}, `Stop the fleet? ${counted(shot.queue.running, "running task")} will be ended and requeued.`));
+  byId("release").addEventListener("click", () => {
+    const issue = chosenIssue();
+    if (issue !== null) ask("bw.release", { issue_ids: [issue] }, `Take ${safe(issue)} away from ${safe(chosen)}? Its task is ended, and the issue is on hold until it is retried.`);
+  });
+  byId("retry-all").addEventListener("click", () => {
+    const ids = shot.quarantined.map((row) => row.issue_id);
+    ask("bw.retry", { issue_ids: ids }, `Try ${counted(ids.length, "quarantined issue")} again?`);
+  });
+
+  // --- drawing ---------------------------------------------------------------------------------
+  const SECTIONS = [drawTiles, drawIssues, drawNeeds, drawTimeline, drawWorkers, drawEnded, drawLanding, drawQuarantined, drawMoney, drawNotes];
+  const draw = () => {
+    drawHead();
+    document.body.classList.toggle("empty", !shot);
+    if (shot) for (const section of SECTIONS) section();
+    byId("release").hidden = !hello.control || !isLive() || chosenIssue() === null;
+  };
+  let due = false;
+  const soon = () => {
+    if (due) return;
+    due = true;
+    requestAnimationFrame(() => { due = false; draw(); });
+  };
+  setInterval(() => { if (isLive() && !document.hidden) soon(); }, 1000);
+
+  // New ones, or all that are kept where this page has none of them, or too few.
+  const add = (told) => {
+    if (told.anew) [attempts, last, counts, plot] = [[], new Map(), new Map(), null];
+    dropped = told.dropped;
+    for (const attempt of told.rows) {
+      attempts.push(attempt);
+      last.set(attempt[0], attempt);
+      counts.set(attempt[6], (counts.get(attempt[6]) || 0) + 1);
+    }
+  };
+
+  // --- the stream ------------------------------------------------------------------------------
+  // A page that nobody sees has no stream: a browser gives one site only six connections.
+  let stream = null, again = 0;
+  const heard = (name, take) => stream.addEventListener(name, (event) => { take(JSON.parse(event.data)); soon(); });
+  const connect = () => {
+    clearTimeout(again);
+    stream?.close();
+    stream = new EventSource("events");
+    stream.onopen = () => { connected = true; soon(); };
+    stream.onerror = () => {
+      connected = false;
+      soon();
+      // It tries again by itself, unless the server has refused it.
+      if (stream.readyState === EventSource.CLOSED) again = setTimeout(connect, 2000);
+    };
+    heard("hello", (told) => { hello = told; });
+    heard("fleet", (told) => { fleet = told; });
+    heard("snapshot", (told) => { shot = told; shotAt = performance.now(); });
+    heard("attempts", add);
+  };
+  document.addEventListener("visibilitychange", () => {
+    if (!document.hidden) connect();
+    else { clearTimeout(again); stream.close(); connected = false; }
+  });
+  describe(null);
+  connect();
+})();

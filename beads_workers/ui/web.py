@@ -1,0 +1,330 @@
+"""The live page: who may see it, and what it is made of. ``watch --web`` and ``start --web``.
+
+A small server of its own process, for one person of this machine. It is the standard one,
+``http.server``, with a thread for each of a few viewers: docs/decisions/dashboard.md says why.
+
+Who might do harm, and what stands in the way:
+
+- **Another user of this machine** can connect, and can read command lines. Every path begins with
+  a token of 128 bits that is compared in constant time. It is told on a pipe or to a terminal only,
+  and lies in a file for its owner alone. Who has no token is cut off after ``HEAD_SECONDS``.
+- **A site that the browser has open**, whose name it points at this machine (DNS rebinding): the
+  ``Host`` has to be this machine's own. It knows no token either.
+- **Such a site that sends requests here**: none is answered to another origin. To control, one
+  needs the token in a header as well, and the ``Origin`` of the page; and ``--web-control``.
+- **A hostile title, error or log**: the page makes text nodes only. Its policy allows one style and
+  one script by their hashes, no other source of anything, and no markup from strings.
+- **A viewer that stalls**: it misses frames, and is dropped after ``WRITE_SECONDS``.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import re
+import socket
+import socketserver
+import sys
+import threading
+import time
+from collections.abc import Callable
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+from xml.etree.ElementTree import tostring
+
+from beads_workers.ui.report_html import ICON, policy_hash, read_own
+from beads_workers.ui.report_html import patterns as report_patterns
+from beads_workers.ui.web_shown import Message, Shown
+
+HOST = "127.0.0.1"
+LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
+"""With any port: the other end of a tunnel (``ssh -L``) may have another one."""
+
+HEAD_SECONDS = 10.0
+"""From the connection to the end of the request."""
+
+WRITE_SECONDS = 10.0
+"""For one event to leave; a viewer that has not read the ones before by then is dropped."""
+
+SEND_BYTES = 1 << 18
+"""What the kernel keeps for a viewer that does not read: some frames of a hundred workers."""
+
+CONNECTIONS_MAX = 64
+BODY_BYTES_MAX = 1 << 16
+TOKEN_HEADER = "X-Beads-Workers-Token"
+
+CONTROLS = {
+    "bw.pause": ("worker_ids",),
+    "bw.resume": ("worker_ids",),
+    "bw.scale": ("workers",),
+    "bw.stop": ("drain",),
+    "bw.retry": ("issue_ids",),
+    "bw.release": ("issue_ids",),
+}
+"""What the page may ask for, and the fields of each. The fleet judges their values."""
+
+ReadLog = Callable[[str], Message | None]
+"""Worker id -> ``{"title", "lines"}`` of its log; None where there is no such worker."""
+
+Control = Callable[[str, Message], Message]
+"""(request, fields) -> ``{"text"}`` or ``{"error"}``."""
+
+# --- page ----------------------------------------------------------------------------------------
+
+
+def page() -> tuple[bytes, str]:
+    """The page in one file, and its policy. Look and patterns are those of the report."""
+    style, script = read_own("report.css") + read_own("web.css"), read_own("web.js")
+    parts = {
+        "icon": ICON,
+        "style": style,
+        "script": script,
+        "patterns": tostring(report_patterns(), encoding="unicode", method="html"),
+    }
+    text = re.sub(r"\{(\w+)\}", lambda match: parts[match[1]], read_own("web.html"))
+    policy = (
+        f"default-src 'none'; style-src {policy_hash(style)}; script-src {policy_hash(script)};"
+        " connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none';"
+        " frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+    )
+    return text.encode(), policy
+
+
+# --- who may -------------------------------------------------------------------------------------
+
+
+def is_local(hosts: list[str]) -> bool:
+    """Whether a request with these ``Host`` headers was meant for this machine."""
+    if len(hosts) != 1:
+        return False
+    name, _, port = hosts[0].strip().lower().rpartition(":")
+    if not port.isdecimal():  # No port: the name is all of it.
+        name = hosts[0].strip().lower()
+    return name in LOCAL_NAMES
+
+
+def within(token: str, path: str) -> str | None:
+    """What stands behind ``/TOKEN/`` in a path; None without the right token."""
+    empty, _, rest = path.partition("/")
+    said, slash, inside = rest.partition("/")
+    right = hmac.compare_digest(said.encode("utf-8", "replace"), token.encode("ascii"))
+    return inside if right and slash and not empty else None
+
+
+def read_control(body: bytes) -> tuple[str, Message] | None:
+    """The request of the page; None for what is none, or not the page's to ask."""
+    try:
+        told = json.loads(body)
+        name, fields = told["control"], told["fields"]
+        return name, {key: fields[key] for key in CONTROLS[name] if key in fields}
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+# --- server --------------------------------------------------------------------------------------
+
+
+class WebServer(ThreadingHTTPServer):
+    """Serves until ``shutdown``; raises ``OSError`` where the port is taken. ``control``: None for
+    a page that can only be looked at."""
+
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 64
+
+    def __init__(
+        self,
+        port: int,
+        token: str,
+        shown: Shown,
+        *,
+        read_log: ReadLog,
+        control: Control | None,
+        head_seconds: float = HEAD_SECONDS,
+        write_seconds: float = WRITE_SECONDS,
+    ) -> None:
+        """Port 0: any that is free."""
+        self.token, self.shown = token, shown
+        self.head_seconds, self.write_seconds = head_seconds, write_seconds
+        self.read_log, self.control = read_log, control
+        self.page, self.policy = page()
+        self._due: dict[object, float | None] = {}
+        """Connection -> when its request has to be there; None once it is."""
+        self._lock = threading.Lock()
+        super().__init__((HOST, port), _Handler)
+        shown.say("hello", {"control": control is not None})
+
+    @property
+    def url(self) -> str:
+        """The address of the page, token and all."""
+        return f"http://{HOST}:{self.server_address[1]}/{self.token}/"
+
+    def server_bind(self) -> None:
+        """Without asking for the name of this machine, which may take seconds."""
+        socketserver.TCPServer.server_bind(self)
+        self.server_name, self.server_port = HOST, self.server_address[1]
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """See ``socketserver``: one of too many is closed."""
+        with self._lock:
+            room = len(self._due) < CONNECTIONS_MAX
+            if room:
+                self._due[request] = time.monotonic() + self.head_seconds
+        if room:
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def heard(self, request: object) -> None:
+        """Its request is there, with the token."""
+        with self._lock:
+            self._due[request] = None
+
+    def shutdown_request(self, request: Any) -> None:
+        """See ``socketserver``."""
+        with self._lock:
+            self._due.pop(request, None)
+        super().shutdown_request(request)
+
+    def service_actions(self) -> None:
+        """Twice a second: cut off who takes too long to ask."""
+        now = time.monotonic()
+        with self._lock:
+            late = [each for each, due in self._due.items() if due is not None and now > due]
+        for request in late:
+            try:
+                if isinstance(request, socket.socket):
+                    request.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass  # It has left by itself.
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """See ``socketserver``: a connection that breaks is no error of ours."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One connection, one request (HTTP/1.0)."""
+
+    server: WebServer
+
+    def setup(self) -> None:
+        """See ``socketserver``."""
+        self.request.settimeout(self.server.head_seconds)
+        super().setup()
+
+    def do_GET(self) -> None:
+        """The page, its stream of events, and the log of a worker."""
+        where = self._judged()
+        if where is None:
+            return
+        self.server.heard(self.request)
+        path, query = where
+        if path == "":
+            security = {"Content-Security-Policy": self.server.policy}
+            self._answer(HTTPStatus.OK, "text/html; charset=utf-8", self.server.page, security)
+        elif self.headers.get("Sec-Fetch-Site", "same-origin") != "same-origin":
+            self._refuse(HTTPStatus.FORBIDDEN)
+        elif path == "events":
+            self._stream()
+        elif path == "log":
+            found = self.server.read_log(query.get("worker", [""])[0])
+            if found is None:
+                self._refuse(HTTPStatus.NOT_FOUND)
+            else:
+                self._json(found)
+        else:
+            self._refuse(HTTPStatus.NOT_FOUND)
+
+    def do_POST(self) -> None:
+        """Control, where it was allowed at the start."""
+        where = self._judged()
+        if where is None:
+            return
+        if where[0] != "control":
+            self._refuse(HTTPStatus.NOT_FOUND)
+        elif self.server.control is None or not self._from_the_page():
+            self._refuse(HTTPStatus.FORBIDDEN)
+        elif (asked := self._asked()) is None:
+            self._refuse(HTTPStatus.BAD_REQUEST)
+        else:
+            self.server.heard(self.request)
+            self._json(self.server.control(*asked))
+
+    def _judged(self) -> tuple[str, dict[str, list[str]]] | None:
+        """Where in the page a request wants to go, and its query; None once it is refused."""
+        parts = urlsplit(self.path)
+        if not is_local(self.headers.get_all("Host", [])):
+            self._refuse(HTTPStatus.MISDIRECTED_REQUEST)
+        elif parts.netloc or (inside := within(self.server.token, parts.path)) is None:
+            self._refuse(HTTPStatus.NOT_FOUND)
+        else:
+            return inside, parse_qs(parts.query)
+        return None
+
+    def _from_the_page(self) -> bool:
+        origin = f"http://{self.headers.get('Host', '').strip()}"
+        said = self.headers.get(TOKEN_HEADER, "").encode("utf-8", "replace")
+        return (
+            self.headers.get_all("Origin") == [origin]
+            and hmac.compare_digest(said, self.server.token.encode("ascii"))
+            and self.headers.get_content_type() == "application/json"
+        )
+
+    def _asked(self) -> tuple[str, Message] | None:
+        """The request in the body; None for what is none."""
+        length = self.headers.get("Content-Length", "")
+        if not length.isdecimal() or int(length) > BODY_BYTES_MAX:
+            return None
+        return read_control(self.rfile.read(int(length)))
+
+    def _stream(self) -> None:
+        if not self.server.shown.enter():
+            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE)
+            return
+        try:
+            self.connection.settimeout(self.server.write_seconds)
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BYTES)
+            self._head(HTTPStatus.OK, "text/event-stream", {})
+            for events in self.server.shown.follow():
+                self.wfile.write(events)
+        except OSError:
+            pass  # It has left, or does not read.
+        finally:
+            self.server.shown.leave()
+
+    def _json(self, value: Message) -> None:
+        self._answer(HTTPStatus.OK, "application/json", json.dumps(value).encode("ascii"), {})
+
+    def _refuse(self, status: HTTPStatus) -> None:
+        text = f"{status.value} {status.phrase}\n".encode("ascii")
+        self._answer(status, "text/plain; charset=utf-8", text, {})
+
+    def _answer(self, status: HTTPStatus, kind: str, body: bytes, headers: dict[str, str]) -> None:
+        self._head(status, kind, headers | {"Content-Length": str(len(body))})
+        self.wfile.write(body)
+
+    def _head(self, status: HTTPStatus, kind: str, headers: dict[str, str]) -> None:
+        self.send_response(status)
+        for name, value in (_HEADERS | {"Content-Type": kind} | headers).items():
+            self.send_header(name, value)
+        self.end_headers()
+
+    def version_string(self) -> str:
+        """Tells nobody which Python this is."""
+        return "beads-workers"
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing is logged: paths hold the token."""
+
+
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}

@@ -1,0 +1,158 @@
+"""What viewers of the live page are shown: the newest of each topic, and every attempt that ended.
+
+One thread tells (``say``, ``begin``, ``add``), and each viewer has a thread that follows. A viewer
+that is slow misses what was overtaken meanwhile: nothing is queued for anybody.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+from beads_workers.core import journal as rec
+from beads_workers.core.history import CUT_OFF
+from beads_workers.core.issues import Issues
+from beads_workers.core.journal import Entry
+
+Message = dict[str, Any]
+
+VIEWERS_MAX = 32
+"""Each has a thread and a connection; a person has two or three."""
+
+ATTEMPTS_MAX = 3000
+"""Of the newest, so many are bars of the timeline: more than a screen has columns."""
+
+TITLE_CHARS_MAX = 80
+
+BEAT_SECONDS = 10.0
+"""A stream that is silent so long says that it lives, and finds out whether its viewer does."""
+
+EndedAttempt = tuple[str, str, str, int, float, float, str]
+"""Worker, issue, title, number, began and ended in seconds of the run, outcome."""
+
+
+def frame(event: str, data: Any) -> bytes:
+    """One event of a stream of server-sent events; JSON has no line end of its own."""
+    return f"event: {event}\ndata: {json.dumps(data)}\n\n".encode("ascii")
+
+
+def ended_attempts(issues: Issues, entries: Iterable[Entry]) -> Iterator[EndedAttempt]:
+    """Those that these records end; ``issues`` is what the records before them have led to."""
+    for entry in entries:
+        change = issues.apply(entry)
+        if change is None or (ended := change.attempt) is None:
+            continue
+        started, record = ended.started, entry.record
+        is_end = isinstance(record, rec.Finished) and record.request_id == started.request_id
+        yield (
+            started.worker_id,
+            started.issue_id,
+            (started.title or change.issue.title)[:TITLE_CHARS_MAX],
+            started.attempt,
+            round(ended.elapsed, 3),
+            round(entry.elapsed, 3),
+            record.outcome if isinstance(record, rec.Finished) and is_end else CUT_OFF,
+        )
+
+
+class Shown:
+    """``snapshot``: the newest, for whoever looks up what a viewer asks for."""
+
+    def __init__(self) -> None:
+        self.snapshot: Message | None = None
+        self._changed = threading.Condition()
+        self._version = 0
+        self._topics: dict[str, tuple[int, bytes]] = {}
+        """Name -> the version in which it was told last, and its event."""
+        self._run = 0
+        """Counts runs: whoever knows attempts of another one begins anew."""
+        self._rows: deque[EndedAttempt] = deque(maxlen=ATTEMPTS_MAX)
+        self._added = 0
+        self._viewers = 0
+
+    # --- told ---------------------------------------------------------------------------------
+
+    def say(self, topic: str, value: Any) -> None:
+        """The newest of a topic takes the place of the one before."""
+        event = frame(topic, value)
+        with self._changed:
+            if topic == "snapshot":
+                self.snapshot = value
+            if (before := self._topics.get(topic)) is not None and before[1] == event:
+                return
+            self._version += 1
+            self._topics[topic] = self._version, event
+            self._changed.notify_all()
+
+    def begin(self) -> None:
+        """Another run: its attempts are to come."""
+        with self._changed:
+            self._run += 1
+            self._added = 0
+            self._rows.clear()
+            self._changed.notify_all()
+
+    def add(self, rows: Sequence[EndedAttempt]) -> None:
+        """Attempts of this run that have ended."""
+        if rows:
+            with self._changed:
+                self._rows.extend(rows)
+                self._added += len(rows)
+                self._changed.notify_all()
+
+    # --- followed -----------------------------------------------------------------------------
+
+    @property
+    def viewers(self) -> int:
+        """How many look."""
+        return self._viewers
+
+    def wait_for_viewer(self, seconds: float) -> None:
+        """Until somebody looks, at most so long."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._viewers > 0, seconds)
+
+    def enter(self) -> bool:
+        """Somebody comes to look; False where there are too many. ``leave`` follows ``True``."""
+        with self._changed:
+            if self._viewers >= VIEWERS_MAX:
+                return False
+            self._viewers += 1
+            self._changed.notify_all()
+            return True
+
+    def leave(self) -> None:
+        """Whoever entered looks no more."""
+        with self._changed:
+            self._viewers -= 1
+
+    def follow(self) -> Iterator[bytes]:
+        """What a viewer is to be sent, without end: first all that is known, then what is new."""
+        yield b"retry: 1000\n\n"
+        seen, run, rows = 0, -1, 0
+        while True:
+            with self._changed:
+                until = time.monotonic() + BEAT_SECONDS
+                while self._version == seen and (self._run, self._added) == (run, rows):
+                    if not self._changed.wait(max(0.0, until - time.monotonic())):
+                        break
+                events = [event for at, event in self._topics.values() if at > seen]
+                attempts = self._attempts(run, rows)
+                seen, run, rows = self._version, self._run, self._added
+            if attempts is not None:
+                events.insert(0, frame("attempts", attempts))
+            yield b"".join(events) or b": still here\n\n"
+
+    def _attempts(self, run: int, rows: int) -> Message | None:
+        """Of which a viewer knows ``rows`` of this ``run``, or of another one."""
+        first = self._added - len(self._rows)
+        anew = run != self._run or rows < first
+        if not anew and rows == self._added:
+            return None
+        new = islice(self._rows, 0 if anew else rows - first, None)
+        return {"anew": anew, "dropped": first, "rows": list(new)}

@@ -1,0 +1,366 @@
+"""The live page in a real browser: its looks, a run from begin to end, and what dies on the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import stat
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beads_workers.runtime.locks import is_locked
+from tests.end_to_end.conftest import StartFleet
+from tests.support.browser import Browser, Page
+from tests.support.embedded import EmbeddedProject
+from tests.support.fleet import PROGRAM, Fleet, until
+from tests.support.journals import HOSTILE_TITLES
+from tests.support.web import Served, full_house
+
+CONTRAST_LEAST = 4.5
+
+UNREADABLE = """(() => {
+  const parse = (text) => (text.match(/[\\d.]+/g) || []).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map((v) => v / 255)
+    .map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, v, n) => sum + v * [0.2126, 0.7152, 0.0722][n], 0);
+  const ground = (node) => {
+    for (let at = node; at; at = at.parentElement) {
+      const colour = parse(getComputedStyle(at).backgroundColor);
+      if (colour.length === 3 || colour[3] === 1) return colour;
+    }
+    return [255, 255, 255];
+  };
+  const faults = [];
+  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walk.nextNode()) {
+    const node = walk.currentNode.parentElement;
+    if (!walk.currentNode.data.trim() || !node.checkVisibility()) continue;
+    if (node.closest("script, style")) continue;
+    const style = getComputedStyle(node);
+    const ink = parse(node.closest("svg") ? style.fill : style.color);
+    const [a, b] = [light(ink), light(ground(node))].sort((x, y) => y - x);
+    const ratio = (a + 0.05) / (b + 0.05);
+    if (ratio < LEAST) faults.push([ratio.toFixed(2), walk.currentNode.data.slice(0, 40)]);
+  }
+  return faults;
+})()""".replace("LEAST", str(CONTRAST_LEAST))
+"""Text that is seen, with too little contrast to what lies below it."""
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """One for all of these tests."""
+    opened = Browser(tmp_path_factory.mktemp("browser"))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def house(request: pytest.FixtureRequest) -> Iterator[Served]:
+    """A page that may control, of a fleet of so many workers with everything going on."""
+    served = Served(controls=True)
+    served.shown.begin()
+    ends = [("W1", f"e-{n}", HOSTILE_TITLES[n % 10], 1, n, n + 0.8, "error") for n in range(9)]
+    served.shown.add(ends)
+    served.tell(full_house(getattr(request, "param", 8)))
+    yield served
+    served.close()
+
+
+def drawn(browser: Browser, url: str, width: int = 1280, **options: bool) -> Page:
+    """The page, once it shows a fleet."""
+    page = browser.open(url, width, **options)
+    page.until("document.querySelectorAll('#tiles dt').length > 0")
+    return page
+
+
+# --- looks ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("house", [8, 100], indirect=True)
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 400])
+def test_all_of_it_can_be_read_and_fits_the_window(
+    browser: Browser, house: Served, width: int, dark: bool
+) -> None:
+    page = drawn(browser, house.url, width, dark=dark)
+    workers = page.value("document.querySelectorAll('#workers li').length")
+    assert workers in (8, 100)
+    assert page.value("document.documentElement.scrollWidth") == width
+    page.click("#workers .row")
+    page.until("document.getElementById('lines').textContent.includes('all is well')")
+    assert page.value(UNREADABLE) == []
+    assert page.value("document.documentElement.scrollWidth") == width
+    ground = page.value("getComputedStyle(document.body).backgroundColor")
+    brightness = sum(map(int, ground.removeprefix("rgb(").removesuffix(")").split(",")))
+    assert (brightness < 200) is dark
+    assert page.complaints() == []
+    assert all(address.startswith((house.url, "data:")) for address in page.requests())
+    page.close()
+
+
+def test_the_checker_of_contrast_sees_what_cannot_be_read(browser: Browser, house: Served) -> None:
+    page = drawn(browser, house.url)
+    page.value("document.getElementById('facts').style.color = '#ddd'")
+    assert len(page.value(UNREADABLE)) == 1
+    page.close()
+
+
+def test_no_text_of_anybody_becomes_markup(browser: Browser, house: Served) -> None:
+    page = drawn(browser, house.url)
+    page.click("#workers .row")
+    page.until("document.getElementById('lines').textContent.includes('all is well')")
+    said = page.value("document.body.textContent")
+    for hostile in HOSTILE_TITLES[:2]:
+        assert hostile in said
+    assert "\u202e" not in said and "\\u202e" in said and "\x1b" not in said
+    assert (
+        page.value("document.querySelectorAll('img, iframe, object, link[href^=http]').length") == 0
+    )
+    assert page.value("document.querySelectorAll('script').length") == 1
+    # Even a mistake of ours would stay without effect.
+    page.value(
+        "(() => { const s = document.createElement('div');"
+        " try { s.innerHTML = '<img src=x onerror=\"window.broken = 1\">';"
+        " document.body.append(s); }"
+        " catch (e) { window.refused = true; } })()"
+    )
+    assert page.value("window.refused") is True and page.value("window.broken ?? 0") == 0
+    page.close()
+
+
+def test_the_page_cannot_be_put_into_another_one(
+    browser: Browser, house: Served, tmp_path: Path
+) -> None:
+    file = tmp_path / "other.html"
+    file.write_text(f'<iframe src="{house.url}"></iframe>')
+    page = browser.open(file, 800)
+    assert any("frame-ancestors" in json.dumps(c) for c in page.complaints())
+    assert house.shown.viewers == 0
+    page.close()
+
+
+def test_a_bar_says_what_it_stands_for_and_the_span_can_be_chosen(
+    browser: Browser, house: Served
+) -> None:
+    page = drawn(browser, house.url)
+    bars = "document.querySelectorAll('#timeline rect.bar').length"
+    page.until(f"{bars} === 9 + 4")
+    page.click("#timeline rect.o-error")
+    told = page.value("document.getElementById('detail').textContent")
+    assert told.startswith("e-0 ") and "attempt 1 on W1, failed, began 0:00, 0.8 s" in told
+    page.click("[name=span][value='60']")
+    page.until("[...document.querySelectorAll('.tick text')].at(-1).textContent === '1:00'")
+    page.close()
+
+
+# --- control ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_what_a_person_says_yes_to_is_asked_and_nothing_else(
+    browser: Browser, house: Served, width: int
+) -> None:
+    page = drawn(browser, house.url, width)
+    seen = "document.getElementById('question').open"
+    for button, answer in (("#pause", "#question [value='']"), ("#stop", "#question [value='']")):
+        page.click(button)
+        page.until(seen)
+        page.click(answer)
+        page.until(f"!{seen}")
+    assert house.asked == []
+    page.click("#workers .row")
+    for button in ("#release", "#close", "#pause", "#more", "#fewer", "#aside button", "#stop"):
+        page.click(button)
+        if button != "#close":
+            page.until(seen)
+            page.click("#yes")
+            page.until(f"!{seen}")
+            page.until("!document.getElementById('answer').hidden")
+    until(lambda: len(house.asked) == 6, 3, str(house.asked))
+    assert house.asked == [
+        ("bw.release", {"issue_ids": ["app-1"]}),
+        ("bw.pause", {}),
+        ("bw.scale", {"workers": 9}),
+        ("bw.scale", {"workers": 7}),
+        ("bw.retry", {"issue_ids": ["x-1"]}),
+        ("bw.stop", {}),
+    ]
+    assert page.complaints() == []
+    page.close()
+
+
+def test_a_page_that_may_only_look_has_no_buttons_for_more(browser: Browser) -> None:
+    served = Served()
+    served.tell(full_house())
+    page = drawn(browser, served.url)
+    page.click("#workers .row")
+    page.until("document.getElementById('lines').textContent.includes('all is well')")
+    hidden = "![...document.querySelectorAll('#controls, #release, .again, #retry-all')]"
+    assert page.value(f"{hidden}.some((e) => e.checkVisibility())")
+    page.close()
+    served.close()
+
+
+def test_a_page_in_the_background_has_no_stream(browser: Browser, house: Served) -> None:
+    page = drawn(browser, house.url)
+    assert house.shown.viewers == 1
+    hide = (
+        "Object.defineProperty(document, 'hidden', {{value: {}, configurable: true}});"
+        " document.dispatchEvent(new Event('visibilitychange'))"
+    )
+    page.value(hide.format("true"))
+    until(lambda: [house.tell({"n": n}) for n in range(2)] and house.shown.viewers == 0)
+    house.tell(full_house())
+    page.value(hide.format("false"))
+    page.until("document.getElementById('state').textContent === 'running'")
+    page.close()
+
+
+# --- real fleets ------------------------------------------------------------------------------
+
+
+def kept(fleet: Fleet) -> dict[str, Any]:
+    """Where its page is, as its server has written it down."""
+    told: dict[str, Any] = json.loads((fleet.state_directory / "web.json").read_bytes())
+    return told
+
+
+@pytest.fixture
+def webbed(start: StartFleet) -> Iterator[Callable[..., Fleet]]:
+    """Starts fleets with a page; its server ends with the test."""
+    fleets: list[Fleet] = []
+
+    def begin(project: EmbeddedProject, *arguments: str, **options: Any) -> Fleet:
+        fleets.append(start(project, "--web", *arguments, **options))
+        return fleets[-1]
+
+    yield begin
+    for fleet in fleets:
+        if is_locked(fleet.state_directory / "web.json"):
+            os.kill(kept(fleet)["pid"], signal.SIGTERM)
+
+
+def url_of(fleet: Fleet) -> str:
+    """As ``start`` says it."""
+    match = re.search(r"ok web +(http\S+)", fleet.started().errors)
+    assert match is not None, fleet.said()
+    return match[1]
+
+
+TEXT = "document.getElementById('{}').textContent"
+STATE = TEXT.format("state")
+
+
+def test_eight_viewers_see_a_run_from_its_begin_to_its_end(
+    browser: Browser, embedded: EmbeddedProject, webbed: Callable[..., Fleet]
+) -> None:
+    rows = [{"title": HOSTILE_TITLES[n % 10] or "none"} for n in (0, 1, 3, 5) * 12]
+    embedded.create_many(rows)
+    # Every seventh fails once; all wait for the file, so that everybody is there at the beginning.
+    go = embedded.folder / "go"
+    task = (
+        f'while [ ! -e {go} ]; do sleep 0.05; done; echo "{{id}} at work"; sleep 0.3;'
+        ' [ "$(( ${BW_ISSUE_ID#bw-} % 7 ))" != 0 ] || [ "$BW_ATTEMPT" != 1 ]'
+    )
+    arguments = ("-n", "6", "--until-empty", "--retry-delay", "0.1", "--", "sh", "-c", task)
+    fleet = webbed(embedded, *arguments)
+    url = url_of(fleet)
+    assert stat.S_IMODE((fleet.state_directory / "web.json").stat().st_mode) == 0o600
+    widths = (1280, 400)
+    pages = [browser.open(url, widths[n % 2], dark=n % 4 > 1, alone=True) for n in range(8)]
+    for page in pages:
+        page.until(f"{STATE} === 'running'")
+        page.until("document.querySelectorAll('#timeline rect.o-running').length === 6")
+    pages[0].click("#workers .row")
+    go.touch()
+    pages[0].until(f"{TEXT.format('lines')}.includes('at work')")
+    pages[0].click("#close")
+    assert fleet.wait() in (0, 7), fleet.said()
+    for page in pages:
+        page.until(f"{STATE} === 'ended'")
+        page.until("document.querySelectorAll('#timeline rect.bar').length === 48 + 6")
+        tiles = page.value("[...document.querySelectorAll('#tiles > div')].map(d => d.innerText)")
+        assert tiles[0].split("\n")[:2] == ["closed", "48"]
+        assert page.value("document.documentElement.scrollWidth") in widths
+        assert page.value(UNREADABLE) == []
+        assert page.complaints() == []
+        page.close()
+    fleet.leaves_nothing()
+
+
+def test_an_open_page_goes_on_with_the_next_run_after_a_kill(
+    browser: Browser, embedded: EmbeddedProject, webbed: Callable[..., Fleet]
+) -> None:
+    embedded.create_many([{"title": f"number {n}"} for n in range(4)])
+    first = webbed(embedded, "-n", "2", "--", "sleep", "60")
+    page = browser.open(url_of(first), 1280)
+    page.value("window.same = true")
+    page.until("document.querySelectorAll('#timeline rect.o-running').length === 2")
+    os.kill(first.pid, signal.SIGKILL)
+    first.wait()
+    page.until(f"{STATE} === 'orchestrator gone'")
+    assert "ended without a word" in page.value(TEXT.format("banner"))
+    second = webbed(embedded, "-n", "2", "--until-empty", "--", "sleep", "0.2")
+    assert url_of(second) == url_of(first)
+    assert second.wait() == 0, second.said()
+    page.until(f"{STATE} === 'ended'")
+    page.until("document.querySelectorAll('#timeline rect.o-success').length === 4")
+    assert second.run_id in page.value(TEXT.format("run"))
+    assert page.value("window.same") is True and page.complaints() == []
+    page.close()
+
+
+def test_an_open_page_finds_the_next_server(
+    browser: Browser, embedded: EmbeddedProject, webbed: Callable[..., Fleet]
+) -> None:
+    embedded.create_many([{"title": "long"}])
+    fleet = webbed(embedded, "-n", "1", "--", "sleep", "60")
+    page = browser.open(url_of(fleet), 400)
+    page.until(f"{STATE} === 'running'")
+    again = fleet.call("watch", "--web")
+    assert again.stdout.strip() == url_of(fleet) and "served already" in again.stderr
+    other = fleet.call("watch", "--web", "--web-control")
+    assert other.returncode == 2 and f"kill {kept(fleet)['pid']}" in other.stderr
+    os.kill(kept(fleet)["pid"], signal.SIGKILL)
+    page.until(f"{STATE} === 'reconnecting'")
+    server = subprocess.Popen(
+        [*PROGRAM, "watch", "--web", "--web-control"],
+        cwd=embedded.folder,
+        env=embedded.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert server.stdout is not None
+    try:
+        assert server.stdout.readline().strip() == url_of(fleet)
+        page.until(f"{STATE} === 'running'")
+        page.until("document.getElementById('controls').checkVisibility()")
+        page.click("#pause")
+        page.click("#yes")
+        page.until(f"{STATE} === 'paused'")
+        assert fleet.status()["state"] == "paused"
+    finally:
+        server.terminate()
+        server.communicate()
+    page.close()
+
+
+def test_the_end_of_a_run_that_nobody_watched_can_be_read(
+    browser: Browser, embedded: EmbeddedProject, webbed: Callable[..., Fleet]
+) -> None:
+    embedded.create_many([{"title": "fails", "command": ["sh", "-c", "echo no luck; exit 1"]}])
+    fleet = webbed(embedded, "-n", "1", "--until-empty", "--max-attempts", "1")
+    assert fleet.wait() == 7
+    page = drawn(browser, url_of(fleet))
+    page.until(f"{STATE} === 'ended'")
+    assert "no luck" in page.value(TEXT.format("aside"))
+    assert page.value("document.querySelectorAll('#timeline rect.o-error').length") == 1
+    page.close()

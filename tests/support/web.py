@@ -1,0 +1,122 @@
+"""The live page's server in this process, and viewers that speak HTTP by hand."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from typing import Any
+
+from beads_workers.core import journal as rec
+from beads_workers.ui.web import WebServer
+from beads_workers.ui.web_shown import Message, Shown
+from tests.support import landings
+from tests.support.journals import HOSTILE_TITLES
+from tests.ui.snapshots import after, agents_at_work, closed, ended, fleet
+
+TOKEN = "abcdefghijklmnopqrstuv"
+PATIENCE_SECONDS = 20.0
+
+
+class Served:
+    """A server that shows what ``shown`` is told; ``asked`` has what was asked of the fleet."""
+
+    def __init__(self, *, controls: bool = False, **limits: float) -> None:
+        self.shown = Shown()
+        self.asked: list[tuple[str, Message]] = []
+        self.web = WebServer(
+            0,
+            TOKEN,
+            self.shown,
+            read_log=self._log,
+            control=self._control if controls else None,
+            **limits,
+        )
+        self.port = self.web.server_port
+        self.url = self.web.url
+        self._thread = threading.Thread(target=self.web.serve_forever, args=(0.02,), daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Listen no more; whoever follows is left alone."""
+        self.web.shutdown()
+        self.web.server_close()
+        self._thread.join()
+
+    def tell(self, snapshot: Message, state: str = "live") -> None:
+        """What a feed would."""
+        self.shown.say("snapshot", snapshot)
+        self.shown.say("fleet", {"state": state})
+
+    def call(self, text: str, body: bytes = b"") -> bytes:
+        """One request, its lines divided by ``|``; the whole answer."""
+        with socket.create_connection(("127.0.0.1", self.port), PATIENCE_SECONDS) as sock:
+            sock.sendall(text.replace("|", "\r\n").encode() + b"\r\n\r\n" + body)
+            answer = b""
+            while data := sock.recv(1 << 16):
+                answer += data
+        return answer
+
+    def get(self, path: str, *headers: str) -> bytes:
+        """With the token and the right ``Host``."""
+        lines = [f"GET /{TOKEN}/{path} HTTP/1.1", f"Host: 127.0.0.1:{self.port}", *headers]
+        return self.call("|".join(lines))
+
+    def _log(self, worker_id: str) -> Message | None:
+        lines = [HOSTILE_TITLES[0], "all is well", *(f"line {n}" for n in range(60))]
+        return {"title": f"{worker_id} runs it", "lines": lines} if worker_id == "W1" else None
+
+    def _control(self, name: str, fields: Message) -> Message:
+        self.asked.append((name, fields))
+        return {"text": f"done: {name}"}
+
+
+class Viewer:
+    """Follows the events of a server, or does not read at all."""
+
+    def __init__(self, served: Served, *, receive_bytes: int = 0) -> None:
+        self.socket = socket.socket()
+        if receive_bytes:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+        self.socket.settimeout(PATIENCE_SECONDS)
+        self.socket.connect(("127.0.0.1", served.port))
+        request = f"GET /{TOKEN}/events HTTP/1.1\r\nHost: localhost:{served.port}\r\n\r\n"
+        self.socket.sendall(request.encode())
+        self._rest = b""
+
+    def head(self) -> bytes:
+        """Up to the blank line, which comes first."""
+        return self._until(b"\r\n\r\n")
+
+    def event(self) -> tuple[str, Any]:
+        """The next event with data: its name, and what it holds."""
+        while True:
+            lines = self._until(b"\n\n").decode().split("\n")
+            fields = dict(line.split(": ", 1) for line in lines if line)
+            if "event" in fields:
+                return fields["event"], json.loads(fields["data"])
+
+    def close(self) -> None:
+        """Leave."""
+        self.socket.close()
+
+    def _until(self, end: bytes) -> bytes:
+        while end not in self._rest:
+            data = self.socket.recv(1 << 16)
+            assert data, "the server closed the stream"
+            self._rest += data
+        found, _, self._rest = self._rest.partition(end)
+        return found
+
+
+def full_house(workers: int = 8) -> Message:
+    """A snapshot with something in every part of the page, and titles that would break it."""
+    records: list[rec.Record] = [*agents_at_work(), closed(), *fleet(workers, workers // 2)[4:]]
+    for n, title in enumerate(HOSTILE_TITLES):
+        worker, issue = f"W{n % workers + 1}", f"x-{n}"
+        records += [rec.Claimed(issue, title), rec.Started(issue, worker, 1, "r", title)]
+        how = {"outcome": "error", "verdict": "quarantined", "error": title or "no", "charged": 1}
+        records.append(ended(issue, worker, **(how if n % 3 else {})))
+        records.append(rec.SettledRecord(issue, "quarantined" if n % 3 else "close", "applied"))
+    records += [*landings.night(), rec.Noted("warning", HOSTILE_TITLES[0])]
+    return after(*records)

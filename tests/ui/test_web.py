@@ -1,0 +1,290 @@
+"""The server of the live page: who is let in, what is told, and who is cut off."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from beads_workers.ui.web import CONNECTIONS_MAX, is_local, page, within
+from beads_workers.ui.web_shown import VIEWERS_MAX
+from tests.support.fleet import until
+from tests.support.web import TOKEN, Served, Viewer
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    """A page that can only be looked at."""
+    opened = Served()
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def controlled() -> Iterator[Served]:
+    """A page that can control."""
+    opened = Served(controls=True)
+    yield opened
+    opened.close()
+
+
+def status_of(answer: bytes) -> int:
+    """The code of an answer."""
+    return int(answer.split(b" ", 2)[1])
+
+
+# --- the page ---------------------------------------------------------------------------------
+
+
+def test_the_policy_names_just_what_is_inside() -> None:
+    body, policy = page()
+    text = body.decode()
+    assert policy.startswith("default-src 'none'; ") and "unsafe" not in policy
+    for tag in ("style", "script"):
+        (inside,) = re.findall(f"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(inside.encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{digest}'" in policy
+    assert not re.findall(r'\s(?:style|on\w+)="', text), "the policy would forbid these"
+    assert not re.findall(r'(?:src|href|action|data|poster)="(?!#|data:image/svg)', text)
+    assert not re.findall(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write", text)
+
+
+def test_the_page_comes_with_its_policy_and_is_kept_by_nobody(served: Served) -> None:
+    head, _, body = served.get("").partition(b"\r\n\r\n")
+    assert status_of(head) == 200 and body == page()[0]
+    told = dict(line.split(": ", 1) for line in head.decode().splitlines()[1:])
+    assert told["Content-Security-Policy"] == page()[1]
+    assert told["Cache-Control"] == "no-store" and told["Referrer-Policy"] == "no-referrer"
+    assert told["X-Content-Type-Options"] == "nosniff"
+    assert "Access-Control-Allow-Origin" not in told and "Python" not in head.decode()
+
+
+# --- who may ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "inside"),
+    [
+        (f"/{TOKEN}/", ""),
+        (f"/{TOKEN}/events", "events"),
+        (f"/{TOKEN}", None),
+        (f"/{TOKEN}x/events", None),
+        (f"/{TOKEN[:-1]}/events", None),
+        ("/events", None),
+        ("//", None),
+        (f"x/{TOKEN}/", None),
+        ("/\udc80/", None),
+    ],
+)
+def test_only_the_token_leads_inside(path: str, inside: str | None) -> None:
+    assert within(TOKEN, path) == inside
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost:1", "LOCALHOST:8080", "[::1]:80"])
+def test_this_machine_is_local(host: str) -> None:
+    assert is_local([host])
+
+
+@pytest.mark.parametrize(
+    "hosts",
+    [
+        [],
+        [""],
+        ["evil.example"],
+        ["evil.example:8080"],
+        ["127.0.0.1.evil.example"],
+        ["localhost.evil.example:80"],
+        ["evil.example:localhost"],
+        ["127.0.0.1:80", "evil.example"],
+        ["0.0.0.0:80"],
+        ["localhost:"],
+    ],
+)
+def test_no_other_host_is_local(hosts: list[str]) -> None:
+    assert not is_local(hosts)
+
+
+@pytest.mark.parametrize("path", ["", "events", "log?worker=W1", "control"])
+def test_a_name_that_was_pointed_at_this_machine_is_refused(served: Served, path: str) -> None:
+    for host in ("|Host: evil.example", "", f"|Host: localhost|Host: localhost:{served.port}"):
+        assert status_of(served.call(f"GET /{TOKEN}/{path} HTTP/1.1{host}")) == 421
+
+
+def test_whoever_has_no_token_learns_nothing(served: Served) -> None:
+    for path in ("/", "/events", "/x/", f"/{TOKEN.upper()}/", f"http://localhost/{TOKEN}/"):
+        answer = served.call(f"GET {path} HTTP/1.1|Host: localhost")
+        assert status_of(answer) == 404 and TOKEN.encode() not in answer
+
+
+def test_another_site_may_link_to_the_page_and_read_nothing(served: Served) -> None:
+    other = "Sec-Fetch-Site: cross-site"
+    assert status_of(served.get("", other)) == 200
+    for path in ("events", "log?worker=W1"):
+        assert status_of(served.get(path, other)) == 403
+        assert status_of(served.get(path, "Sec-Fetch-Site: same-site")) == 403
+
+
+# --- logs and control -------------------------------------------------------------------------
+
+
+def test_a_log_is_that_of_a_worker_or_nothing(served: Served) -> None:
+    told = json.loads(served.get("log?worker=W1").partition(b"\r\n\r\n")[2])
+    assert told["title"] == "W1 runs it" and "all is well" in told["lines"]
+    for query in ("", "?worker=W2", "?worker=../../etc/passwd", "?worker="):
+        assert status_of(served.get(f"log{query}")) == 404
+
+
+def asked(
+    served: Served, told: object, *, path: str = "control", leave: str = "", **other: str
+) -> int:
+    """The status of a request to control, as the page makes it but for ``other`` and ``leave``."""
+    body = told if isinstance(told, bytes) else json.dumps(told).encode()
+    headers = {
+        "Host": f"127.0.0.1:{served.port}",
+        "Origin": f"http://127.0.0.1:{served.port}",
+        "X-Beads-Workers-Token": TOKEN,
+        "Content-Type": "application/json",
+        "Content-Length": str(len(body)),
+    }
+    headers |= {name.replace("_", "-"): value for name, value in other.items()}
+    lines = [f"{name}: {value}" for name, value in headers.items() if name != leave]
+    answer = served.call("|".join([f"POST /{TOKEN}/{path} HTTP/1.1", *lines]), body)
+    return status_of(answer)
+
+
+PAUSE = {"control": "bw.pause", "fields": {}}
+
+
+def test_a_page_that_may_control_asks_the_fleet(controlled: Served) -> None:
+    assert asked(controlled, PAUSE) == 200
+    scale = {"control": "bw.scale", "fields": {"workers": 3, "argv": ["rm"]}}
+    assert asked(controlled, scale) == 200
+    # What the page has no business to say is not passed on.
+    assert controlled.asked == [("bw.pause", {}), ("bw.scale", {"workers": 3})]
+
+
+def test_without_being_asked_for_there_is_no_control(served: Served) -> None:
+    assert asked(served, PAUSE) == 403
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"leave": "Origin"},
+        {"X_Beads_Workers_Token": TOKEN[:-1]},
+        {"leave": "X-Beads-Workers-Token"},
+        {"Content_Type": "text/plain"},
+        {"leave": "Content-Type"},
+    ],
+)
+def test_another_site_controls_nothing(controlled: Served, other: dict[str, str]) -> None:
+    assert asked(controlled, PAUSE, **other) == 403
+    assert asked(controlled, PAUSE, Host="evil.example", Origin="http://evil.example") == 421
+    assert controlled.asked == []
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"control": "bw.detach", "fields": {}},
+        {"control": ["bw.pause"], "fields": {}},
+        {"control": "bw.pause"},
+        {"control": "bw.retry", "fields": None},
+        [],
+        b"{",
+        b"[" * 60_000,
+        b'{"control": "bw.pause", "fields": {}}' + b" " * 70_000,
+    ],
+)
+def test_what_is_no_request_of_the_page_is_refused(controlled: Served, told: object) -> None:
+    assert asked(controlled, told) == 400
+    assert controlled.asked == []
+
+
+def test_nothing_but_control_is_posted_to(controlled: Served) -> None:
+    assert asked(controlled, PAUSE, path="events") == 404
+    assert status_of(controlled.call(f"PUT /{TOKEN}/control HTTP/1.1|Host: localhost")) == 501
+
+
+# --- viewers ----------------------------------------------------------------------------------
+
+
+def test_a_viewer_is_told_all_that_is_known_and_then_what_is_new(served: Served) -> None:
+    served.tell({"title": "two\nlines, and \u2028 one"})
+    viewer = Viewer(served)
+    head = viewer.head()
+    assert status_of(head) == 200 and b"text/event-stream" in head
+    known = dict(viewer.event() for _ in range(4))
+    assert known["hello"] == {"control": False} and known["fleet"] == {"state": "live"}
+    assert known["snapshot"] == {"title": "two\nlines, and \u2028 one"}
+    assert known["attempts"] == {"anew": True, "dropped": 0, "rows": []}
+    served.shown.add([("W1", "a", "A", 1, 0.0, 1.5, "success")])
+    rows = [["W1", "a", "A", 1, 0.0, 1.5, "success"]]
+    assert viewer.event() == ("attempts", {"anew": False, "dropped": 0, "rows": rows})
+    served.tell({"title": "next"})
+    assert viewer.event() == ("snapshot", {"title": "next"})
+    viewer.close()
+
+
+def test_eight_viewers_see_the_same(served: Served) -> None:
+    viewers = [Viewer(served) for _ in range(8)]
+    until(lambda: served.shown.viewers == 8)
+    served.tell({"n": 1})
+    for viewer in viewers:
+        viewer.head()
+        while viewer.event() != ("snapshot", {"n": 1}):
+            pass
+        viewer.close()
+    for n in range(3):  # The first write after the end of a connection may still succeed.
+        served.tell({"n": 2 + n})
+    until(lambda: [served.tell({"n": 9, "of": k}) for k in range(2)] and not served.shown.viewers)
+
+
+def test_a_viewer_that_does_not_read_is_dropped_and_holds_nobody_up() -> None:
+    served = Served(write_seconds=0.3)
+    slow = Viewer(served, receive_bytes=4096)
+    quick = Viewer(served)
+    quick.head()
+    until(lambda: served.shown.viewers == 2)
+    much = "x" * 200_000
+
+    def told_until_dropped() -> bool:
+        served.tell({"much": much, "n": len(told)})
+        told.append(len(told))
+        while quick.event() != ("snapshot", {"much": much, "n": told[-1]}):
+            pass
+        return served.shown.viewers == 1
+
+    told: list[int] = []
+    until(told_until_dropped)
+    slow.close()
+    quick.close()
+    served.close()
+
+
+def test_too_many_viewers_are_refused(served: Served) -> None:
+    viewers = [Viewer(served) for _ in range(VIEWERS_MAX)]
+    until(lambda: served.shown.viewers == VIEWERS_MAX)
+    assert status_of(served.get("events")) == 503
+    assert status_of(served.get("")) == 200
+    for viewer in viewers:
+        viewer.close()
+
+
+def test_whoever_does_not_ask_is_cut_off_and_then_there_is_room() -> None:
+    served = Served(head_seconds=0.5)
+    silent = [socket.create_connection(("127.0.0.1", served.port)) for _ in range(CONNECTIONS_MAX)]
+    silent[0].sendall(b"GET /")
+    for each in silent:
+        each.settimeout(20)
+        assert each.recv(1 << 12) == b""
+        each.close()
+    assert status_of(served.get("")) == 200
+    served.close()
