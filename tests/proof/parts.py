@@ -57,6 +57,16 @@ def chaos(name: str, kills: int, seed: int, each: float, *more: str, bd: str = "
     return Part(name, "kills", kills, argv, kills * each, bd)
 
 
+def workers(tracker: str, seconds: float) -> Part:
+    """What befalls workers that others have started; ``seconds``: it mostly waits."""
+    return Part("workers", "cases", 72, (*WORKERS, "--tracker", tracker), seconds)
+
+
+def injected(tracker: str, cases: int, each: float) -> Part:
+    """Errors of system calls, ``each`` so many seconds of a core."""
+    return Part("faults", "errors", cases, (*INJECTING, "--tracker", tracker), cases * each)
+
+
 def script(name: str, what: str, option: str, seconds: float) -> Part:
     """A script of this checkout."""
     argv = (str(ROOT / "scripts" / name), option, "{size}", "--json", "--progress")
@@ -64,11 +74,23 @@ def script(name: str, what: str, option: str, seconds: float) -> Part:
 
 
 ROOMS_ONE_BY_ONE = (sys.executable, "-m", "tests.test_rooms", "{size}")
+WORKERS = (sys.executable, "-m", "tests.proof.workers", "--cases", "{size}", "--json", "--progress")
+INJECTING = (
+    sys.executable,
+    "-m",
+    "tests.proof.faults",
+    "--cases",
+    "{size}",
+    "--json",
+    "--progress",
+)
 NIGHT = (sys.executable, "-m", "tests.night", "--issues", "{size}", "--json")
 SELF_CLAIMING = ("--bd-calls", "worker")
 ON_NEW = [chaos("bd 1.3.0", 50, seed, 2.7, bd=NEW) for seed in (101, 102, 103)]
 ON_OLD = [chaos("bd 0.44.0", 50, seed, 1.2, bd=OLD) for seed in (201, 202)]
 EMBEDDED = [chaos("embedded", 250, seed, 0.38) for seed in range(1, 7)]
+STRANGERS = [workers(NEW, 320.0), workers(OLD, 180.0), workers("embedded", 115.0)]
+FAULTS = [injected("embedded", 400, 1.0), injected(NEW, 100, 6.0)]
 LANDING = [chaos("landing", 50, seed, 6.0, "--landing") for seed in (501, 502)]
 
 # What waits for ``bd`` stands beside what does not; the short ones come last.
@@ -80,6 +102,8 @@ PARTS: Sequence[Part] = (
     chaos("40 running tasks", 50, 301, 2.3, "--only", "orchestrator", "-n", "40"),
     *ON_OLD,
     *LANDING,
+    *STRANGERS,
+    *FAULTS,
     Part("night", "issues", 40, NIGHT, 600.0),
     Part("rooms", "integrations left out", 6, ROOMS_ONE_BY_ONE, 6 * 200.0),
     script("fuzz", "fuzzed inputs per parser", "--inputs", 1100),
