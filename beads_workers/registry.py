@@ -91,6 +91,9 @@ COMMANDS: dict[str, dict[str, str]] = {
     "cli.logs": {
         "logs": "Show the fleet's events, or what attempts printed.",
     },
+    "cli.run_list": {
+        "runs": "List the runs of this project: when, how long, how each ended.",
+    },
     "cli.report": {
         "report": "Show what happened in a run, and what it cost.",
     },

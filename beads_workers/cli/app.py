@@ -6,12 +6,21 @@ Only the module of the command that is called is imported, and for ``--help`` no
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from typing import Any, NoReturn
 
 from beads_workers import __version__
 from beads_workers.cli.errors import EXIT_ERROR, CommandError
+
+MACHINE = frozenset(
+    {
+        *(errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ENOBUFS),
+        *(errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS),
+    }
+)
+"""Errors that say something of the machine, and nothing of this program."""
 
 
 def main() -> None:
@@ -41,6 +50,12 @@ def main() -> None:
         # The reader has seen enough. Python would complain once more while it shuts down.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         sys.exit(0)
+    except OSError as error:
+        if error.errno not in MACHINE:
+            raise  # A bug, and its traceback says where.
+        place = f": {error.filename}" if error.filename else ""
+        hint = "'beads-workers doctor' looks at the limits of this machine"
+        _fail(f"{error.strerror}{place}", hint, EXIT_ERROR)
     sys.exit(code if isinstance(code, int) else 0)
 
 

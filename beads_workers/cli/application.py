@@ -15,6 +15,7 @@ import typer
 
 from beads_workers import __version__
 from beads_workers.cli.errors import EXIT_USAGE, CommandError
+from beads_workers.cli.layout import WIDTH_MAX, GroupedCommands
 from beads_workers.registry import COMMANDS, commands
 
 COMPLETING = "_BEADS_WORKERS_COMPLETE"
@@ -53,13 +54,17 @@ def _load(module: str) -> Any:
 def _empty(*, add_completion: bool) -> typer.Typer:
     app = typer.Typer(
         name="beads-workers",
+        cls=GroupedCommands,
         help="Drain an issue tracker with a fleet of workers.",
         epilog="See it: beads-workers demo. Use it: beads-workers start -n 8 -- ./do-issue.sh {id}",
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
         no_args_is_help=True,
         add_completion=add_completion,
-        context_settings={"help_option_names": ["-h", "--help"]},
+        context_settings={
+            "help_option_names": ["-h", "--help"],
+            "max_content_width": WIDTH_MAX,
+        },
     )
     app.callback()(_options)
     app.command("version", epilog="Example: beads-workers version")(_show_version)
@@ -70,7 +75,6 @@ def _name_all(app: typer.Typer) -> None:
     for named in commands().values():
         for name, sentence in named.items():
             app.command(name, help=sentence)(_by_name_only)
-    app.registered_commands.append(app.registered_commands.pop(0))  # The version comes last.
 
 
 def _by_name_only() -> None:

@@ -5,6 +5,7 @@ Imports little: ``status`` is to cost no more than an empty application.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
@@ -27,6 +28,8 @@ SOCKET_BACK_SECONDS = 5.0
 """A living fleet puts its control socket back within about two seconds."""
 ANSWER_SECONDS = 10.0
 """The orchestrator answers at once, or is stuck on a full disk."""
+
+GONE = (errno.ECONNRESET, errno.EPIPE, errno.ENOTCONN)
 
 Message = dict[str, Any]
 """What the fleet says: one JSON object."""
@@ -125,8 +128,11 @@ class ControlClient:
                     "the fleet does not answer",
                     "is its disk full, or its process stopped? see 'ps' for its pid in run.json",
                 ) from None
-            except OSError:
-                return None
+            except OSError as error:
+                if error.errno in GONE:
+                    return None
+                text = f"the fleet cannot be heard any more: {error.strerror}"
+                raise CommandError(text, "'beads-workers status' tries again") from None
             if not data:
                 return None
             self._waiting = self._messages(data)[::-1]

@@ -72,6 +72,8 @@ def _command(pid: int) -> str:
 
 
 EXIT_TIMED_OUT = 124
+SCALE_MAX = 1024
+"""As for ``start -n``; a test compares the two."""
 RUN_CHANGED = "run_changed"
 """The only lines of the journal that ``wait`` is told of: some for a whole run."""
 
@@ -87,7 +89,12 @@ def register(app: typer.Typer) -> None:
     app.command("status", epilog="Example: beads-workers status --json")(status)
     app.command("stop", epilog="Example: beads-workers stop --drain")(stop)
     app.command("wait", epilog="Example: beads-workers wait --timeout 3600")(wait)
-    app.command("scale", epilog="Example: beads-workers scale 16")(scale)
+    app.command(
+        "scale",
+        # -1 is a number here.
+        context_settings={"ignore_unknown_options": True},
+        epilog="Example: beads-workers scale 16, or scale +1",
+    )(scale)
     app.command("pause", epilog="Example: beads-workers pause")(pause)
     app.command("resume", epilog="Example: beads-workers resume")(resume)
     app.command("release", epilog="Example: beads-workers release proj-a1b")(release)
@@ -198,14 +205,40 @@ def _stayed(each: dict[str, Any]) -> str:
 
 
 def wait(
+    run: Annotated[
+        str | None, typer.Argument(metavar="[RUN]", help="Also one that has ended; else the fleet.")
+    ] = None,
     timeout: Annotated[
         float | None, typer.Option(help="Seconds to wait at most (then exit 124).")
     ] = None,
     as_json: Json = False,
     state_dir: StateDir = None,
 ) -> None:
-    """Wait until the fleet ends; its exit code is ours."""
+    """Wait until the fleet ends; its exit code is ours.
+
+    With the id of a run: its exit code, also where it has ended already.
+    """
     directory = find_state_directory(state_dir)
+    ended = wait_for_run(directory, run, timeout) if run else _end_of_fleet(directory, timeout)
+    if as_json:
+        print(json.dumps(ended))
+    raise typer.Exit(int(ended["exit_code"]))
+
+
+def wait_for_run(directory: Path, run: str, timeout: float | None) -> dict[str, Any]:
+    """How this run ended, once it has; raises ``CommandError``, for a time that is over too."""
+    if (ended := _ended(directory, run)) is not None:
+        return ended
+    try:
+        return _end_of_fleet(directory, timeout)
+    except CommandError as error:
+        # It may have ended between the two looks.
+        if error.exit_code == EXIT_NOT_RUNNING and (late := _ended(directory, run)) is not None:
+            return late
+        raise
+
+
+def _end_of_fleet(directory: Path, timeout: float | None) -> dict[str, Any]:
     client = connect(directory)
     pid = _pid(directory)
     client.send("bw.follow", {"only": [RUN_CHANGED]})
@@ -216,13 +249,31 @@ def wait(
             f"the orchestrator (pid {pid}) ended without a word",
             "the next start settles what it left",
         )
-    if as_json:
-        print(json.dumps(ended))
-    raise typer.Exit(int(ended["exit_code"]))
+    return ended
+
+
+def _ended(directory: Path, said: str) -> dict[str, Any] | None:
+    """How this run ended; None while it goes on. Raises ``CommandError`` for an unknown one."""
+    from beads_workers.cli.last_run import how_it_ended
+    from beads_workers.cli.runs import find_run
+    from beads_workers.runtime.run_directory import RunDirectory
+
+    found = find_run(directory, said)
+    told = how_it_ended(found)
+    if told is not None and told["exit_code"] is not None:
+        return told
+    if RunDirectory(directory).is_locked() and _run_id(directory) == found.name:
+        return None
+    raise CommandError(
+        f"run {found.name} ended without a word", "the next start settles what it left"
+    )
 
 
 def scale(
-    workers: Annotated[int, typer.Argument(min=0, max=1000, help="How many there shall be.")],
+    workers: Annotated[
+        str,
+        typer.Argument(metavar="N", help="How many there shall be; +1: one more, -1: one less."),
+    ],
     as_json: Json = False,
     state_dir: StateDir = None,
 ) -> None:
@@ -230,7 +281,15 @@ def scale(
 
     A busy one finishes its task before it leaves.
     """
-    _ask("bw.scale", {"workers": workers}, state_dir, as_json=as_json)
+    relative = workers[:1] in ("+", "-")
+    number = workers[1:] if relative else workers
+    if not (number.isascii() and number.isdecimal() and int(number[:9]) <= SCALE_MAX):
+        raise typer.BadParameter(
+            f"{workers!r} is no number of workers: 8, +1 or -1 (at most {SCALE_MAX})",
+            param_hint="'N'",
+        )
+    asked = {"workers": int(workers)} | ({"relative": True} if relative else {})
+    _ask("bw.scale", asked, state_dir, as_json=as_json)
 
 
 def pause(

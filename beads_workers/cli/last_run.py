@@ -1,4 +1,4 @@
-"""How the last run ended: from its ``ended.json``, or from the journal of one that was killed."""
+"""How runs ended: from their ``ended.json``, or from the journal of one that was killed."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ def last_run(directory: Path) -> dict[str, Any] | None:
         folders = sorted((p for p in runs.iterdir() if p.is_dir()), reverse=True)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    for run in folders:
-        told = _written(run) or _from_journal(run)
-        if told is not None:
-            return {**told, "settled": (run / "settled").exists()}
-    return None
+    return next((told for run in folders if (told := how_it_ended(run)) is not None), None)
+
+
+def how_it_ended(run: Path) -> dict[str, Any] | None:
+    """The outcome of the run in this folder; None where it has not written anything."""
+    told = _written(run) or _from_journal(run)
+    return None if told is None else {**told, "settled": (run / "settled").exists()}
 
 
 def _written(run: Path) -> dict[str, Any] | None:

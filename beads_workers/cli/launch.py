@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import select
+import shlex
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
@@ -16,6 +18,7 @@ from typing import Any
 
 from beads_workers.cli.client import ControlClient, wait_for_exit
 from beads_workers.cli.errors import EXIT_UNKNOWN, CommandError
+from beads_workers.cli.last_run import how_it_ended
 from beads_workers.core.journal import from_json, heads
 from beads_workers.core.settings import FleetSettings, Worktrees
 from beads_workers.core.text import counted, printable
@@ -100,14 +103,18 @@ def _next(ended: dict[str, Any], queue: dict[str, Any], quarantined: list[dict[s
     if queue["unclosed"]:
         return "start again when the tracker works: what is done is closed then, never run again"
     if quarantined:
-        ids = " ".join(printable(row["issue_id"]) for row in quarantined[:SHOWN_MAX])
-        return f"'beads-workers logs ISSUE' says why; 'beads-workers retry {ids}' tries again"
+        named = [printable(shlex.quote(row["issue_id"])) for row in quarantined]
+        again = " ".join(named) if len(named) <= SHOWN_MAX else "--all"
+        return (
+            f"'beads-workers logs {named[0]}' says why; 'beads-workers retry {again}' tries again"
+        )
     if ended.get("requeued"):
         return "'beads-workers start' goes on with what was requeued"
     if queue["ready"]:
         return "'beads-workers start' goes on with what is ready"
     if queue["blocked"]:
-        return f"{queue['blocked']} issues wait for others that are not closed"
+        wait = "issue waits" if queue["blocked"] == 1 else "issues wait"
+        return f"{queue['blocked']} {wait} for others that are not closed"
     landed = ended.get("landing")
     if landed is not None and landed["waiting"]:
         return "'beads-workers land' lands what is done; the next start does it first"
@@ -158,7 +165,11 @@ class Launch:
 
     def send(self, settings: FleetSettings) -> None:
         """Let it run a fleet; its answer, and all that follows, is still to be read."""
-        self.client.socket.sendall(json.dumps(asdict(settings)).encode("ascii") + b"\n")
+        try:
+            self.client.socket.sendall(json.dumps(asdict(settings)).encode("ascii") + b"\n")
+        except OSError:
+            with suppress(OSError):  # That it is gone shows when its answer is read.
+                self.client.socket.shutdown(socket.SHUT_RDWR)
 
     def tell(self, settings: FleetSettings) -> dict[str, Any]:
         """Let it run a fleet; returns its ``started``. Raises ``CommandError``."""
@@ -218,6 +229,7 @@ def watch_run(
     client: ControlClient,
     started: dict[str, Any],
     *,
+    runs: Path,
     named: Collection[str],
     as_json: bool,
     show: Callable[[ControlClient], WatchResult] | None = None,
@@ -227,8 +239,8 @@ def watch_run(
     """Show what happens as it comes, then the summary; returns the exit code.
 
     ``show``: draws a dashboard; without it every event is a line, and ``interrupts`` sees signals.
-    ``named``: the only issues that were to be taken. Raises ``CommandError`` (exit 4) where the run
-    ended without having met any of them.
+    ``runs``: the folder of all runs. ``named``: the only issues that were to be taken. Raises
+    ``CommandError``, with exit 4 where the run ended without having met any of them.
     """
     watched = show(client) if show else _tell_events(client, interrupts, as_json=as_json)
     if watched.detached:
@@ -239,6 +251,12 @@ def watch_run(
         return 128 + watched.signal
     wait_for_exit(started["pid"])
     if ended is None:
+        told = how_it_ended(runs / started["run_id"])
+        if told is not None and told["exit_code"] is not None:
+            raise CommandError(
+                f"the connection to the fleet broke; it {told['how']}",
+                "'beads-workers report' tells it all; 'beads-workers start' goes on",
+            )
         raise CommandError(
             "the orchestrator ended without a word",
             f"its log is runs/{started['run_id']}/orchestrator.log in the run directory;"

@@ -198,7 +198,10 @@ def _budget(value: Any) -> str:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number and not isinstance(value, str):
         raise ValueError('dollars (20), or tokens ("5Mtok")')
-    return str(read_budget(str(value)))
+    try:
+        return str(read_budget(str(value)))
+    except ValueError:
+        raise ValueError('dollars (20), or tokens ("5Mtok")') from None
 
 
 TEXT = ValueKind(_text)
@@ -208,8 +211,15 @@ TEXTS = _several(TEXT)
 
 # --- the table --------------------------------------------------------------------------------
 
-START, DOCTOR = "start", "doctor"
+START, DOCTOR, WATCH = "start", "doctor", "watch"
 BOTH = (START, DOCTOR)
+
+PANELS = (
+    *("Which issues", "Attempts", "Agents", "Landing", "The end of the run"),
+    *("Functions and executors", "The fleet"),
+)
+"""Below the options that matter most, ``start --help`` shows the others in these."""
+ISSUES, ATTEMPTS, AGENTS, LANDING, ENDING, FUNCTIONS, FLEET = PANELS
 
 
 @value
@@ -218,7 +228,8 @@ class Option:
 
     ``at``: the commands that have it; every option is also a key of the file. ``flags`` are what is
     typed, where that is not the name. ``variable``: of the environment. ``table``: the table of
-    ``beads-workers.toml`` and the key in it that mean the same as the name.
+    ``beads-workers.toml`` and the key in it that mean the same as the name. ``panel``: where
+    ``--help`` shows it; the first one where nothing is said.
     """
 
     kind: ValueKind[Any]
@@ -231,6 +242,7 @@ class Option:
     """Relative to the file's folder in the file, to the current folder elsewhere."""
     variable: str = ""
     table: tuple[str, str] | None = None
+    panel: str | None = None
 
     @property
     def read(self) -> Reader[Any]:
@@ -292,23 +304,27 @@ class Options:
     source: str | None = _option(
         ValueKind(read_source), help="bd, sqlite, dispatcherd:CONFIG or a URL.", at=BOTH
     )
-    label: tuple[str, ...] | None = _option(TEXTS, (), "All of these.")
-    label_any: tuple[str, ...] | None = _option(TEXTS, (), "Any of these.")
-    exclude_label: tuple[str, ...] | None = _option(TEXTS, (), "None of these.")
-    type: tuple[str, ...] | None = _option(TEXTS, (), "Only these types.")
+    label: tuple[str, ...] | None = _option(TEXTS, (), "All of these.", panel=ISSUES)
+    label_any: tuple[str, ...] | None = _option(TEXTS, (), "Any of these.", panel=ISSUES)
+    exclude_label: tuple[str, ...] | None = _option(TEXTS, (), "None of these.", panel=ISSUES)
+    type: tuple[str, ...] | None = _option(TEXTS, (), "Only these types.", panel=ISSUES)
     priority: tuple[int, ...] | None = _option(
-        _several(_integer(0, PRIORITY_LEAST_URGENT)), (), "Only these, 0 to 4."
+        _several(_integer(0, PRIORITY_LEAST_URGENT)), (), "Only these, 0 to 4.", panel=ISSUES
     )
-    parent: str | None = _option(TEXT, help="Only below this epic.")
+    parent: str | None = _option(TEXT, help="Only below this epic.", panel=ISSUES)
     timeout: float | None = _option(_duration(0.001), help="For one attempt.")
-    max_attempts: int | None = _option(_integer(1, 1000), limits.ATTEMPTS_MAX, "Default 3.")
+    max_attempts: int | None = _option(
+        _integer(1, 1000), limits.ATTEMPTS_MAX, "Default 3.", panel=ATTEMPTS
+    )
     retry_delay: float | None = _option(
-        _duration(0), limits.RETRY_DELAY_SECONDS, "Doubled each time; default 10s."
+        _duration(0), limits.RETRY_DELAY_SECONDS, "Doubled each time; default 10s.", panel=ATTEMPTS
     )
     verify: str | None = _option(
         TEXT, help="sh -c line that must succeed, too.", at=BOTH, metavar="CMD"
     )
-    bd_calls: str | None = _option(_choice("grouped", "worker"), "grouped", "grouped or worker.")
+    bd_calls: str | None = _option(
+        _choice("grouped", "worker"), "grouped", "grouped or worker.", panel=ATTEMPTS
+    )
     agent: str | None = _option(
         TEXT,
         help="claude, codex, or one of your own; of several (claude,codex) the next one takes over "
@@ -316,61 +332,104 @@ class Options:
         at=BOTH,
         metavar="NAME[,NAME]",
     )
-    prompt: str | None = _option(TEXT, help="The agent's prompt.", metavar="FILE", path=True)
+    prompt: str | None = _option(
+        TEXT, help="The agent's prompt.", metavar="FILE", path=True, panel=AGENTS
+    )
     review: str | None = _option(
-        TEXT, help="This agent looks at the work of the others.", at=BOTH, metavar="AGENT"
+        TEXT,
+        help="This agent looks at the work of the others.",
+        at=BOTH,
+        metavar="AGENT",
+        panel=AGENTS,
     )
     fix_rounds: int | None = _option(
-        _integer(0, 20), 2, "So often what verify finds goes back to the agent; default 2."
+        _integer(0, 20),
+        2,
+        "So often what verify finds goes back to the agent; default 2.",
+        panel=AGENTS,
     )
     retry: str | None = _option(
-        _choice("continue", "fresh"), "continue", "A further attempt continues, or begins fresh."
+        _choice("continue", "fresh"),
+        "continue",
+        "A further attempt continues, or begins fresh.",
+        panel=AGENTS,
     )
     comments: str | None = _option(
-        _choice("all", "owner", "none"), "all", "Whose comments agents see: all, owner, none."
+        _choice("all", "owner", "none"),
+        "all",
+        "Whose comments agents see: all, owner, none.",
+        panel=AGENTS,
     )
     discovered: str | None = _option(
-        _choice("hold", "take"), "hold", "Issues that agents file: hold them for you, or take them."
+        _choice("hold", "take"),
+        "hold",
+        "Issues that agents file: hold them for you, or take them.",
+        panel=AGENTS,
     )
     stall: float | None = _option(
-        _duration(1), limits.STALL_SECONDS, "End an agent that prints nothing so long; default 15m."
+        _duration(1),
+        limits.STALL_SECONDS,
+        "End an agent that prints nothing so long; default 15m.",
+        panel=AGENTS,
     )
     budget: str | None = _option(
         BUDGET, help="Begin nothing beyond it: 20 (dollars), or 5Mtok.", metavar="AMOUNT"
     )
-    issue_budget: str | None = _option(BUDGET, help="For each issue.", metavar="AMOUNT")
+    issue_budget: str | None = _option(
+        BUDGET, help="For each issue.", metavar="AMOUNT", panel=AGENTS
+    )
     reset_grace: float | None = _option(
-        _duration(0), limits.RESET_GRACE_SECONDS, "After a limit's reset; default 30s."
+        _duration(0),
+        limits.RESET_GRACE_SECONDS,
+        "After a limit's reset; default 30s.",
+        panel=AGENTS,
     )
     probe: float | None = _option(
-        _duration(1), limits.PROBE_SECONDS, "Try a closed account so often; default 15m."
+        _duration(1),
+        limits.PROBE_SECONDS,
+        "Try a closed account so often; default 15m.",
+        panel=AGENTS,
     )
-    overage: bool | None = _flag("Go beyond limits where that is paid for.", "--overage")
+    overage: bool | None = _flag(
+        "Go beyond limits where that is paid for.", "--overage", panel=AGENTS
+    )
     person_wait: float | None = _option(
-        _duration(0), limits.PERSON_WAIT_SECONDS, "Wait so long for a login; default 12h."
+        _duration(0),
+        limits.PERSON_WAIT_SECONDS,
+        "Wait so long for a login; default 12h.",
+        panel=AGENTS,
     )
-    limit: int | None = _option(_integer(1, 1_000_000_000), help="End after so many issues.")
-    max_runtime: float | None = _option(_duration(0.001), help="End by then.")
-    idle_timeout: float | None = _option(_duration(0.001), help="End when idle so long.")
+    limit: int | None = _option(
+        _integer(1, 1_000_000_000), help="End after so many issues.", panel=ENDING
+    )
+    max_runtime: float | None = _option(_duration(0.001), help="End by then.", panel=ENDING)
+    idle_timeout: float | None = _option(
+        _duration(0.001), help="End when idle so long.", panel=ENDING
+    )
     poll: float | None = _option(
-        _duration(0.05), limits.POLL_SECONDS, "Look for new issues; default 5s."
+        _duration(0.05), limits.POLL_SECONDS, "Look for new issues; default 5s.", panel=FLEET
     )
-    state_dir: str | None = _option(TEXT, at=BOTH, metavar="DIR", path=True)
+    state_dir: str | None = _option(
+        TEXT, help="Run directory.", at=BOTH, metavar="DIR", path=True, panel=FLEET
+    )
     log_dir: str | None = _in_file(TEXT, path=True, variable="BEADS_WORKERS_LOG_DIR")
     until_empty: bool | None = _flag("End when nothing is left to do.", "--until-empty")
     command: tuple[str, ...] | None = _in_file(ValueKind(read_command))
     """On the command line: what stands after ``--``."""
     term_grace: float | None = _option(
-        _duration(0), limits.TERM_GRACE_SECONDS, "TERM to KILL; default 5s."
+        _duration(0), limits.TERM_GRACE_SECONDS, "TERM to KILL; default 5s.", panel=ATTEMPTS
     )
     stop_timeout: float | None = _option(
-        _duration(0), limits.STOP_SECONDS, "To leave in; default 10s."
+        _duration(0), limits.STOP_SECONDS, "To leave in; default 10s.", panel=ENDING
     )
-    suspend: bool | None = _flag("'pause W1' stops its command too (SIGSTOP).", "--suspend")
+    suspend: bool | None = _flag(
+        "'pause W1' stops its command too (SIGSTOP).", "--suspend", panel=ATTEMPTS
+    )
     orphan_grace: str | None = _option(
         _duration_or_never(limits.GRACE_SECONDS_MIN),
         f"{limits.ORPHAN_GRACE_SECONDS:g}s",
         "For workers started elsewhere that lost us; default 30s, or never.",
+        panel=ATTEMPTS,
     )
     worktree: bool | None = _flag(
         "A git worktree for each attempt; the default for agents.",
@@ -378,6 +437,7 @@ class Options:
         None,
         at=BOTH,
         table=("worktree", "enabled"),
+        panel=ATTEMPTS,
     )
     worktree_base: str | None = _in_file(ValueKind(_ref), table=("worktree", "base"))
     worktree_setup: str | None = _in_file(TEXT, table=("worktree", "setup"))
@@ -397,21 +457,28 @@ class Options:
         "--land/--no-land",
         None,
         table=("landing", "enabled"),
+        panel=LANDING,
     )
     land_on: str | None = _option(
-        ValueKind(_ref), help="Land for this branch.", metavar="BRANCH", table=("landing", "on")
+        ValueKind(_ref),
+        help="Land for this branch.",
+        metavar="BRANCH",
+        table=("landing", "on"),
+        panel=LANDING,
     )
     land_into: str | None = _option(
         ValueKind(_ref),
         help="Move this branch along, fast-forward only.",
         metavar="BRANCH",
         table=("landing", "into"),
+        panel=LANDING,
     )
     land_jobs: int | None = _option(
         _integer(1, 64),
         limits.LAND_JOBS,
         "Gates side by side; default 2.",
         table=("landing", "jobs"),
+        panel=LANDING,
     )
     landing_style: str | None = _in_file(
         _choice(*LANDING_STYLES), "squash", table=("landing", "style")
@@ -426,13 +493,14 @@ class Options:
         _duration(1), limits.GATE_TIMEOUT_SECONDS, table=("landing", "gate_timeout")
     )
     shared_checkout: bool | None = _flag(
-        "Several agents in one folder are fine.", "--shared-checkout", at=BOTH
+        "Several agents in one folder are fine.", "--shared-checkout", at=BOTH, panel=ATTEMPTS
     )
     notify: str | None = _option(
         TEXT,
         help="sh -c line run when an issue is quarantined, the fleet pauses or has ended, or the "
         "tracker fails; or 'desktop'.",
         metavar="CMD",
+        panel=FLEET,
     )
     keep_runs: int | None = _in_file(_integer(1, 1_000_000), limits.KEEP_RUNS)
     log_max: int | None = _in_file(
@@ -442,7 +510,7 @@ class Options:
         ValueKind(read_bytes(limits.JOURNAL_BYTES_MIN)), limits.JOURNAL_BYTES_MAX
     )
     shared: bool | None = _flag(
-        "Others, with state directories of their own, work here too.", "--shared"
+        "Others, with state directories of their own, work here too.", "--shared", panel=FLEET
     )
     allow_module: tuple[str, ...] | None = _option(
         _several(ValueKind(_module)),
@@ -450,25 +518,46 @@ class Options:
         "Issues may call what is in this module or package.",
         at=BOTH,
         metavar="NAME",
+        panel=FUNCTIONS,
     )
     executor: tuple[str, ...] | None = _option(
         _several(ValueKind(_read_executor)),
         (),
         "Drive this RRQ executor; or rrq-tcp:, rrq2:.",
         metavar="[NAME=]rrq:CMD",
+        panel=FUNCTIONS,
     )
     in_flight: int | None = _option(
-        _integer(1, IN_FLIGHT_MAX), 1, "Requests at once in each executor; default 1."
+        _integer(1, IN_FLIGHT_MAX),
+        1,
+        "Requests at once in each executor; default 1.",
+        panel=FUNCTIONS,
     )
     function: str | None = _option(
-        TEXT, help="Of the executor, for issues without one.", metavar="NAME"
+        TEXT, help="Of the executor, for issues without one.", metavar="NAME", panel=FUNCTIONS
     )
     metrics: int | None = _option(
-        ValueKind(read_port, int, read_port, "PORT"), help="Serve figures; 0: any free port."
+        ValueKind(read_port, int, read_port, "PORT"),
+        help="Serve figures; 0: any free port.",
+        panel=FLEET,
+    )
+    web: int | None = _option(
+        ValueKind(read_port, int, read_port, "[PORT]"),
+        help="Serve a live page to this machine; says where.",
+        at=(START, WATCH),
+        panel=FLEET,
+    )
+    web_control: bool | None = _flag(
+        "The page may also pause, scale, stop, retry and release.",
+        "--web-control",
+        at=(START, WATCH),
+        panel=FLEET,
     )
     tables: Mapping[str, Any] = field(default_factory=dict)
     """What kinds of sources read from tables of their own, by the name of the table."""
-    trace: bool | None = _flag("A span for each attempt, by OTLP.", "--trace/--no-trace", None)
+    trace: bool | None = _flag(
+        "A span for each attempt, by OTLP.", "--trace/--no-trace", None, panel=FLEET
+    )
 
 
 def _keys() -> Iterator[tuple[str, Option]]:

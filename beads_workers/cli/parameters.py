@@ -94,6 +94,7 @@ def _parameter(name: str, option: Option, words: Mapping[str, str]) -> inspect.P
         parser=_parser(kind.parse) if kind.parse else None,
         metavar=option.metavar or kind.metavar,
         help=words.get(name, option.help),
+        rich_help_panel=option.panel,
     )
     several: Any = list
     typed: Any = several[kind.word] if kind.many else kind.word

@@ -9,17 +9,28 @@ from typing import Annotated
 import typer
 
 from beads_workers.cli.client import connect, find_state_directory
-from beads_workers.cli.errors import EXIT_NOT_RUNNING, EXIT_TRACKER, EXIT_UNKNOWN, CommandError
+from beads_workers.cli.errors import (
+    EXIT_NOT_RUNNING,
+    EXIT_TRACKER,
+    EXIT_UNKNOWN,
+    EXIT_USAGE,
+    CommandError,
+)
 from beads_workers.cli.fleet import Json, StateDir, report
 
 
 def register(app: typer.Typer) -> None:
     """Add this command to the application."""
-    app.command("retry", epilog="Example: beads-workers retry proj-a1b proj-c2d")(retry)
+    app.command("retry", epilog="Example: beads-workers retry proj-a1b proj-c2d, or retry --all")(
+        retry
+    )
 
 
 def retry(
-    issues: Annotated[list[str], typer.Argument(metavar="ISSUE...", help="Issues to try again.")],
+    issues: Annotated[
+        list[str] | None, typer.Argument(metavar="[ISSUE]...", help="Issues to try again.")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All that are quarantined.")] = False,
     source: Annotated[str | None, typer.Option(help="bd or sqlite.")] = None,
     as_json: Json = False,
     state_dir: StateDir = None,
@@ -28,15 +39,32 @@ def retry(
 
     Also those that wait for a retry.
     """
+    if bool(issues) == everything:
+        message = "--all stands alone" if everything else "which issues?"
+        hint = "'beads-workers retry ID' tries one again, 'beads-workers retry --all' all"
+        raise CommandError(message, hint, EXIT_USAGE)
     directory = find_state_directory(state_dir)
     try:
         client = connect(directory)
     except CommandError as error:
         if error.exit_code != EXIT_NOT_RUNNING:
             raise
-        _reopen(issues, source, directory, as_json=as_json)
+        asked = _quarantined(directory) if everything else issues or []
+        if asked:
+            _reopen(asked, source, directory, as_json=as_json)
+        else:
+            print(json.dumps({"reopened": [], "not": []}) if as_json else "nothing is quarantined")
         return
-    report(client.ask("bw.retry", {"issue_ids": issues}), as_json=as_json)
+    wanted = {"quarantined": True} if everything else {"issue_ids": issues}
+    report(client.ask("bw.retry", wanted), as_json=as_json)
+
+
+def _quarantined(directory: Path) -> list[str]:
+    """What earlier runs remember as quarantined."""
+    from beads_workers.runtime.run_directory import RunDirectory
+
+    remembered = RunDirectory(directory).left_over()[1].retry_entries
+    return [issue_id for issue_id, entry in remembered.items() if entry.quarantined]
 
 
 def _reopen(issues: list[str], source: str | None, directory: Path, *, as_json: bool) -> None:

@@ -9,22 +9,24 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
 
 import typer
-from typer.core import TyperCommand
 
 from beads_workers.cli.client import ControlClient
-from beads_workers.cli.errors import CommandError
+from beads_workers.cli.errors import EXIT_UNKNOWN, EXIT_USAGE, CommandError
 from beads_workers.cli.kinds import need
-from beads_workers.cli.options import Options
+from beads_workers.cli.layout import PanelledOptions
+from beads_workers.cli.options import FLEET, Options
 from beads_workers.cli.parameters import takes
+from beads_workers.cli.web import with_port
 from beads_workers.core.settings import Agent, FleetSettings, Work, understood
 from beads_workers.core.text import printable
 from beads_workers.runtime.processes import NOT_KEPT, outlive_output
 
 if TYPE_CHECKING:
     from beads_workers.cli.launch import Launch, WatchResult
+    from beads_workers.cli.web import Page
 
 
 # --- shown work ----------------------------------------------------------------------------------
@@ -60,6 +62,7 @@ def say_preflight(settings: Any, started: dict[str, Any]) -> None:
         ("workers", f"{settings.workers}{until}"),
         ("folder", printable(shown_place(settings))),
         *_metrics(started),
+        *_web(started),
         *tracing_lines(settings.tracing),
         ("fleet", f"pid {started['pid']}, {started['socket']}, run {started['run_id']}"),
     ):
@@ -112,6 +115,10 @@ def _metrics(started: dict[str, Any]) -> list[tuple[str, str]]:
     return [("metrics", started["metrics"])] if started["metrics"] else []
 
 
+def _web(started: dict[str, Any]) -> list[tuple[str, str]]:
+    return [("web", started["web"])] if "web" in started else []
+
+
 def show_detached(started: dict[str, Any], *, as_json: bool) -> None:
     """Where the fleet is, and how to get at it."""
     if as_json:
@@ -120,6 +127,8 @@ def show_detached(started: dict[str, Any], *, as_json: bool) -> None:
         print(f"started: pid {started['pid']}, run {started['run_id']}")
         if started["metrics"]:
             print(f"metrics: {started['metrics']}")
+        for _, url in _web(started):
+            print(f"web: {url}")
         print("see it with 'beads-workers status', end it with 'beads-workers stop'")
 
 
@@ -131,7 +140,7 @@ def show_detached(started: dict[str, Any], *, as_json: bool) -> None:
 _AFTER_DASHES = "beads_workers.command"
 
 
-class CommandAfterDashes(TyperCommand):
+class CommandAfterDashes(PanelledOptions):
     """Keeps what stands after ``--``: before it are issues, after it is the command."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -139,8 +148,37 @@ class CommandAfterDashes(TyperCommand):
         if "--" in args:
             cut = args.index("--")
             ctx.meta[_AFTER_DASHES] = tuple(args[cut + 1 :])
-            args = args[:cut]
-        return super().parse_args(ctx, args)
+            return super().parse_args(ctx, with_port(args[:cut]))
+        try:
+            return super().parse_args(ctx, with_port(list(args)))
+        except _no_such_option() as error:
+            takes_value = [each for each in self.params if not getattr(each, "is_flag", True)]
+            typed = _dashes_forgotten(args, {name for each in takes_value for name in each.opts})
+            if typed is None:
+                raise
+            message = f"No such option of '{ctx.info_name}': {error.option_name}"
+            hint = f"a command stands after --: {ctx.command_path} {typed}"
+            raise CommandError(message, hint, EXIT_USAGE) from None
+
+
+def _no_such_option() -> type[Any]:
+    """What the parser raises for it: typer carries its own copy of click, or uses the real one."""
+    module = sys.modules[typer.BadParameter.__module__]
+    return cast("type[Any]", module.NoSuchOption)
+
+
+def _dashes_forgotten(args: list[str], valued: set[str]) -> str | None:
+    """The arguments with ``--`` before what seems to be a program; None where nothing does.
+
+    ``valued``: the options whose next word is a value. A word of letters alone is no issue's id.
+    """
+    from shutil import which
+
+    for at, (before, word) in enumerate(zip(["", *args], args, strict=False)):
+        is_bare = word[:1] != "-" and before not in valued
+        if is_bare and (word.isalpha() or which(word)):
+            return shlex.join([*args[:at], "--", *args[at:]])
+    return None
 
 
 def command_of(ctx: typer.Context) -> tuple[str, ...] | None:
@@ -159,10 +197,13 @@ def register(app: typer.Typer) -> None:
 
 @takes(
     "start",
-    first=("issues", "workers", "detach", "until_empty", "dry_run"),
+    first=(
+        *("issues", "workers", "until_empty", "detach", "dry_run"),
+        *("agent", "verify", "budget", "source", "timeout"),
+    ),
     last=(
-        *("worktree", "shared_checkout", "notify", "metrics", "trace"),
-        *("state_dir", "json_lines", "shared", "no_dashboard"),
+        *("worktree", "shared_checkout", "notify", "web", "web_control", "metrics", "trace"),
+        *("wait", "state_dir", "json_lines", "shared", "no_dashboard"),
     ),
 )
 def start(
@@ -174,12 +215,23 @@ def start(
     detach: Annotated[
         bool, typer.Option("-d", "--detach", help="Return once the fleet answers.")
     ] = False,
+    wait: Annotated[
+        bool,
+        typer.Option(
+            "--wait", help="With -d: return when it has ended, as it ended.", rich_help_panel=FLEET
+        ),
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be taken, and how it is run.")
     ] = False,
-    json_lines: Annotated[bool, typer.Option("--json", help="One JSON object per event.")] = False,
+    json_lines: Annotated[
+        bool, typer.Option("--json", help="One JSON object per event.", rich_help_panel=FLEET)
+    ] = False,
     no_dashboard: Annotated[
-        bool, typer.Option("--no-dashboard", help="Plain lines, also on a terminal.")
+        bool,
+        typer.Option(
+            "--no-dashboard", help="Plain lines, also on a terminal.", rich_help_panel=FLEET
+        ),
     ] = False,
 ) -> None:
     """Run the fleet: take issues, hand them to workers, close them.
@@ -189,6 +241,8 @@ def start(
     """
     from beads_workers.cli.launch import Launch
 
+    if wait and not detach:
+        raise typer.BadParameter("without it start waits for the end anyway", param_hint="'--wait'")
     launch = None if dry_run else Launch()
     from beads_workers.cli import preparation
     from beads_workers.cli.config import resolve
@@ -196,36 +250,113 @@ def start(
     said = replace(said, command=command_of(ctx))
     resolved = resolve(said, Path.cwd(), os.environ)
     settings = preparation.prepare(resolved, tuple(issues or ()), owned=not detach)
+    refuse_unknown(settings)
     if launch is None:
         from beads_workers.cli.dry_run import show
 
         show(settings, as_json=json_lines)
         return
     look_ahead(settings, quiet=json_lines)
-    _run(launch, settings, detach=detach, as_json=json_lines, draw=not no_dashboard)
+    page = open_page(resolved.options, settings)
+    if not detach:
+        _run(launch, settings, page, as_json=json_lines, draw=not no_dashboard)
+    _detach(launch, settings, page, as_json=json_lines, wait=wait)
+
+
+def open_page(options: Options, settings: FleetSettings) -> Page | None:
+    """The live page where one is asked for; raises ``CommandError``."""
+    if options.web is None and not options.web_control:
+        return None
+    from beads_workers.cli.web import open_beside
+
+    folder = Path(settings.state_directory)
+    return open_beside(folder, options.web or 0, controls=bool(options.web_control))
+
+
+def refuse_unknown(settings: FleetSettings) -> None:
+    """Issues that are named exist, or ``CommandError`` (exit 4) is raised; of closed ones a line.
+
+    A tracker that does not answer is nothing to judge by: the fleet waits for it, and says so.
+    """
+    from beads_workers.core.model import IssueId
+    from beads_workers.core.source import SourceError
+    from beads_workers.runtime.sources import is_push, open_source
+
+    named = [IssueId(each) for each in settings.filters.only]
+    if not named or is_push(settings):
+        return
+    try:
+        source = open_source(settings, "beads-workers/start")
+        try:
+            seen = source.look(named)
+            unknown = [each for each in named if each not in seen]
+            others = [each.issue_id for each in source.unfinished(NEAR_MAX)] if unknown else []
+        finally:
+            source.close()
+    except SourceError:
+        return
+    if unknown:
+        from difflib import get_close_matches
+
+        near = get_close_matches(unknown[0], others, n=1)
+        listed = "'beads-workers list' shows what there is"
+        raise CommandError(
+            f"no such issue: {printable(', '.join(unknown), 160)}",
+            f"did you mean {printable(near[0], 60)}?" if near else listed,
+            EXIT_UNKNOWN,
+        )
+    for each in named:
+        if seen[each].status == "closed":
+            print(f"warn {'issues':<8} {printable(each, 60)} is closed already", file=sys.stderr)
+
+
+NEAR_MAX = 1000
+"""Issues among which the one is looked for that may have been meant."""
+
+
+def _detach(
+    launch: Launch, settings: FleetSettings, page: Page | None, *, as_json: bool, wait: bool
+) -> None:
+    started = _started(launch, settings, page)
+    if not as_json:
+        say_preflight(settings, started)
+    show_detached(started, as_json=as_json)
+    if wait:
+        from beads_workers.cli.fleet import wait_for_run
+
+        sys.stdout.flush()
+        ended = wait_for_run(Path(settings.state_directory), started["run_id"], None)
+        raise typer.Exit(int(ended["exit_code"]))
+
+
+def _started(launch: Launch, settings: FleetSettings, page: Page | None) -> dict[str, Any]:
+    started = launch.tell(settings)
+    if page is not None:
+        started["web"] = page.url
+    # This process may own the fleet: a disk that cannot keep what it prints must not end both.
+    outlive_output(lambda error: error.errno in NOT_KEPT)
+    return started
 
 
 def _run(
-    launch: Launch, settings: FleetSettings, *, detach: bool, as_json: bool, draw: bool
-) -> None:
+    launch: Launch, settings: FleetSettings, page: Page | None, *, as_json: bool, draw: bool
+) -> NoReturn:
     from beads_workers.cli.launch import Interrupts, watch_run
 
-    started = launch.tell(settings)
+    started = _started(launch, settings, page)
     drawn = None
-    if draw and not as_json and not detach:
+    if draw and not as_json:
         drawn = dashboard(settings.state_directory, started)
     # Whoever reads that the fleet is there may at once tell us to stop it.
-    interrupts = None if drawn or detach else Interrupts(launch.client)
-    # This process owns the fleet: a disk that cannot keep what it prints must not end both.
-    outlive_output(lambda error: error.errno in NOT_KEPT)
+    interrupts = None if drawn else Interrupts(launch.client)
     if not as_json:
         say_preflight(settings, started)
-    if detach:
-        show_detached(started, as_json=as_json)
-        return
+    elif page is not None:
+        print(json.dumps({"web": page.url}), flush=True)
     code = watch_run(
         launch.client,
         started,
+        runs=Path(settings.state_directory) / "runs",
         named=settings.filters.only,
         as_json=as_json,
         show=drawn,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -122,12 +123,13 @@ def warn(text: str) -> None:
 def _make_folder(folder: Path) -> None:
     """Only for the user's own eyes (logs land here), and out of everybody's git."""
     folder.mkdir(mode=0o700, exist_ok=True)
-    _write_new(folder / ".gitignore", "*\n")
+    _write_new(folder / ".gitignore", "*\n", mode=0o600)
 
 
-def _write_new(path: Path, text: str) -> bool:
+def _write_new(path: Path, text: str, mode: int = 0o666) -> bool:
     try:
-        with path.open("x", encoding="utf-8") as file:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        with open(os.open(path, flags, mode), "w", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
         return False

@@ -15,7 +15,10 @@ from beads_workers.cli.client import connect, find_state_directory
 from beads_workers.cli.errors import CommandError
 from beads_workers.cli.fleet import EnvelopesToo, StateDir, refuse_without_json
 from beads_workers.cli.kinds import need
+from beads_workers.cli.options import Options
+from beads_workers.cli.parameters import takes
 from beads_workers.cli.runs import find_run
+from beads_workers.cli.web import WithPort
 
 if TYPE_CHECKING:
     from beads_workers.cli.client import ControlClient
@@ -31,16 +34,28 @@ Snapshots = Annotated[bool, typer.Option("--json", help="One snapshot a line, as
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the application."""
-    app.command("watch", epilog="Example: beads-workers watch")(watch)
+    app.command("watch", cls=WithPort, epilog="Example: beads-workers watch")(watch)
     app.command("replay", epilog="Example: beads-workers replay --speed 50")(replay)
 
 
+@takes("watch", last=("state_dir",))
 def watch(
-    as_json: Snapshots = False, envelopes: EnvelopesToo = False, state_dir: StateDir = None
+    said: Options,
+    as_json: Snapshots = False,
+    envelopes: EnvelopesToo = False,
+    state_dir: StateDir = None,
 ) -> None:
-    """Attach the dashboard from any terminal; leaving it stops nothing."""
+    """Attach the dashboard from any terminal; leaving it stops nothing.
+
+    With --web in a browser: the page waits for a fleet where none runs.
+    """
     refuse_without_json(envelopes=envelopes, as_json=as_json)
     directory = find_state_directory(state_dir)
+    if said.web is not None or said.web_control:
+        from beads_workers.cli import web
+
+        web.watch(directory, said.web or 0, controls=bool(said.web_control))
+        return
     client = connect(directory)
     if envelopes:
         need("envelopes").watch(client, directory)

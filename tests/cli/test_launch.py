@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import signal
 import socket
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from beads_workers.cli.client import wait_for_exit
-from beads_workers.cli.launch import Launch
+from beads_workers.cli.launch import SHOWN_MAX, Launch, summary
 from beads_workers.core.settings import FleetSettings
 from tests.support.embedded import EmbeddedProject
 
@@ -47,3 +50,29 @@ def test_who_is_told_that_it_started_can_talk_to_it(launch: Launch, tmp_path: Pa
             sock.connect(started["control_socket"])
     finally:
         os.kill(launch.pid, signal.SIGCONT)
+
+
+def ended(*quarantined: str) -> dict[str, Any]:
+    """The last word of a run that quarantined these."""
+    rows = [{"issue_id": each, "attempts": 3, "error": "exit 1"} for each in quarantined]
+    queue = {"unclosed": 0, "ready": 0, "blocked": 0}
+    return {
+        "totals": {"done": 1, "failed": 3, "quarantined": len(rows)},
+        "queue": queue,
+        "source_calls": {"count": 1, "seconds": 0.1},
+        "uptime_seconds": 1.0,
+        "ended": None,
+        "quarantined": rows,
+    }
+
+
+def test_the_hint_quotes_the_ids_that_it_names() -> None:
+    assert "'beads-workers logs bw-1' says why" in summary(ended("bw-1"))[-1]
+    (command,) = re.findall(r"beads-workers retry (.*)' tries again", summary(ended("x;y"))[-1])
+    assert shlex.split(command) == ["x;y"]
+
+
+def test_more_than_are_shown_are_retried_all_at_once() -> None:
+    ids = [f"bw-{number}" for number in range(SHOWN_MAX + 1)]
+    assert "'beads-workers retry --all' tries again" in summary(ended(*ids))[-1]
+    assert f"'beads-workers retry {' '.join(ids[:-1])}'" in summary(ended(*ids[:-1]))[-1]

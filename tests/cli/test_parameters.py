@@ -8,8 +8,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from beads_workers.cli import doctor, start
-from beads_workers.cli.options import DOCTOR, KEYS, START, TABLES, Options
+from beads_workers.cli import doctor, start, watch
+from beads_workers.cli.options import DOCTOR, KEYS, START, TABLES, WATCH, Options
 from beads_workers.cli.parameters import Command, takes
 
 
@@ -33,7 +33,7 @@ def said(function_words: list[str]) -> Options:
     return told[0]
 
 
-@pytest.mark.parametrize(("command", "module"), [(START, start), (DOCTOR, doctor)])
+@pytest.mark.parametrize(("command", "module"), [(START, start), (DOCTOR, doctor), (WATCH, watch)])
 def test_a_command_has_every_option_that_applies_to_it(command: str, module: object) -> None:
     parameters = vars(vars(module)[command])["__signature__"].parameters
     assert {name for name, each in KEYS.items() if command in each.at} <= set(parameters)

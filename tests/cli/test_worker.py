@@ -129,3 +129,40 @@ def test_what_is_missing_or_unsafe_is_said_with_exit_2(
     _, errors = process.communicate(timeout=20)
     assert process.returncode == 2
     assert said in errors
+
+
+STRANGER = """
+import json, os, socket, time
+os.setgid(65534)
+os.setuid(65534)
+listener = socket.socket(socket.AF_UNIX)
+path = f"/tmp/beads-workers-{os.getpid()}.sock"
+listener.bind(path)
+os.chmod(path, 0o666)
+listener.listen()
+print("listens", flush=True)
+task = {"type": "TASK", "timestamp": 1.0, "issue_id": "a", "worker_id": "W1", "version": "1.1"}
+task["payload"] = {"command": ["touch", "harm"]}
+while True:
+    connection, _ = listener.accept()
+    connection.sendall(json.dumps(task).encode() + b"\\n")
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs another user")
+def test_the_server_of_another_user_is_given_no_work_to_hand_out(by_hand: ByHand) -> None:
+    stranger = subprocess.Popen(
+        [sys.executable, "-I", "-c", STRANGER], cwd="/", stdout=subprocess.PIPE
+    )
+    try:
+        assert stranger.stdout is not None and stranger.stdout.readline() == b"listens\n"
+        process = by_hand.start("--", "echo", ORCHESTRATOR_PID=str(stranger.pid))
+        assert process.wait(60) == 1
+        assert process.stderr is not None
+        said = process.stderr.read()
+        assert "its server is another user's (uid 65534)" in said
+        assert not (by_hand.folder / "harm").exists()
+    finally:
+        stranger.kill()
+        stranger.wait()
+        Path(f"/tmp/beads-workers-{stranger.pid}.sock").unlink(missing_ok=True)

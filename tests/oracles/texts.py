@@ -167,7 +167,7 @@ def helps() -> str:
 
 CALLS = (
     "status", "stop", "watch --json", "wait", "scale 3", "pause", "resume", "release x", "retry x",
-    "logs", "report", "replay", "why", "metrics", "list", "show x", "add", "add x", "clean", "boo",
+    "logs", "report", "replay", "why", "metrics", "list", "show x", "add", "add x", "boo",
     "start --workers x", "start -n 2", "start -n 2 --until-empty -- no-such-command",
     "doctor --boo", "start --source what://x -- true", "start --agent nobody",
     "start --timeout 5q -- true", "start --executor rrq:x --agent claude",

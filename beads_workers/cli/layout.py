@@ -1,0 +1,72 @@
+"""How ``--help`` is laid out: commands and options in groups, at the width of the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from typer.core import TyperCommand, TyperGroup
+
+WIDTH_MAX = 200
+"""A line that is longer than this is no longer read at a glance."""
+
+GROUPS: dict[str, tuple[str, ...]] = {
+    "Run": (*("start", "stop", "restart", "wait", "scale", "pause", "resume", "demo", "chaos"),),
+    "Look": ("status", "watch", "logs", "why", "runs", "report", "replay", "branches", "version"),
+    "Fix": ("doctor", "config", "retry", "release", "land", "undo", "clean"),
+    "Tracker": ("init", "add", "list", "show", "import", "export"),
+    "Integrations": ("worker", "conformance"),
+}
+"""What ``--help`` calls a group, and its commands. The last one has all that no other names."""
+
+Row = tuple[str, str]
+
+
+class GroupedCommands(TyperGroup):
+    """The program: its commands stand in groups."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """See click."""
+        named = {name for names in GROUPS.values() for name in names}
+        rest = [name for name in self.list_commands(ctx) if name not in named]
+        width = max(map(len, self.commands))
+        for title, names in GROUPS.items():
+            wanted = [*names, *rest] if title == [*GROUPS][-1] else names
+            there = [(name, self.commands[name]) for name in wanted if name in self.commands]
+            rows = [(name, command.get_short_help_str(WIDTH_MAX)) for name, command in there]
+            _write(formatter, title, rows, width)
+
+
+class PanelledOptions(TyperCommand):
+    """A command with many options: what names a panel stands in it, below the others."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """See click."""
+        from beads_workers.cli.options import PANELS
+
+        panels: dict[str, list[Row]] = {name: [] for name in ("Arguments", "Options", *PANELS)}
+        for each in self.get_params(ctx):
+            if (row := each.get_help_record(ctx)) is not None:
+                is_argument = each.param_type_name == "argument"
+                panel = "Arguments" if is_argument else getattr(each, "rich_help_panel", None)
+                panels[panel or "Options"].append(row)
+        width = max(len(name) for name, _ in _rows(panels.values()) if len(name) <= COLUMN_MAX)
+        for title, rows in panels.items():
+            _write(formatter, title, rows, width)
+
+
+COLUMN_MAX = 26
+"""Of names; a longer one has its sentence on the next line."""
+
+
+def _rows(panels: Iterable[list[Row]]) -> list[Row]:
+    return [row for rows in panels for row in rows]
+
+
+def _write(formatter: Any, title: str, rows: list[Row], width: int) -> None:
+    """Rows below a title, with their second column where all the other groups have it."""
+    if rows:
+        with formatter.section(title):
+            formatter.write_dl(
+                [(name.ljust(width), text) for name, text in rows], col_max=width + 2
+            )
