@@ -4,7 +4,6 @@
 # one is made, and two checkouts never share one. The file `complete` in it is written last.
 
 bw_root=$(cd -P "${BASH_SOURCE[0]%/*}/.." && pwd)
-bw_cache=${BW_CACHE:-${HOME:-/tmp}/.cache/beads-workers}
 
 bw_say() { printf 'beads-workers: %s\n' "$*" >&2; }
 
@@ -13,6 +12,12 @@ bw_die() { # MESSAGE [HINT]
   [[ -z ${2-} ]] || printf 'hint: %s\n' "$2" >&2
   exit 1
 }
+
+# Code is run from there: never from a folder that anybody can make, as one below /tmp.
+bw_home=${HOME:-$(getent passwd "$EUID" | cut -d: -f6)}
+[[ -n ${BW_CACHE-} || -d $bw_home ]] ||
+  bw_die "there is no home folder ${bw_home:-of this user}" 'set BW_CACHE to a folder of yours'
+bw_cache=${BW_CACHE:-$bw_home/.cache/beads-workers}
 
 # The root command prefix: nothing for root, sudo where it asks no password (or can ask for one).
 bw_as_root() {

@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
@@ -27,6 +28,8 @@ FOLDER = "beads-workers-chaos-"
 FOREIGN = ("BEADS_", "BD_", "BW_", "GIT_", "ORCHESTRATOR_")
 """Variables that could lead to a tracker, a fleet or a repository of the user's."""
 BD_SECONDS = 120.0
+CLOSES_SECONDS = 2.0
+LOOK_SECONDS = 0.02
 
 
 class ChaosTracker(Protocol):
@@ -72,14 +75,28 @@ class ChaosWorkspace(Throwaway):
 
     def clear_sockets(self) -> None:
         """Remove those that killed orchestrators have left; the next start would, if one came."""
+        limit = time.monotonic() + CLOSES_SECONDS
+        for path in self._sockets():
+            while True:
+                try:
+                    clear_dead(path)
+                    break
+                except OSError:
+                    # A dying process loses its memory, by which it is known, before its sockets.
+                    # Or its pid is somebody else's by now, who listens there.
+                    if time.monotonic() > limit:
+                        break
+                    time.sleep(LOOK_SECONDS)
+
+    def _sockets(self) -> set[Path]:
+        info = self.state.read_info()
+        found = {Path(info.socket)} if info else set()
         for run_id in self.state.run_ids():
             for entry in read_journal(self.state.run(run_id) / "journal.jsonl"):
                 if isinstance(entry.record, RunStarted):
-                    try:
-                        clear_dead(Path(entry.record.socket))
-                    except OSError:
-                        pass  # Its pid is somebody else's by now, who listens there.
+                    found.add(Path(entry.record.socket))
                     break
+        return found
 
 
 def forget_the_user() -> None:

@@ -14,6 +14,7 @@ from beads_workers.runtime.run_directory import RunDirectory
 def test_the_last_record_of_the_last_run_says_when_it_was_seen(tmp_path: Path) -> None:
     directory = RunDirectory(tmp_path)
     assert last_seen(tmp_path) is None
+    directory.create()
     run_id, _ = directory.create_run()
     journal = Journal(directory.run(run_id) / "journal.jsonl")
     began = time.time()

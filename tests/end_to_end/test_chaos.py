@@ -50,7 +50,7 @@ def test_fifty_kills_on_the_embedded_tracker_break_no_promise(tmp_path: Path) ->
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(("version", "kills"), [(NEW, 10), (OLD, 5)])
+@pytest.mark.parametrize(("version", "kills"), [(NEW, 6), (OLD, 5)])
 def test_kills_on_real_bd_break_no_promise(tmp_path: Path, version: str, kills: int) -> None:
     arguments = ("--source", "bd", "--kills", str(kills), "--seed", "3")
     code, told, said = chaos(tmp_path, *arguments, environment=bd_environment(version))

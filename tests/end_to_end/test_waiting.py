@@ -111,3 +111,52 @@ def test_who_waits_gets_no_line_of_an_issue_and_who_follows_gets_all(
     ]
     assert told["the end"] == []
     assert told["all"].count("settled") == 20 and told["all"].count("run_changed") == 3
+
+
+def called(project: EmbeddedProject, *words: str) -> subprocess.CompletedProcess[str]:
+    """A command in the project's folder, to its end."""
+    return subprocess.run(
+        [*PROGRAM, *words],
+        cwd=project.folder,
+        env=project.environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
+    )
+
+
+def test_a_run_is_waited_for_though_it_has_ended(embedded: EmbeddedProject) -> None:
+    embedded.create_many([{}])
+    begun = called(embedded, "start", "-d", "--json", *QUICK)
+    run_id = json.loads(begun.stdout)["run_id"]
+    waited = called(embedded, "wait", run_id, "--json")
+    assert (waited.returncode, json.loads(waited.stdout)["run_id"]) == (0, run_id)
+    again = called(embedded, "wait", run_id)
+    assert (again.returncode, again.stdout, again.stderr) == (0, "", "")
+    assert called(embedded, "wait", "2001").returncode == 4
+
+
+def test_start_detached_may_wait_and_ends_as_the_fleet_does(
+    embedded: EmbeddedProject,
+) -> None:
+    embedded.create_many([{}])
+    done = called(embedded, "start", "-d", "--wait", *QUICK)
+    assert done.returncode == 0 and "started: pid" in done.stdout, done.stderr
+    assert {value for value, _ in embedded.read_all().values()} == {"closed"}
+    embedded.create_many([{"id": "bw-fails"}])
+    failed = ("--max-attempts", "1", *QUICK[:-1], "false")
+    assert called(embedded, "start", "-d", "--wait", *failed).returncode == 7
+
+
+def test_an_issue_that_does_not_exist_starts_no_fleet(embedded: EmbeddedProject) -> None:
+    embedded.create_many([{"id": "bw-abc"}, {"id": "bw-xyz"}])
+    refused = called(embedded, "start", "bw-xyz", "bw-abd", "--", "true")
+    assert refused.returncode == 4 and refused.stderr == (
+        "error: no such issue: bw-abd\nhint: did you mean bw-abc?\n"
+    )
+    shown = called(embedded, "start", "--dry-run", "bw-abd", "--", "true")
+    assert (shown.returncode, shown.stdout) == (4, "")
+    assert called(embedded, "start", "bw-abc", *QUICK).returncode == 0
+    closed = called(embedded, "start", "bw-abc", *QUICK)
+    assert "warn issues   bw-abc is closed already\n" in closed.stderr

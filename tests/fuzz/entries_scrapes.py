@@ -1,9 +1,12 @@
-"""What a visitor of the metrics port says."""
+"""What a visitor of the metrics port, and of the live page, says."""
 
 from __future__ import annotations
 
+import json
+
 from beads_workers.integrations.metrics.server import HEAD_BYTES_MAX, HttpRequest, HttpStatus, judge
-from tests.fuzz.inputs import cuts, texts
+from beads_workers.ui.web import CONTROLS, read_control
+from tests.fuzz.inputs import cuts, objects, texts
 from tests.fuzz.parser import Parser, require
 
 
@@ -30,6 +33,21 @@ def _by_its_first_word(data: bytes, path: str) -> HttpRequest | None:
     return HttpRequest(HttpStatus.OK) if data.startswith(b"GET ") else judge(data, path)
 
 
+def control_holds(read: object, data: bytes) -> None:
+    """What the page may ask for, with no field but its own; anything else is None."""
+    assert callable(read)
+    if (found := read(data)) is not None:
+        name, fields = found
+        require(name in CONTROLS, f"{name!r} is passed on")
+        require(set(fields) <= set(CONTROLS[name]), f"{name} with {sorted(fields)}")
+
+
+def _obliging(body: bytes) -> object:
+    """Planted bug: passes on whatever fields there are."""
+    found = read_control(body)
+    return found and (found[0], json.loads(body)["fields"])
+
+
 PIECES = [b"GET ", b"HEAD ", b"/metrics", b"/metrics?a=b", b" HTTP/1.1", b"\r\n", b"\n", b"Host: x"]
 
 PARSERS = [
@@ -40,5 +58,19 @@ PARSERS = [
         texts([*PIECES, b"\r\n\r\n", b"\0", b"x" * HEAD_BYTES_MAX]),
         judge_holds,
         {"answers too early": _by_its_first_word},
+    ),
+    Parser(
+        "requests of the page",
+        ("ui/web.py",),
+        read_control,
+        objects(
+            [
+                {"control": "bw.pause", "fields": {"worker_ids": ["W1"]}},
+                {"control": "bw.scale", "fields": {"workers": 3}},
+                {"control": "bw.stop", "fields": {"drain": True, "reason": "no field of it"}},
+            ]
+        ),
+        control_holds,
+        {"any field": _obliging},
     ),
 ]

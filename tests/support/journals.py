@@ -60,6 +60,7 @@ class Script:
         settled: bool = True,
         agent: str = "",
         receipt: Receipt | None = None,
+        reached: str = "",
     ) -> None:
         """Claimed, started, finished and settled; ``receipt``: of an agent that worked."""
         self._requests += 1
@@ -74,7 +75,7 @@ class Script:
             ended,
             rec.Finished(
                 issue_id, worker_id, number, request, outcome, verdict, error,
-                int((ended - began) * 1000), charged, receipt=to_text(receipt),
+                int((ended - began) * 1000), charged, receipt=to_text(receipt), reached=reached,
             ),
         )  # fmt: skip
         if settled:

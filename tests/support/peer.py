@@ -6,6 +6,7 @@ import json
 import os
 import select
 import socket
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -25,11 +26,14 @@ class Peer:
         self._connection: socket.socket | None = None
         self._buffer = b""
 
-    def accept(self) -> None:
-        """Wait for the next worker; it is the one that is talked to from now on."""
+    def accept(self) -> int:
+        """Wait for the next worker; it is the one that is talked to from now on. Returns the pid
+        at its end, as the kernel knows it."""
         self._connection, _ = self._listener.accept()
         self._connection.settimeout(PATIENCE_SECONDS)
         self._buffer = b""
+        told = self._connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        return int.from_bytes(told[:4], sys.byteorder)
 
     def nobody_came(self) -> bool:
         """Whether no worker has connected that was not accepted."""
