@@ -18,6 +18,7 @@ from beads_workers.core.journal import Entry, Resumed
 from beads_workers.core.landing import Add, turn
 from beads_workers.core.landing_board import LandingBoard
 from beads_workers.core.model import value
+from beads_workers.core.receipts import Receipt, receipt_from_text
 from beads_workers.core.states import IssueState
 from beads_workers.core.wire import Progress, Status
 
@@ -105,11 +106,13 @@ def _small(number: str) -> int:
 
 @value
 class EndedAttempt:
-    """An attempt that ended: its record, the issue's title, and when (epoch seconds)."""
+    """An attempt that ended: its record, the issue's title, when (epoch seconds), and what its
+    agent says for itself."""
 
     finished: rec.Finished
     title: str
     at: float
+    receipt: Receipt | None
 
 
 @dataclass(slots=True)
@@ -497,7 +500,8 @@ class Board:
     def _finished(self, finished: rec.Finished, title: str, entry: Entry) -> None:
         issue_id, elapsed = finished.issue_id, entry.elapsed
         self.counters.finished(finished)
-        self.activity.last.append(EndedAttempt(finished, title, entry.at))
+        receipt = receipt_from_text(finished.receipt)
+        self.activity.last.append(EndedAttempt(finished, title, entry.at, receipt))
         row = self.workers.get(finished.worker_id)
         success = finished.verdict in ("finish", "land")
         if row is not None:

@@ -174,7 +174,7 @@ def _notes(board: Board) -> list[tuple[Entry, rec.Noted]]:
 
 
 def _outcome(ended: EndedAttempt) -> dict[str, Any]:
-    finished = ended.finished
+    finished, receipt = ended.finished, ended.receipt
     return {
         "at": round(ended.at, 3),
         "issue_id": finished.issue_id,
@@ -187,6 +187,10 @@ def _outcome(ended: EndedAttempt) -> dict[str, Any]:
         "seconds": finished.duration_ms / 1000,
         "charged": finished.charged >= finished.attempt,
         "retry_in_seconds": finished.delay_seconds if finished.verdict == "requeue" else None,
+        "agent": receipt.agent if receipt else None,
+        "tokens": receipt.tokens.total if receipt else None,
+        "money": receipt.money if receipt else None,
+        "diffstat": receipt.diffstat[:ERROR_CHARS_MAX] if receipt else None,
     }
 
 
