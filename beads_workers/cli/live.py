@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -14,9 +16,10 @@ from typing import Any
 
 from beads_workers.cli.agent_logs import of_tail
 from beads_workers.cli.feeds import Feed, Message
-from beads_workers.core.text import as_shown, printable
+from beads_workers.core.text import as_shown, counted, printable
 from beads_workers.executors.files import log_file, output_file
-from beads_workers.ui.dashboard import draw, page_rows
+from beads_workers.ui import theme
+from beads_workers.ui.dashboard import draw, page_rows, shows_log
 from beads_workers.ui.terminal import Events, Terminal
 from beads_workers.ui.viewer import (
     Ask,
@@ -24,85 +27,171 @@ from beads_workers.ui.viewer import (
     Faster,
     Leave,
     Look,
+    OtherTheme,
     Pane,
     Renderer,
     Role,
+    ShownAttempt,
     ShownLog,
     Wish,
-    chosen_worker,
+    chosen_row,
     press,
+    shown_attempt,
 )
 
-# --- log tail ------------------------------------------------------------------------------------
-# The end of the log of a worker's attempt, for the dashboard: read again only when it grew.
+# --- log -----------------------------------------------------------------------------------------
+# The log of the attempt that is looked at. What was read of it is kept: only what came is read.
 
 
-LINES_A_ROW = 20
-"""Of an agent's log, for one that is worth showing."""
+LOG_BYTES_MAX = 8 << 20
+"""Of a longer one only the end can be looked at here; ``logs`` has it whole."""
 
-TAIL_BYTES = 64 << 10
-"""More than a screen can show."""
+LOG_LINES_MAX = 50_000
+
+
+class LogFile:
+    """A log that may grow. Raises ``OSError`` where it cannot be read."""
+
+    def __init__(self, path: Path, bytes_max: int = LOG_BYTES_MAX) -> None:
+        self.path = path
+        self.lines: list[str] = []
+        self.first = 0
+        """How many lines of it were dropped, or never read."""
+        self._rest = b""
+        self._at = max(0, path.stat().st_size - bytes_max)
+        self._cut = self._at > 0
+        self._readable = of_tail(path)
+
+    def read(self) -> None:
+        """What has come since."""
+        with self.path.open("rb") as file:
+            file.seek(self._at)
+            data = file.read(LOG_BYTES_MAX)
+        self._at += len(data)
+        *whole, self._rest = (self._rest + data).split(b"\n")
+        if self._cut and whole:
+            self._cut = False
+            del whole[0]
+        for line in whole:
+            # Noise of agents is left out.
+            if (shown := self._readable.line(line.decode("utf-8", "replace"))) is not None:
+                self.lines.append(as_shown(shown))
+        if (dropped := len(self.lines) - LOG_LINES_MAX) > 0:
+            self.first += dropped
+            del self.lines[:dropped]
+
+    def shrank(self) -> bool:
+        """Whether it is another file by now, or was cut."""
+        return self.path.stat().st_size < self._at
+
+    @property
+    def shown(self) -> list[str]:
+        """Its lines, and the one that is not whole yet, as it stands."""
+        begun = as_shown(self._rest[:4096].decode("utf-8", "replace"))
+        return [*self.lines, begun] if begun and not begun.startswith("{") else self.lines
 
 
 class LogTail:
-    """``run_folder``: run id -> the folder of that run."""
+    """``run_folder``: run id -> the folder of that run. ``changes``: who looks at worktrees."""
 
-    def __init__(self, run_folder: Callable[[str], Path]) -> None:
+    def __init__(
+        self,
+        run_folder: Callable[[str], Path],
+        bytes_max: int = LOG_BYTES_MAX,
+        changes: WorktreeDiff | None = None,
+    ) -> None:
         self._run_folder = run_folder
-        self._known: tuple[object, ...] = ()
-        self._log: ShownLog | None = None
+        self._bytes_max = bytes_max
+        self._file: LogFile | None = None
+        self._of: tuple[str, int, Path] | None = None
+        """Which attempt's it is, and where."""
+        self._changes = changes
 
-    def read(self, look: Look, snapshot: Mapping[str, Any], rows: int) -> ShownLog:
-        """The log of the chosen worker: of what it runs, or of what it ran last."""
-        worker = chosen_worker(look, snapshot)
-        if worker is None:
-            return ShownLog("no worker, so no log")
-        found = self._find(worker, snapshot)
-        if found is None:
-            return ShownLog(f"{worker['worker_id']} has run nothing yet")
-        title, path = found
+    def read(self, look: Look, snapshot: Mapping[str, Any]) -> ShownLog:
+        """The log of the attempt that is looked at. Raises ``OSError`` where it cannot be read."""
+        shown = shown_attempt(look, snapshot)
+        if shown is None:
+            row = chosen_row(look, snapshot, look.part)
+            return ShownLog(f"{row['worker_id']} has run nothing yet" if row else "nothing to show")
+        folder = self._run_folder(snapshot["run_id"])
+        changes = self._changes.of(shown, folder) if self._changes and shown.running else ""
+        path = _log_of(shown, str(folder))
         try:
-            stat = path.stat()
+            # A worker's next attempt prints into the same file, from its beginning.
+            of = (shown.issue_id, shown.attempt, path)
+            if self._file is None or self._of != of or self._file.shrank():
+                self._file, self._of = LogFile(path, self._bytes_max), of
+            self._file.read()
         except FileNotFoundError:
-            return ShownLog(f"{title}: nothing printed yet")
-        seen = (title, path, stat.st_ino, stat.st_size, stat.st_mtime_ns, rows)
-        if self._log is None or seen != self._known:
-            self._known, self._log = seen, ShownLog(f"{title}: {path.name}", _tail(path, rows))
-        return self._log
-
-    def _find(
-        self, worker: Mapping[str, Any], snapshot: Mapping[str, Any]
-    ) -> tuple[str, Path] | None:
-        folder = str(self._run_folder(snapshot["run_id"]))
-        worker_id = worker["worker_id"]
-        if (issue_id := worker["issue_id"]) is not None:
-            attempt = worker["attempt"]
-            # An attempt whose first step has printed has its own log already.
-            log = Path(log_file(folder, issue_id, attempt))
-            path = log if log.exists() else Path(output_file(folder, worker_id))
-            return f"{worker_id} runs {issue_id}, attempt {attempt}", path
-        for outcome in reversed(snapshot["outcomes"]):
-            if outcome["worker_id"] == worker_id:
-                issue_id, attempt = outcome["issue_id"], outcome["attempt"]
-                title = f"{worker_id} last ran {issue_id}, attempt {attempt}"
-                return title, Path(log_file(folder, issue_id, attempt))
-        return None
+            self._file = None
+            return ShownLog(f"{shown.title}: nothing printed yet", changes=changes)
+        return ShownLog(f"{shown.title}: {path.name}", self._file.shown, self._file.first, changes)
 
 
-def _tail(path: Path, rows: int) -> tuple[str, ...]:
-    with path.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - TAIL_BYTES))
-        data = file.read(TAIL_BYTES)
-    lines = data.decode("utf-8", "replace").split("\n")
-    if lines[-1] == "":
-        lines.pop()
-    # A cut first line is no line.
-    whole = lines[1:] if size > TAIL_BYTES and len(lines) > 1 else lines
-    readable = of_tail(path)
-    # Noise of agents is left out, so more is looked at than is shown.
-    shown = [readable.line(line) for line in whole[-rows * LINES_A_ROW :]]
-    return tuple(as_shown(line) for line in shown if line is not None)[-rows:]
+def _log_of(shown: ShownAttempt, folder: str) -> Path:
+    log = Path(log_file(folder, shown.issue_id, shown.attempt))
+    if not shown.running or log.exists():
+        return log
+    # An attempt whose first step has printed has its own log already.
+    return Path(output_file(folder, shown.worker_id))
+
+
+CHANGES_SECONDS = 3.0
+"""Between two looks at a worktree: in a large one git reads for a while."""
+
+
+class WorktreeDiff:
+    """What a running attempt has changed in its worktree; git is asked beside the dashboard."""
+
+    def __init__(self) -> None:
+        self._known: tuple[str, int, str] = ("", 0, "")
+        self._asked_at = 0.0
+        self._asking: threading.Thread | None = None
+
+    def of(self, shown: ShownAttempt, run_folder: Path) -> str:
+        """In git's words, "" while nobody knows; from the last look, which may begin another."""
+        issue_id, attempt, changes = self._known
+        now = time.monotonic()
+        same = (issue_id, attempt) == (shown.issue_id, shown.attempt)
+        if (not same or now >= self._asked_at + CHANGES_SECONDS) and (
+            self._asking is None or not self._asking.is_alive()
+        ):
+            self._asked_at = now
+            self._asking = threading.Thread(target=self._ask, args=(shown, run_folder), daemon=True)
+            self._asking.start()
+        return changes if same else ""
+
+    def _ask(self, shown: ShownAttempt, run_folder: Path) -> None:
+        from beads_workers.worktrees.records import Records
+
+        # An attempt may go on in the worktree of one before it.
+        record = max(
+            (
+                each
+                for each in Records(run_folder.parent.parent).all()
+                if each.issue_id == shown.issue_id and each.attempt <= shown.attempt
+            ),
+            key=lambda each: each.attempt,
+            default=None,
+        )
+        changes = _changes(record.path, record.base) if record else ""
+        self._known = (shown.issue_id, shown.attempt, changes)
+
+
+def _changes(worktree: str, base: str) -> str:
+    """``2 files changed, 10 insertions(+), 1 new file``; "" where git does not say."""
+    git = ("git", "--no-optional-locks", "-C", worktree)
+    told = []
+    for words in (("diff", "--shortstat", base), ("ls-files", "--others", "--exclude-standard")):
+        try:
+            asked = subprocess.run(
+                [*git, *words], capture_output=True, text=True, errors="replace", timeout=30
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return ""
+        told.append(asked.stdout.strip() if asked.returncode == 0 else "")
+    new = len(told[1].splitlines())
+    return ", ".join(part for part in (told[0], counted(new, "new file") if new else "") if part)
 
 
 # --- live ----------------------------------------------------------------------------------------
@@ -164,8 +253,9 @@ class _Live:
     ) -> None:
         self._terminal = terminal
         self._feed = feed
-        self._logs = LogTail(run_folder)
+        self._logs = LogTail(run_folder, changes=WorktreeDiff())
         self._caption = caption
+        self._theme = theme.named(os.environ)
         self._renderer = Renderer()
         unicode = (sys.stdout.encoding or "").lower().startswith("utf")
         self._look = Look(role, unicode=unicode)
@@ -198,9 +288,8 @@ class _Live:
         if self._snapshot is None:
             return
         columns, rows = self._terminal.size
-        if following:
-            log = self._logs.read(self._look, self._snapshot, rows)
-            self._look = replace(self._look, log=log)
+        if shows_log(self._look, columns, rows):
+            self._look = replace(self._look, log=self._log(self._snapshot))
         if self._look.message and now >= self._said_at + MESSAGE_SECONDS:
             self._look = replace(self._look, message="")
         if self._caption is not None:
@@ -211,6 +300,12 @@ class _Live:
         self._terminal.draw(self._lines)
         # From its end: however long it took, the next one does not follow at its heels.
         self._drawn_at = time.monotonic()
+
+    def _log(self, snapshot: Message) -> ShownLog:
+        try:
+            return self._logs.read(self._look, snapshot)
+        except OSError as error:
+            return ShownLog(f"it cannot be read: {error.strerror}")
 
     def _handle(self, events: Events) -> None:
         if events.gone:
@@ -249,6 +344,10 @@ class _Live:
         )
 
     def _pressed(self, key: str) -> None:
+        if (background := theme.BACKGROUND_KEYS.get(key)) is not None:
+            if self._theme is None:
+                self._show_in(background)
+            return
         if self._snapshot is None:
             return
         if key == "ctrl+l":
@@ -274,6 +373,12 @@ class _Live:
                 self._feed.ask("bw.detach", {})
             case Faster():
                 self._say(self._feed.change_speed(wish))
+            case OtherTheme():
+                names = theme.NAMES
+                now = names.index(self._theme) if self._theme else -1
+                self._theme = names[(now + 1) % len(names)]
+                self._show_in(self._theme)
+                self._say(f"colours for a background that is {self._theme}")
 
     def _signalled(self, number: int) -> None:
         if self._look.role is not Role.START:
@@ -285,6 +390,10 @@ class _Live:
         else:
             self._feed.ask("bw.stop", {"seconds": 0})
             self._say("stopping now: running tasks are killed and requeued")
+
+    def _show_in(self, name: str) -> None:
+        self._renderer = Renderer(name=name)
+        self._draw_at = 0.0
 
     def _say(self, text: str) -> None:
         self._look = replace(self._look, message=printable(text))

@@ -50,6 +50,7 @@ LOCK_TRIES, LOCK_TRY_SECONDS = 5, 0.02
 """Whoever only looks whether it is held holds it for some microseconds."""
 
 LOG_LINES = 300
+LOG_BYTES = 256 << 10
 NICE = 5
 """Whoever looks gets less of a busy machine than whoever works."""
 
@@ -206,17 +207,17 @@ class PageFeed:
 def read_log(directory: Path, shown: Shown, worker_id: str) -> Message | None:
     """The end of the log of a worker; None where there is no such worker."""
     from beads_workers.cli.live import LogTail
-    from beads_workers.ui.viewer import Look
+    from beads_workers.ui.viewer import Look, Part
 
     snapshot = shown.snapshot
     if snapshot is None or all(w["worker_id"] != worker_id for w in snapshot["workers"]):
         return None
-    tail = LogTail((directory / "runs").joinpath)
+    tail = LogTail((directory / "runs").joinpath, LOG_BYTES)
     try:
-        log = tail.read(Look(chosen=worker_id), snapshot, LOG_LINES)
+        log = tail.read(Look(chosen={Part.WORKERS: worker_id}), snapshot)
     except OSError as error:
         return {"title": f"{worker_id}: {error.strerror}", "lines": []}
-    return {"title": log.title, "lines": list(log.lines)}
+    return {"title": log.title, "lines": list(log.lines[-LOG_LINES:])}
 
 
 def control(directory: Path, request: str, fields: Message) -> Message:

@@ -3,6 +3,7 @@
 A character stands for itself (``"p"``, ``"+"``, ``"é"``). The others: ``up down left right home end
 page_up page_down insert delete enter escape tab backspace space`` and ``f1`` to ``f12``. Modifiers
 come first, in this order: ``ctrl+up``, ``shift+tab``, ``alt+x``, ``ctrl+alt+shift+f5``, ``ctrl+l``.
+A terminal that was asked for its background answers ``background:dark`` or ``background:light``.
 
 A paste is no command: when one read brings more than ``BURST_MAX`` characters, they are ignored,
 and so are those that follow within ``BURST_QUIET_SECONDS`` of each other. Arrows and such pass: a
@@ -13,6 +14,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+
+from beads_workers.ui.theme import background_key
 
 ESCAPE_SECONDS = 0.1
 """A lone ESC is the key after this; over a slow link a sequence arrives in pieces."""
@@ -167,9 +170,9 @@ def _ss3(data: bytes) -> tuple[int, str]:
 
 
 def _string(data: bytes) -> tuple[int, str]:
-    """An answer of the terminal that nobody asked for: swallowed to its end."""
+    """An answer of the terminal: of its background, or one that nobody asked for."""
     if whole := _STRING.match(data):
-        return whole.end(), ""
+        return whole.end(), background_key(data[2 : whole.end()].decode("ascii", "replace"))
     return _cut_short(data, _STRING_BEGUN)
 
 

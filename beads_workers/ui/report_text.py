@@ -13,8 +13,8 @@ from beads_workers.core.money import Spend
 from beads_workers.core.text import columns, counted, printable
 from beads_workers.ui import findings, landing
 from beads_workers.ui.agents import dollars, short_tokens, used
-from beads_workers.ui.dashboard import sparkline
 from beads_workers.ui.findings import LandedIssue, by_outcome, done, tracker
+from beads_workers.ui.rows import sparkline
 
 # --- words ---------------------------------------------------------------------------------------
 # What reports call things, and durations in prose; ``figures`` has those of fixed width.

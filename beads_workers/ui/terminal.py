@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 from beads_workers.core.text import columns as columns_of
 from beads_workers.ui.keys import KeyParser
+from beads_workers.ui.theme import ASK
 
 # --- device --------------------------------------------------------------------------------------
 # The terminal as a device: a descriptor of our own, its modes, its size, and who is in front.
@@ -177,8 +178,9 @@ def _never_stopped() -> Iterator[None]:
 # between the marks of synchronized output (DEC mode 2026), so that it appears at once.
 
 
-ENTER = b"\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[m\x1b[H\x1b[2J"
-"""Alternate screen, no cursor, no wrapping at the right edge, empty."""
+ENTER = b"\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[m" + ASK + b"\x1b[H\x1b[2J"
+"""Alternate screen, no cursor, no wrapping at the right edge; asked for its background; empty, for
+a console that shows a question which it does not know."""
 LEAVE = b"\x1b[?2026l\x1b[m\x1b[?7h\x1b[?25h\x1b[?1049l"
 """All of it undone, and whatever colour and half a frame left behind."""
 CANCEL = b"\x18"

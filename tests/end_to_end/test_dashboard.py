@@ -57,6 +57,7 @@ def test_a_whole_run_is_seen_steered_and_summed_up(
     shown = screen.wait_for(lambda text: "2 busy" in text and "bw-2" in text)
     assert "ready 4" in shown and "Mend number 1" in shown and "0/6 closed" in shown
     # Whichever worker was ready first has the first issue.
+    (of_first,) = re.findall(r"W1 .* (bw-[12]) ", shown)
     (of_second,) = re.findall(r"W2 .* (bw-[12]) ", shown)
 
     screen.keys("Down", "l")
@@ -69,8 +70,8 @@ def test_a_whole_run_is_seen_steered_and_summed_up(
     screen.wait_for(lambda text: "paused" not in text)
     screen.keys("+")
     screen.wait_for("workers 1-3 of 3, 3 busy")
-    screen.keys("k")
-    screen.wait_for(f"take {of_second} away from W2?")
+    screen.keys("x")
+    screen.wait_for(f"release {of_second}?")
     screen.keys("y")
     screen.wait_for("requeued")
     screen.resize(120, 30)
@@ -78,8 +79,14 @@ def test_a_whole_run_is_seen_steered_and_summed_up(
         lambda text: len(text.splitlines()) == 30 and "q leave" in text.splitlines()[29]
     )
     screen.keys("?")
-    screen.wait_for("follow the log of the chosen worker")
+    screen.wait_for("open the attempt of the row")
     screen.keys("?")
+    screen.resize(160, 40)
+    screen.keys("/")
+    screen.type(of_first)
+    screen.wait_for(lambda text: f"W1 runs {of_first}, attempt 1" in text and "with '" in text)
+    screen.wait_for(f"hello from {of_first}")
+    screen.keys("Escape")
 
     (embedded.folder / "go").touch()
     shown = screen.wait_for("next: ")
@@ -126,8 +133,8 @@ def test_several_watch_and_come_and_go_and_the_fleet_does_not_notice(
     for screen in (first, second):
         screen.type("echo $$ > pid; exec 3>&1; bw watch")
         screen.wait_for("3 busy")
-    first.keys("k")
-    first.wait_for("away from W1?")
+    first.keys("x")
+    first.wait_for("Its task on W1 is ended")
     first.keys("n")
     first.wait_for("left as it is")
     first.keys("q")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beads_workers.ui.dashboard import bar, duration, fine, sparkline, whole_seconds
+from beads_workers.ui.rows import bar, duration, fine, sparkline, whole_seconds
 
 
 @pytest.mark.parametrize(

@@ -44,10 +44,13 @@ KEYS: dict[bytes, list[str]] = {
     b"\x1b[12;40Rq": ["q"],
     b"\x1b[27;5;9~q": ["q"],
     b"\x1b[>1 qq": ["q"],
-    b"\x1b]11;rgb:0000/0000/0000\x07q": ["q"],
-    b"\x1b]11;rgb:0000/0000/0000\x1b\\q": ["q"],
+    b"\x1b]10;rgb:0000/0000/0000\x07q": ["q"],
+    b"\x1b]11;blue\x07q": ["q"],
     b"\x1bP>|xterm\x1b\\q": ["q"],
     b"\x1b[200~q\x1b[201~": ["q"],
+    # What a terminal says of its background.
+    b"\x1b]11;rgb:0000/0000/0000\x07q": ["background:dark", "q"],
+    b"\x1b]11;rgba:ffff/ffff/dddd/ffff\x1b\\q": ["background:light", "q"],
     # Broken ones end where they break.
     b"\x1b[12\x1b[A": ["up"],
     b"\x1b[\x03q": ["ctrl+c", "q"],

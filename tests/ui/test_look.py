@@ -10,25 +10,47 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beads_workers.core import journal as rec
+from beads_workers.core.model import IssueId
+from beads_workers.core.wire import Progress
 from beads_workers.ui.viewer import (
     Ask,
     Detach,
     Faster,
     Leave,
     Look,
+    OtherTheme,
     Pane,
+    Part,
     Role,
+    ShownLog,
     Wish,
-    chosen_worker,
+    chosen_row,
+    key_of,
     press,
+    rows_of,
+    shown_attempt,
 )
 from tests.ui.snapshots import after, ended, fleet
 
 BUSY = after(*fleet(10, busy=2))
-QUARANTINE = after(
+QUARANTINE_RECORDS = (
     *fleet(2, busy=2),
     ended("app-1", outcome="error", verdict="quarantined", charged=3, error="no"),
     ended("app-2", "W2", outcome="error", verdict="quarantined", charged=3, error="no"),
+)
+QUARANTINE = after(*QUARANTINE_RECORDS)
+NIGHT_RECORDS = (
+    *fleet(4, busy=2),
+    ended("app-7", "W2"),
+    ended("app-8", "W3", outcome="error", verdict="requeue", charged=1, error="no"),
+    ended("app-9", "W4"),
+)
+NIGHT = after(*NIGHT_RECORDS)
+COSTLY = after(
+    *fleet(3),
+    rec.Started("app-2", "W2", 1, "r2", "long"),
+    rec.Started("app-1", "W1", 1, "r1", "dear", agent="claude"),
+    rec.AsideHeard("W1", Progress(IssueId("app-1"), None, "edits", 900, 0.41, 0.5)),
 )
 
 
@@ -68,19 +90,149 @@ def test_plus_and_minus_count_our_own_workers_only() -> None:
 )  # fmt: skip
 def test_arrows_choose_a_worker_and_stop_at_the_ends(keys: tuple[str, ...], chosen: str) -> None:
     look, wishes = pressed(*keys)
-    assert look.chosen == chosen and not wishes
-    found = chosen_worker(look, BUSY)
+    assert look.chosen == {Part.WORKERS: chosen} and not wishes
+    found = chosen_row(look, BUSY, Part.WORKERS)
     assert found is not None and found["worker_id"] == chosen
 
 
 def test_a_chosen_worker_that_is_gone_is_replaced_by_the_first() -> None:
-    found = chosen_worker(Look(chosen="W77"), BUSY)
+    found = chosen_row(Look(chosen={Part.WORKERS: "W77"}), BUSY, Part.WORKERS)
     assert found is not None and found["worker_id"] == "W1"
-    assert chosen_worker(Look(chosen="W1"), after()) is None
+    assert chosen_row(Look(chosen={Part.WORKERS: "W1"}), after(), Part.WORKERS) is None
 
 
-def test_taking_away_asks_first_and_does_it_only_after_a_yes() -> None:
-    look, wishes = pressed("down", "k")
+def test_tab_leads_to_the_attempts_that_ended_where_the_newest_is_first() -> None:
+    look, _ = pressed("tab", snapshot=NIGHT)
+    shown = shown_attempt(look, NIGHT)
+    assert shown is not None and (shown.issue_id, shown.running) == ("app-9", False)
+    look, _ = pressed("j", "j", look=look, snapshot=NIGHT)
+    shown = shown_attempt(look, NIGHT)
+    assert shown is not None and shown.title == "W2 ran app-7, attempt 1"
+    back, _ = pressed("shift+tab", look=look, snapshot=NIGHT)
+    shown = shown_attempt(back, NIGHT)
+    assert shown is not None and shown.title == "W1 runs app-1, attempt 1"
+
+
+def test_what_a_chosen_attempt_is_stays_when_others_end() -> None:
+    look, _ = pressed("tab", "j", snapshot=NIGHT)
+    later = after(*NIGHT_RECORDS, ended("app-2", "W2"))
+    shown = shown_attempt(look, later)
+    assert shown is not None and shown.issue_id == "app-8"
+
+
+def test_an_idle_worker_shows_what_it_ran_last_and_nothing_where_nothing_has_run() -> None:
+    idle = after(*fleet(2), ended("app-9", "W1"))
+    shown = shown_attempt(Look(), idle)
+    assert shown is not None and shown.title == "W1 ran app-9, attempt 1"
+    look, _ = pressed("down", "enter", snapshot=idle)
+    assert look.pane is Pane.FLEET and "nothing has run there yet" in look.message
+
+
+def test_f_shows_some_states_only_of_the_list_the_arrows_are_in() -> None:
+    def listed(look: Look, part: Part) -> list[str]:
+        return [key_of(part, row).split()[0] for row in rows_of(look, NIGHT, part)]
+
+    look, _ = pressed("f", snapshot=NIGHT)
+    assert listed(look, Part.WORKERS) == ["W1", "W2"]
+    look, _ = pressed("f", look=look, snapshot=NIGHT)
+    assert listed(look, Part.WORKERS) == ["W3", "W4"]
+    look, _ = pressed("tab", "f", look=look, snapshot=NIGHT)
+    assert listed(look, Part.ENDED) == ["app-8"] and listed(look, Part.WORKERS) == ["W3", "W4"]
+    look, _ = pressed("f", look=look, snapshot=NIGHT)
+    assert listed(look, Part.ENDED) == ["app-9", "app-7"]
+    look, _ = pressed("f", look=look, snapshot=NIGHT)
+    assert len(listed(look, Part.ENDED)) == 3
+    assert (
+        rows_of(pressed("escape", look=look, snapshot=NIGHT)[0], NIGHT, Part.WORKERS)
+        == (NIGHT["workers"])
+    )
+
+
+def test_s_puts_the_longest_first_then_the_dearest_then_names() -> None:
+    def order(*keys: str) -> list[str]:
+        look, _ = pressed(*keys, snapshot=COSTLY)
+        return [row["worker_id"] for row in rows_of(look, COSTLY, Part.WORKERS)]
+
+    assert order() == ["W1", "W2", "W3"]
+    assert order("s") == ["W2", "W1", "W3"]
+    assert order("s", "s") == ["W1", "W2", "W3"]
+    assert order("s", "s", "s") == ["W1", "W2", "W3"]
+
+
+def test_a_slash_shows_only_rows_with_a_text_and_every_letter_counts() -> None:
+    look, _ = pressed("/", "a", "p", "p", "-", "2", snapshot=NIGHT)
+    assert look.typed == "app-2" and [r["worker_id"] for r in rows_of(look, NIGHT, Part.WORKERS)]
+    look, wishes = pressed("enter", "q", look=look, snapshot=NIGHT)
+    assert look.find == "app-2" and look.typed is None and wishes == [Leave()]
+    assert [r["issue_id"] for r in rows_of(look, NIGHT, Part.WORKERS)] == ["app-2"]
+    assert pressed("escape", look=look, snapshot=NIGHT)[0].find == ""
+    typing, _ = pressed("/", "T", "backspace", "space", "p", "escape", snapshot=NIGHT)
+    assert typing.typed is None and typing.find == ""
+
+
+def test_keys_are_letters_while_one_types_and_ask_nothing() -> None:
+    look, wishes = pressed("/", *"pxqa+-rty", "up", "tab", look=Look(Role.START))
+    assert look.find == "pxqa+-rty" and not wishes and look.question is None
+
+
+def test_small_letters_find_large_ones_and_large_ones_only_themselves() -> None:
+    titled = after(*fleet(1, busy=1, title="Mend the Cart"))
+    assert rows_of(Look(find="cart"), titled, Part.WORKERS)
+    assert rows_of(Look(find="Cart"), titled, Part.WORKERS)
+    assert not rows_of(Look(find="CART"), titled, Part.WORKERS)
+
+
+# --- a log ---------------------------------------------------------------------------------------
+
+LOG = ShownLog("app-1.log", tuple(f"line {n}" + " error" * (n % 30 == 4) for n in range(100)), 50)
+FOLLOWED = Look(pane=Pane.LOG, log=LOG)
+
+
+def test_enter_opens_a_log_and_goes_back() -> None:
+    for key in ("enter", "l"):
+        opened, _ = pressed(key)
+        assert opened.pane is Pane.LOG and pressed(key, look=opened)[0].pane is Pane.FLEET
+    back, _ = pressed("down", "l", "escape")
+    assert back == Look(pane=Pane.FLEET, chosen={Part.WORKERS: "W2"})
+
+
+def test_a_log_is_followed_until_one_scrolls_and_again_from_its_end_on() -> None:
+    up, _ = pressed("k", look=FOLLOWED)
+    assert up.log_end == 149
+    more = replace(up, log=ShownLog("app-1.log", (*LOG.lines, "new"), 50))
+    assert pressed("up", look=more)[0].log_end == 148, "what comes does not move it"
+    assert pressed("G", look=more)[0].log_end is None
+    assert pressed("down", "down", look=more)[0].log_end is None
+    assert pressed("page_up", look=FOLLOWED)[0].log_end == 146
+    top, _ = pressed("g", look=FOLLOWED)
+    assert top.log_end == 54, "its first page"
+    assert pressed("up", look=top)[0].log_end == 54
+
+
+def test_a_log_is_searched_from_its_end_upwards_and_n_goes_on() -> None:
+    look, _ = pressed("/", *"error", look=FOLLOWED)
+    assert look.log_found == 50 + 94
+    look, _ = pressed("enter", "N", look=look)
+    assert look.log_found == 50 + 64 and look.log_end == 50 + 64 + 3
+    assert pressed("n", look=look)[0].log_found == 50 + 94
+    first, _ = pressed("N", "N", look=look)
+    assert first.log_found == 50 + 4
+    none, _ = pressed("N", look=first)
+    assert none.log_found == 50 + 4 and "further up" in none.message
+    assert "not in this log" in pressed("/", "y", look=FOLLOWED)[0].message
+    assert "looks for a text" in pressed("n", look=FOLLOWED)[0].message
+
+
+def test_a_short_log_does_not_scroll() -> None:
+    short = Look(pane=Pane.LOG, log=ShownLog("a.log", ("one", "two")))
+    assert pressed("up", "page_up", "g", look=short)[0].log_end is None
+
+
+# --- what is asked of the fleet ------------------------------------------------------------------
+
+
+def test_releasing_asks_first_and_does_it_only_after_a_yes() -> None:
+    look, wishes = pressed("down", "x")
     assert not wishes and look.question is not None and "app-2" in look.question.text
     assert pressed("y", look=look)[1] == [Ask("bw.release", {"issue_ids": ["app-2"]})]
     for key in ("n", "escape", "q", "p", "enter"):
@@ -88,25 +240,53 @@ def test_taking_away_asks_first_and_does_it_only_after_a_yes() -> None:
         assert not wishes and stayed.question is None
 
 
-def test_an_idle_worker_has_nothing_to_release() -> None:
-    look, wishes = pressed("end", "k")
-    assert not wishes and look.question is None and "busy" in look.message
+def test_what_does_not_run_cannot_be_released() -> None:
+    for keys in (("end", "x"), ("tab", "x")):
+        look, wishes = pressed(*keys)
+        assert not wishes and look.question is None and "busy" in look.message
 
 
-def test_l_follows_a_log_and_goes_back() -> None:
-    assert pressed("l")[0].pane is Pane.LOG
-    assert pressed("l", "l")[0].pane is Pane.FLEET
-    assert pressed("l", "down", "escape")[0] == Look(pane=Pane.FLEET, chosen="W2")
-
-
-def test_r_shows_what_is_quarantined_and_enter_tries_the_chosen_one_again() -> None:
-    look, wishes = pressed("r", snapshot=QUARANTINE)
+def test_r_tries_the_chosen_quarantined_issue_again_and_a_all_of_them() -> None:
+    look, wishes = pressed("3", snapshot=QUARANTINE)
     assert look.pane is Pane.QUARANTINE and not wishes
     again = Ask("bw.retry", {"issue_ids": ["app-2"]})
-    assert pressed("down", "down", "enter", look=look, snapshot=QUARANTINE)[1] == [again]
+    assert pressed("down", "down", "r", look=look, snapshot=QUARANTINE)[1] == [again]
+    asked, wishes = pressed("a", look=look, snapshot=QUARANTINE)
     everything = Ask("bw.retry", {"issue_ids": ["app-1", "app-2"]})
-    assert pressed("a", look=look, snapshot=QUARANTINE)[1] == [everything]
+    assert not wishes and pressed("y", look=asked, snapshot=QUARANTINE)[1] == [everything]
     assert pressed("a", look=look)[0].message == "nothing is quarantined"
+    assert pressed("r", look=look)[0].message == "nothing is quarantined"
+    busy = after(*fleet(2, busy=2), *QUARANTINE_RECORDS[-1:])
+    assert "3 shows them" in pressed("r", snapshot=busy)[0].message
+    ended_too, _ = pressed("tab", snapshot=QUARANTINE)
+    assert pressed("r", look=ended_too, snapshot=QUARANTINE)[1] == [again]
+
+
+def test_of_what_is_filtered_only_the_rows_that_are_seen_are_tried_again() -> None:
+    look, _ = pressed("3", "/", *"app-2", "enter", "a", snapshot=QUARANTINE)
+    assert pressed("y", look=look, snapshot=QUARANTINE)[1] == [
+        Ask("bw.retry", {"issue_ids": ["app-2"]})
+    ]
+
+
+def test_a_log_opened_among_the_quarantined_leads_back_there() -> None:
+    look, _ = pressed("3", "j", "enter", snapshot=QUARANTINE)
+    assert look.pane is Pane.LOG
+    assert shown_attempt(look, QUARANTINE) is not None
+    assert pressed("escape", look=look, snapshot=QUARANTINE)[0].pane is Pane.QUARANTINE
+
+
+def test_a_number_opens_its_pane_and_closes_it() -> None:
+    for key, pane in (("2", Pane.LANDING), ("3", Pane.QUARANTINE), ("?", Pane.HELP)):
+        assert pressed(key)[0].pane is pane
+        for back in (key, "1", "escape"):
+            look, _ = pressed(key, back)
+            assert look.pane is Pane.FLEET and look.part is Part.WORKERS
+
+
+def test_t_wishes_for_other_colours() -> None:
+    assert pressed("t")[1] == [OtherTheme()]
+    assert pressed("t", look=Look(Role.REPLAY))[1] == [OtherTheme()]
 
 
 @pytest.mark.parametrize(
@@ -127,7 +307,7 @@ def test_whoever_only_watches_leaves_at_once() -> None:
 
 
 def test_a_replay_is_held_and_sped_up_and_asks_nothing_of_a_fleet() -> None:
-    wishes = pressed("space", "+", "-", "r", "k", "l", look=Look(Role.REPLAY))[1]
+    wishes = pressed("space", "+", "-", "r", "x", "a", "l", look=Look(Role.REPLAY))[1]
     assert wishes == [Faster(0.0), Faster(2.0), Faster(0.5)]
 
 
@@ -135,9 +315,10 @@ def test_a_replay_is_held_and_sped_up_and_asks_nothing_of_a_fleet() -> None:
     st.lists(
         st.sampled_from(
             ["up", "down", "page_up", "page_down", "left", "right", "home", "end", "enter",
-             "escape", "tab", "p", "+", "-", "l", "r", "k", "q", "?", "a", "y", "n", "s", "ü"]
+             "escape", "tab", "p", "+", "-", "l", "r", "k", "q", "?", "a", "y", "n", "s", "ü", "x",
+             "1", "2", "3", "j", "g", "G", "N", "f", "t", "/", "backspace", "space"]
         ),
-        max_size=30,
+        max_size=40,
     ),
     st.sampled_from(list(Role)),
     st.sampled_from([BUSY, QUARANTINE, after()]),
@@ -149,6 +330,7 @@ def test_no_keys_break_the_view_or_take_anything_away_unasked(
     for key in keys:
         before = look.question
         look, wish = press(look, key, snapshot)
+        look = replace(look, log=LOG if look.pane is Pane.LOG else None)
         if isinstance(wish, Ask) and wish.control in ("bw.release", "bw.stop"):
             assert before is not None, "asked first"
         assert role is not Role.REPLAY or not isinstance(wish, Ask)

@@ -18,7 +18,9 @@ from beads_workers.core import journal as rec
 from beads_workers.core.model import IssueId
 from beads_workers.core.wire import Progress
 from beads_workers.ui.dashboard import draw, page_rows
-from beads_workers.ui.viewer import Look, Pane, Question, Role, ShownLog
+from beads_workers.ui.panels import short_diffstat
+from beads_workers.ui.theme import styles
+from beads_workers.ui.viewer import Look, Pane, Part, Question, Renderer, Role, ShownLog
 from tests.support.landings import BRANCH, TIP, gate, night
 from tests.ui.snapshots import EPOCH, after, agents_at_work, closed, ended, fleet
 
@@ -32,6 +34,7 @@ def drawn(snapshot: dict[str, Any], look: Look, columns: int, rows: int, age: fl
     console = Console(
         width=columns, height=rows, file=StringIO(), force_terminal=True, color_system=None
     )
+    console.push_theme(styles("dark", colours=256))
     with console.capture() as captured:
         console.print(draw(snapshot, look, age, columns, rows))
     return captured.get()
@@ -106,7 +109,8 @@ def test_a_hundred_workers_come_in_pages_that_follow_the_chosen_one(
     assert count >= 9
     seen = set()
     for number in range(1, 101, count):
-        shown = lines(snapshot, Look(chosen=f"W{number}"), columns=columns, rows=rows)
+        look = Look(chosen={Part.WORKERS: f"W{number}"})
+        shown = lines(snapshot, look, columns=columns, rows=rows)
         seen |= {word for line in shown for word in line.split()[:1] if word.startswith("W")}
     assert seen == {f"W{number}" for number in range(1, 101)}
 
@@ -133,13 +137,13 @@ def test_the_other_panes_show_a_log_the_reasons_and_the_keys() -> None:
         "app-1", outcome="error", verdict="quarantined", charged=3, error="E: 3 != 4"
     )
     snapshot = after(*fleet(1), quarantined)
-    log = ShownLog("W1 runs app-1", tuple(f"line {n}" for n in range(50)))
+    log = ShownLog("app-1-3.log", tuple(f"line {n}" for n in range(50)))
     followed = lines(snapshot, Look(pane=Pane.LOG, log=log))
-    assert "W1 runs app-1" in followed[5] and followed[-2].strip() == "line 49"
+    assert "W1 ran app-1, attempt 1" in followed[5] and followed[-2].strip() == "line 49"
     assert any("3 tries" in line and "E: 3 != 4" in line
                for line in lines(snapshot, Look(pane=Pane.QUARANTINE)))  # fmt: skip
     helped = "\n".join(lines(snapshot, Look(pane=Pane.HELP)))
-    assert all(word in helped for word in ("pause", "follow the log", "release", "Ctrl-C"))
+    assert all(word in helped for word in ("pause", "its log", "release", "Ctrl-C"))
 
 
 def test_a_run_that_is_over_does_not_say_how_to_start_workers() -> None:
@@ -176,11 +180,21 @@ def test_without_unicode_the_frame_is_ascii() -> None:
     st.integers(0, 40),
     st.sampled_from(NASTY),
     st.sampled_from(list(Pane)),
+    st.sampled_from(list(Part)),
     st.sampled_from(list(Role)),
+    st.booleans(),
     st.booleans(),
 )
 def test_every_row_is_as_wide_as_the_screen_and_there_are_as_many_as_it_has(
-    columns: int, rows: int, workers: int, text: str, pane: Pane, role: Role, unicode: bool
+    columns: int,
+    rows: int,
+    workers: int,
+    text: str,
+    pane: Pane,
+    part: Part,
+    role: Role,
+    unicode: bool,
+    typed: bool,
 ) -> None:
     records = [
         *fleet(workers, busy=workers // 2, title=text),
@@ -193,8 +207,22 @@ def test_every_row_is_as_wide_as_the_screen_and_there_are_as_many_as_it_has(
         rec.BranchLanded(text[:9], 1, TIP, text),
         rec.LandingEnded(text[:8], "mend", "conflict", text, (text,), TIP, (text,)),
     ]  # fmt: skip
-    look = Look(role, pane, "W3", 2, None, text, text, ShownLog(text, (text,) * 60), unicode)
+    look = Look(
+        role,
+        pane,
+        part,
+        chosen={Part.WORKERS: "W3"},
+        find=text[:1] if typed else "",
+        log_end=7 if typed else None,
+        log_find=text[:1],
+        typed=text if typed else None,
+        message=text,
+        caption=text,
+        log=ShownLog(text, (text,) * 60, 3, text),
+        unicode=unicode,
+    )
     console = Console(width=columns, height=rows, file=StringIO(), force_terminal=True)
+    console.push_theme(styles("dark", colours=256))
     screen = console.render_lines(
         draw(after(*records), look, 3.0, columns, rows), pad=False, new_lines=False
     )
@@ -210,7 +238,9 @@ def test_an_agent_shows_what_it_does_and_what_it_costs(columns: int, rows: int) 
     assert "claude" in row
     assert "editing shop/c" in row
     assert ("12.3k $0.41" if columns == 80 else "12.3k tok $0.41") in row
-    assert ("Mend the cart" in row) == (columns == 148)
+    assert ("Mend the cart" in row[: columns // 2 if columns == 200 else columns]) == (
+        columns == 148
+    )
     (money,) = [line for line in shown if line.startswith(" agents ")]
     assert money.endswith("$0.41 of $20, 12.3k tok")
 
@@ -246,7 +276,7 @@ def test_on_a_small_screen_the_limit_is_whole_and_the_tokens_give_way() -> None:
 
 def test_what_an_account_refused_is_back_and_has_not_failed() -> None:
     refused = ended("app-8", outcome="retry", verdict="requeue", charged=0, error="its limit")
-    (row,) = [line for line in lines(after(*fleet(1), refused)) if "app-8" in line]
+    (row,) = [line for line in lines(after(*fleet(1), refused)) if " ↻ app-8" in line]
     assert row.endswith("requeued, not charged: its limit")
 
 
@@ -338,3 +368,103 @@ def test_what_lands_takes_no_row_from_the_workers_and_moves_nothing(
 
 def test_without_landing_there_is_no_pane() -> None:
     assert "to land" not in "\n".join(lines(after(*fleet(2)), columns=200, rows=50))
+
+
+# --- the chosen attempt ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("told", "short"),
+    [
+        ("3 files changed, 41 insertions(+), 7 deletions(-)", "3 files +41 -7"),
+        ("1 file changed, 1 deletion(-), 2 new files", "1 file -1, 2 new files"),
+        ("1 file changed, 1 insertion(+)", "1 file +1"),
+        ("4 new files", "4 new files"),
+        ("", ""),
+    ],
+)
+def test_what_git_says_of_changes_is_said_shorter(told: str, short: str) -> None:
+    assert short_diffstat(told) == short
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(200, 40), (100, 40)])
+def test_the_chosen_attempt_shows_what_it_does_its_cost_its_changes_and_its_last_lines(
+    columns: int, rows: int
+) -> None:
+    log = ShownLog("a.log", tuple(f"line {n}" for n in range(50)), 0, "1 file changed, 2 new files")
+    shown = "\n".join(lines(after(*agents_at_work()), Look(log=log), columns=columns, rows=rows))
+    assert "W1 runs app-1, attempt 1" in shown and "editing shop/cart.py" in shown
+    assert "12.3k tok $0.41  1 file, 2 new files" in shown
+    assert "line 49\n" in shown and "line 0\n" not in shown
+
+
+def test_a_row_that_is_chosen_does_not_mark_what_stands_beside_it() -> None:
+    log = ShownLog("a.log", ("beside",) * 60)
+    console = Console(width=200, height=50, file=StringIO(), force_terminal=True)
+    console.push_theme(styles("dark", colours=256))
+    picture = draw(after(*fleet(2, busy=2)), Look(log=log), 0.0, 200, 50)
+    segments = [part for row in console.render_lines(picture, pad=False) for part in row]
+    assert any(part.style and part.style.reverse for part in segments), "one is chosen"
+    beside = [part.style for part in segments if "beside" in part.text]
+    assert len(beside) > 30 and not any(beside)
+
+
+def test_the_keys_can_be_read_whole_on_the_smallest_screen() -> None:
+    for role in Role:
+        shown = lines(after(*fleet(2)), Look(role, Pane.HELP), columns=60, rows=20)
+        assert not [line for line in shown[6:] if "…" in line]
+    assert "twice: now" in "\n".join(lines(after(), Look(pane=Pane.HELP), columns=60, rows=20))
+
+
+def test_on_a_small_screen_the_lists_have_the_room() -> None:
+    log = ShownLog("a.log", ("a line of it",))
+    shown = "\n".join(lines(after(*fleet(8, busy=8)), Look(log=log)))
+    assert "a line of it" not in shown and "attempt 1" not in shown
+
+
+def test_a_log_that_is_scrolled_says_where_and_marks_what_was_found() -> None:
+    log = ShownLog("a.log", tuple(f"line {n}" for n in range(50)), 100)
+    look = Look(pane=Pane.LOG, log=log, log_end=130, log_find="ne 2", log_found=125)
+    shown = lines(after(*fleet(1, busy=1)), look)
+    assert "line 130 of 150, / ne 2" in shown[5] and shown[-2].strip() == "line 29"
+    styled = Renderer({"TERM": "xterm-256color"}, "dark").lines(
+        draw(after(*fleet(1, busy=1)), look, 0.0, 80, 24), 80, 24
+    )
+    assert sum("\x1b[1;7m" in line for line in styled) == 1, "the row is marked"
+    assert sum("\x1b[1;4mne 2" in line for line in styled) == 9, "each place is"
+
+
+def test_the_pane_of_what_lands_scrolls_through_waits_refusals_and_landings() -> None:
+    snapshot = after(*fleet(2), *night())
+    shown = lines(snapshot, Look(pane=Pane.LANDING))
+    text = "\n".join(shown)
+    assert all(word in text for word in (" waits ", " refused ", "Do a", "quarantined: its branch"))
+    first = next(n for n, line in enumerate(shown) if line.startswith(" waits "))
+    scrolled = lines(snapshot, Look(pane=Pane.LANDING, top=1))
+    assert scrolled[first] == shown[first + 1]
+    (nothing,) = [
+        line
+        for line in lines(after(*fleet(2)), Look(pane=Pane.LANDING))
+        if "nothing lands here" in line
+    ]
+    assert "--land" in nothing
+
+
+def test_only_what_is_filtered_is_listed_and_the_list_says_so() -> None:
+    many = [*fleet(4, busy=2), ended("app-9"), ended("app-8", outcome="error", verdict="requeue")]
+    look = Look(states={Part.WORKERS: "idle", Part.ENDED: "failed"})
+    shown = lines(after(*many), look)
+    assert "workers 1-2 of 2, 2 busy, idle only" in shown[5] and shown[6].startswith(" W3   idle")
+    text = "\n".join(shown)
+    assert "last outcomes, failed only" in text and "app-8" in text and "app-9" not in text
+    typed = lines(after(*many), Look(find="nowhere", typed="nowhere"))
+    assert any("with 'nowhere'" in line for line in typed) and " none of them" in typed
+    assert typed[-1].startswith(" /nowhere_")
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120, 200])
+@pytest.mark.parametrize("pane", list(Pane))
+def test_the_last_row_always_says_how_to_get_help_and_out(columns: int, pane: Pane) -> None:
+    (*_, last) = lines(after(*fleet(2)), Look(pane=pane), columns=columns)
+    assert "? help" in last and "q leave" in last
+    assert pane is Pane.FLEET or "Escape back" in last

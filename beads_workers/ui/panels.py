@@ -1,0 +1,461 @@
+"""What fills the middle of the dashboard: workers, attempts, what lands, a log, the keys.
+
+Each is a rule and rows below it, as wide as it is told. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from heapq import nlargest
+
+from rich.text import Text
+
+from beads_workers.core.text import columns, counted
+from beads_workers.ui.agents import used
+from beads_workers.ui.lines import NOT_CHARGED, next_try
+from beads_workers.ui.rows import CHOSEN, Row, duration, rule, whole_seconds
+from beads_workers.ui.viewer import (
+    Fields,
+    Look,
+    Pane,
+    Part,
+    Role,
+    ShownAttempt,
+    chosen_at,
+    found_in,
+    rows_of,
+    shown_attempt,
+)
+
+# --- rows ----------------------------------------------------------------------------------------
+
+MARKS = {
+    "finish": ("✓", "+", "good"),
+    "land": ("✓", "+", "good"),
+    "requeue": ("↻", "~", "attention"),
+    "quarantined": ("✗", "x", "bad"),
+    "hand_back": ("✗", "x", "bad"),
+    "cancelled": ("↩", "<", "muted"),
+}
+"""Verdict -> mark, the same in ASCII, style. The words stand beside it: colour is never alone."""
+
+WORKER_STYLES = {"busy": "", "idle": "muted", "starting": "time", "stopping": "agent"}
+
+
+NARROW_COLUMNS = 72
+"""Below this a row has the essential only: no counts of a worker, no seconds of a clock."""
+
+
+def worker_row(worker: Fields, age: float, width: int, *, chosen: bool) -> Text:
+    """One worker: what it does, for how long, and how it has done so far."""
+    row = Row(width, CHOSEN if chosen else "")
+    room = 22 if width >= 100 else 16 if width >= NARROW_COLUMNS else 0
+    row.add(" ").add(worker["worker_id"], 5, "strong" if worker["issue_id"] else "muted")
+    if worker["issue_id"] is None:
+        state = "paused" if worker.get("paused") is not None else worker["state"]
+        row.add(state, 10, WORKER_STYLES.get(state, ""))
+        row.fill("" if worker["own"] else "not started by this fleet", "muted", leave=room)
+    else:
+        row.add(whole_seconds(worker["elapsed_seconds"] + age), 8, "time", right=True).add("  ")
+        row.add(worker["issue_id"], _id_width(width), "strong").add(" ")
+        if worker["attempt"] > 1:
+            row.add(f"try {worker['attempt']}: ", style="attention")
+        if worker["agent"]:
+            _agent_cells(row, worker, room, width)
+        else:
+            if progress := worker["progress"]:
+                _progress_cells(row, progress, room)
+            row.fill(worker["title"] or "", leave=room)
+    if not room:
+        return row.text()
+    words = (" done", " failed") if width >= 100 else (" ok", " bad")
+    row.add(f"{worker['done']}{words[0]}", room // 2, "muted", right=True)
+    failed = f"{worker['failed']}{words[1]}" if worker["failed"] else ""
+    return row.add(failed, room // 2, "muted", right=True).text()
+
+
+def _progress_cells(row: Row, progress: Fields, leave: int) -> None:
+    percent = progress["percent"]
+    row.add("" if percent is None else f"{percent}%", 4, "good", right=True).add(" ")
+    row.add(progress["activity"], (row.room - leave) * 3 // 5, "muted").add(" ")
+
+
+TITLE_BESIDE_COLUMNS = 50
+"""With so much room the title of an issue stands beside what its agent does."""
+
+
+def _agent_cells(row: Row, worker: Fields, leave: int, width: int) -> None:
+    """Who works, what it does now (before that: the title), and what that has cost."""
+    row.add(worker["agent"], 8 if width >= 100 else 7, "agent")
+    cost, cost_columns = used(worker["tokens"], worker["money"]), 19
+    if width < 100:
+        cost, cost_columns = cost.replace(" tok", ""), 13
+    if not leave:
+        cost, cost_columns = cost.rpartition(" ")[2], 7
+    room = row.room - leave - cost_columns
+    doing = worker["activity"] or ""
+    if doing and room >= TITLE_BESIDE_COLUMNS:
+        row.add(doing, room * 3 // 5, "good").add(" ")
+        doing = ""
+    row.fill(doing or worker["title"] or "", "good" if doing else "", leave=leave + cost_columns)
+    row.add(cost, cost_columns, "muted", right=True)
+
+
+def outcome_row(
+    outcome: Fields, width: int, *, unicode: bool, waits: bool = False, chosen: bool = False
+) -> Text:
+    """One attempt that ended: when, which, by whom, how long, and why it was no success; or that
+    its work ``waits`` to land."""
+    mark, style, kind = _mark(outcome, unicode=unicode)
+    row = Row(width, CHOSEN if chosen else "").add(" ")
+    narrow = width < NARROW_COLUMNS
+    row.add(*_clock(outcome["at"], width), "muted")
+    row.add(mark, 2, style)
+    row.add(outcome["issue_id"], _id_width(width), "strong").add(" ")
+    if not narrow:
+        row.add(outcome["worker_id"], 5, "muted")
+    row.add(duration(outcome["seconds"]), 8, "time", right=True).add("  ")
+    if kind in ("finish", "land"):
+        row.add("waits to land: " if waits else "", style="time")
+        return row.fill(outcome["title"]).text()
+    return row.fill(f"{_became(outcome)}: {outcome['error'] or outcome['outcome']}", style).text()
+
+
+def _clock(at: float, width: int) -> tuple[str, int]:
+    """A time of day, and how many columns it takes with the gap behind it."""
+    narrow = width < NARROW_COLUMNS
+    return time.strftime("%H:%M" if narrow else "%H:%M:%S", time.localtime(at)), 6 if narrow else 9
+
+
+def _mark(outcome: Fields, *, unicode: bool) -> tuple[str, str, str]:
+    """Its mark, the style of it, and which of ``MARKS`` it is."""
+    kind = "cancelled" if outcome["outcome"] == "cancelled" else outcome["verdict"]
+    mark, ascii_mark, style = MARKS[kind]
+    return mark if unicode else ascii_mark, style, kind
+
+
+def _became(outcome: Fields) -> str:
+    if outcome["outcome"] == "cancelled":
+        return "requeued"
+    if outcome["verdict"] == "quarantined":
+        return f"quarantined after {counted(outcome['attempt'], 'try', 'tries')}"
+    if outcome["verdict"] == "hand_back":
+        return f"{outcome['outcome']}, handed back"
+    wait = outcome["retry_in_seconds"]
+    then = next_try(duration(wait) if wait else "", charged=outcome["charged"])
+    return then if then == NOT_CHARGED else f"{outcome['outcome']}, {then}"
+
+
+def _id_width(width: int) -> int:
+    return 12 if width < 100 else 18
+
+
+# --- panes ---
+
+LANDING_ROWS = 7
+LANDING_ROWS_MIN = 3
+GATES_ROWS = 2
+"""What lands has its place from the first look at the branch on, whatever happens there."""
+
+STARTING_SECONDS = 5.0
+"""A fleet that has no worker by then has none on purpose."""
+
+KEYS = (
+    ("j k g G", "choose a row; go to the ends; or arrows, page keys"),
+    ("Tab", "workers, or attempts that ended"),
+    ("Enter", "open the attempt of the row, and its log"),
+    ("1 2 3", "the fleet; what lands; what is quarantined"),
+    ("/ n N", "only rows with a text; in a log: find it, next"),
+    ("f s", "only some states; sort workers: time, cost, name"),
+    ("r a", "retry the quarantined issue; in 3 all of them"),
+    ("x", "release the chosen worker's issue (asks first)"),
+    ("p", "pause, and resume"),
+    ("+ -", "one worker more; one less, after its task"),
+    ("t", "colours for dark, light, any terminal (BW_THEME)"),
+    ("q", "leave; your own fleet: stop, drain, or background"),
+    ("Ctrl-C", "stop the fleet that was started here; twice: now"),
+)
+KEYS_OF_REPLAY = (
+    *KEYS[:6],
+    ("space", "hold, and go on"),
+    ("+  -", "twice as fast, half as fast"),
+    ("t", "other colours"),
+    ("q", "leave"),
+)
+
+
+def workers(
+    snapshot: Fields, look: Look, age: float, width: int, count: int, *, marked: bool
+) -> Iterator[Text]:
+    """A rule, and the page of workers that the chosen one is on.
+
+    ``marked``: the chosen row is marked though nobody has chosen one yet."""
+    listed, part = rows_of(look, snapshot, Part.WORKERS), Part.WORKERS
+    age = age if snapshot["running"] else 0.0
+    at = chosen_at(look, listed, part)
+    first = at // count * count
+    page = listed[first : first + count]
+    pages = -(-len(listed) // count)
+    title = f"workers {first + 1}-{first + len(page)} of {len(listed)}" if page else "workers"
+    busy = sum(1 for worker in snapshot["workers"] if worker["issue_id"] is not None)
+    more = f", page {first // count + 1} of {pages}" if pages > 1 else ""
+    order = f", by {look.order}" if look.order else ""
+    yield _rule(f"{title}{more}, {busy} busy{order}{_only(look, part)}", width, look, part)
+    if not page:
+        none = "none of them" if snapshot["workers"] else _nobody(snapshot)
+        yield Row(width).add(f" {none}", style="muted").text()
+    marked = look.part is part and (marked or part in look.chosen)
+    for number, worker in enumerate(page, first):
+        yield worker_row(worker, age, width, chosen=marked and number == at)
+
+
+def _only(look: Look, part: Part) -> str:
+    """What a list leaves out."""
+    state = f", {look.states[part]} only" if look.states.get(part) else ""
+    return f"{state}, with {look.find!r}" if look.find else state
+
+
+def _rule(title: str, width: int, look: Look, part: Part | None = None) -> Text:
+    focused = look.pane is not Pane.FLEET or look.part is part
+    return rule(title, width, unicode=look.unicode, focused=focused)
+
+
+def _nobody(snapshot: Fields) -> str:
+    if not snapshot["running"]:
+        return "all have left"
+    if snapshot["workers_most"] and snapshot["uptime_seconds"] < STARTING_SECONDS:
+        return "they are starting"
+    return "none: 'scale N' or + starts some"
+
+
+def outcomes(snapshot: Fields, look: Look, width: int, rows: int) -> Iterator[Text]:
+    """A rule, and the last outcomes and warnings, the newest first; while the arrows are here only
+    outcomes, those around the chosen one."""
+    part, unicode = Part.ENDED, look.unicode
+    yield _rule(f"last outcomes{_only(look, part)}", width, look, part)
+    listed, waiting = rows_of(look, snapshot, part), _waiting_to_land(snapshot)
+
+    def row(outcome: Fields, *, chosen: bool = False) -> Text:
+        waits = outcome["verdict"] == "land" and outcome["issue_id"] in waiting
+        return outcome_row(outcome, width, unicode=unicode, waits=waits, chosen=chosen)
+
+    rows = max(0, rows - 1)
+    if look.part is part or look.find or look.states.get(part):
+        at = chosen_at(look, listed, part)
+        first = max(0, at - rows + 1)
+        for number, outcome in enumerate(listed[first : first + rows], first):
+            yield row(outcome, chosen=look.part is part and number == at)
+        return
+    drawn = [(each["at"], 0, -index, each) for index, each in enumerate(listed)]
+    drawn += [(note["at"], 1, index, note) for index, note in enumerate(snapshot["recent"])]
+    for _, is_note, _, what in nlargest(rows, drawn, key=lambda each: each[:3]):
+        yield _note(what, width) if is_note else row(what)
+
+
+def _waiting_to_land(snapshot: Fields) -> set[str]:
+    landing = snapshot["landing"]
+    return {row["issue_id"] for row in landing["waiting"]} if landing else set()
+
+
+LANDED_MARKS = {"landed": ("✓", "+", "good"), "mend": ("↻", "~", "attention")}
+"""As ``MARKS``, for what the lander says; all else is a refusal."""
+
+
+def landing(snapshot: Fields, look: Look, age: float, width: int, rows: int) -> Iterator[Text]:
+    """A rule, the gates that run with the issues in them, and the last landings and refusals."""
+    shown = snapshot["landing"]
+    age = age if snapshot["running"] else 0.0
+    waits = len(shown["waiting"])
+    said = f"{shown['landed']} landed on {shown['branch'] or 'its branch'}"
+    yield _rule(f"{said}, {waits} to land" if waits else said, width, look)
+    gates = GATES_ROWS if rows >= LANDING_ROWS else 1
+    running = shown["running"][:gates]
+    for gate in running:
+        yield _gate_row(gate, age, width)
+    if not running:
+        why = _landing_trouble(snapshot)
+        text = why or ("they wait for a gate" if waits else "nothing is to land")
+        yield Row(width).add(" ").fill(text, "attention" if why else "muted").text()
+    yield from [Row(width).text()] * (gates - max(1, len(running)))
+    for said in list(reversed(shown["last"]))[: max(0, rows - 1 - gates)]:
+        yield _landed_row(said, width, unicode=look.unicode)
+
+
+def _landing_trouble(snapshot: Fields) -> str:
+    return next((str(c["text"]) for c in snapshot["degraded"] if c["what"] == "landing"), "")
+
+
+def _gate_row(gate: Fields, age: float, width: int) -> Text:
+    row = Row(width).add(f" gate {gate['lane'] + 1}", 9, "muted")
+    row.add(whole_seconds(gate["seconds"] + age), 8, "time", right=True).add("  ")
+    issues = gate["issues"]
+    if not issues:
+        return row.fill("the branch as it is", "muted").text()
+    train = f"  (a train of {len(issues)})" if len(issues) > 1 else ""
+    text = " ".join(issues)
+    fits = min(columns(text), max(0, row.room - len(train)))
+    return row.add(text, fits, "strong").fill(train, "muted").text()
+
+
+def _landed_row(said: Fields, width: int, *, unicode: bool) -> Text:
+    mark, ascii_mark, style = LANDED_MARKS.get(said["verdict"], ("✗", "x", "bad"))
+    row = Row(width)
+    row.add(" ").add(*_clock(said["at"], width), "muted")
+    row.add(mark if unicode else ascii_mark, 2, style)
+    row.add(said["issue_id"], _id_width(width), "strong").add(" ")
+    if said["verdict"] == "landed":
+        return row.add(said["commit"][:12], 14, "muted").fill(said["title"]).text()
+    then = {"mend": "back to its agent", "quarantined": "quarantined"}
+    became = then.get(said["verdict"], "requeued")
+    return row.fill(f"{became}: {said['error']}", style).text()
+
+
+def landing_pane(snapshot: Fields, look: Look, age: float, width: int, rows: int) -> Iterator[Text]:
+    """The gates that run, then all that waits, was refused, or has landed: as far as it fits."""
+    if (shown := snapshot["landing"]) is None:
+        yield _rule("landing", width, look)
+        yield Row(width).add(" nothing lands here: start --land", style="muted").text()
+        return
+    gates = max(1, min(len(shown["running"]), rows // 3))
+    yield from landing({**snapshot, "landing": {**shown, "last": []}}, look, age, width, gates + 1)
+    told = []
+    for issue in shown["waiting"]:
+        row = Row(width).add(" ").add("waits", 9, "time").add(issue["issue_id"], 18, "strong")
+        told.append(row.add(" ").fill(issue["title"]).text())
+    for issue in shown["refused"]:
+        row = Row(width).add(" ").add("refused", 9, "bad").add(issue["issue_id"], 18, "strong")
+        told.append(row.add(" ").fill(f"{issue['error']} ({issue['branch']})", "bad").text())
+    told += [_landed_row(said, width, unicode=look.unicode) for said in reversed(shown["last"])]
+    yield from told[min(look.top, max(0, len(told) - 1)) :][: max(0, rows - 1 - gates)]
+
+
+DOING_COLUMNS_MIN = 12
+ATTEMPT_ROWS = 3
+"""Above the log of an attempt: whose it is, its title, and how far it is."""
+
+
+def attempt(snapshot: Fields, look: Look, age: float, width: int, rows: int) -> Iterator[Text]:
+    """A rule, what the chosen attempt does and has cost, and its log: the end, or where it is
+    scrolled to."""
+    shown, log = shown_attempt(look, snapshot), look.log
+    if shown is None:
+        yield _rule(log.title if log else "no attempt", width, look)
+        return
+    yield _rule(f"{shown.title}{_where(look)}", width, look)
+    title = shown.row["error"] if shown.worker_id == "" else shown.row["title"]
+    yield Row(width).add(" ").fill(title or "", "strong").text()
+    yield _facts(shown, look, age if snapshot["running"] else 0.0, width)
+    room = rows - ATTEMPT_ROWS
+    if log is None or room <= 0:
+        return
+    end = len(log.lines) if look.log_end is None else max(0, look.log_end - log.first)
+    for number in range(max(0, end - room), min(end, len(log.lines))):
+        row = Row(width, CHOSEN if look.log_found == log.first + number else "")
+        text = row.fill(log.lines[number]).text()
+        if look.log_find and found_in(look.log_find, log.lines[number]) >= 0:
+            text.highlight_words(
+                [look.log_find], "found", case_sensitive=not look.log_find.islower()
+            )
+        yield text
+    if not log.lines:
+        yield Row(width).add(" ").fill(log.title, "muted").text()
+
+
+def _where(look: Look) -> str:
+    """Which line of a log stands last, where that is not the end."""
+    if look.pane is not Pane.LOG or look.log is None:
+        return ""
+    at = f", line {look.log_end} of {look.log.end}" if look.log_end is not None else ""
+    return f"{at}, / {look.log_find}" if look.log_find else at
+
+
+_DIFFSTAT = (
+    (r" changed\b", ""),
+    (r", (\d+) insertions?\(\+\)", r" +\1"),
+    (r",? (\d+) deletions?\(-\)", r" -\1"),
+)
+
+
+def short_diffstat(told: str) -> str:
+    """``3 files +41 -7``, of what git says in many words; whatever else it says is kept."""
+    for long, short in _DIFFSTAT:
+        told = re.sub(long, short, told)
+    return told
+
+
+def _facts(shown: ShownAttempt, look: Look, age: float, width: int) -> Text:
+    """How long, who, what it does, what it has cost, what it has changed."""
+    fields, row = shown.row, Row(width)
+    if shown.running:
+        row.add(whole_seconds(fields["elapsed_seconds"] + age), 8, "time", right=True).add("  ")
+    elif shown.worker_id:
+        mark, style, kind = _mark(fields, unicode=look.unicode)
+        row.add(" ").add(mark, 2, style).add(duration(fields["seconds"]), style="time").add("  ")
+        if kind not in ("finish", "land"):
+            row.add(f"{_became(fields)}: {fields['error'] or fields['outcome']}  ", style=style)
+    if (agent := fields.get("agent")) is not None:
+        row.add(agent, style="agent").add("  ")
+    progress = fields.get("progress")
+    doing = fields.get("activity") or (progress["activity"] if progress else "")
+    percent = f"{progress['percent']}% " if progress and progress["percent"] is not None else ""
+    cost = used(fields.get("tokens"), fields.get("money"))
+    changes = short_diffstat(fields.get("diffstat") or (look.log.changes if look.log else ""))
+    told = "  ".join(each for each in (cost, changes) if each)
+    does = percent + doing
+    row.add(does, min(columns(does), max(DOING_COLUMNS_MIN, row.room - columns(told) - 2)), "good")
+    return row.add("  ").fill(told, "muted").text()
+
+
+def quarantined(snapshot: Fields, look: Look, width: int, rows: int) -> Iterator[Text]:
+    """A rule, and every issue that is quarantined with its reason, around the chosen one."""
+    part = Part.QUARANTINED
+    issues = rows_of(look, snapshot, part)
+    count, known = snapshot["queue"]["quarantined"], len(snapshot["quarantined"])
+    first_ones = f", the first {known} here" if known < count else ""
+    yield _rule(f"quarantined: {count}{first_ones}{_only(look, part)}", width, look, part)
+    if not issues:
+        text = "none of them" if known else "nothing is quarantined"
+        yield Row(width).add(f" {text}", style="muted").text()
+    chosen = chosen_at(look, issues, part)
+    first = max(0, chosen - (rows - 2))
+    for index, issue in enumerate(issues[first : first + rows - 1], first):
+        row = Row(width, CHOSEN if index == chosen else "")
+        row.add(" ").add(issue["issue_id"], _id_width(width), "strong").add(" ")
+        row.add(counted(issue["attempts"], "try", "tries"), 9, "attention")
+        yield row.fill(issue["error"]).text()
+
+
+def keys(look: Look, width: int) -> Iterator[Text]:
+    """A rule, and what each key does."""
+    yield _rule("keys", width, look)
+    for key, meaning in KEYS_OF_REPLAY if look.role is Role.REPLAY else KEYS:
+        yield Row(width).add(" ").add(key, 9, "strong").fill(meaning).text()
+
+
+def hints(snapshot: Fields, look: Look, width: int) -> str:
+    """The last row: the keys that are of use here, as many as fit."""
+    pause = "resume" if snapshot["state"] == "paused" else "pause"
+    fleet = "Enter open   Tab other list   2 landing   3 quarantined"
+    match look.pane:
+        case Pane.LOG:
+            told = "Escape back   / find   n N next   g G ends"
+        case Pane.QUARANTINE:
+            told = "Escape back   Enter open   r try again   a all   / filter"
+        case Pane.LANDING | Pane.HELP:
+            told = "Escape back"
+        case _ if look.role is Role.REPLAY:
+            told = f"space hold   + - speed   {fleet}   / filter"
+        case _:
+            told = f"{fleet}   p {pause}   + - workers   x release   / filter   f s"
+    last = "   ? help   q leave"
+    while told and columns(told + last) > width - 2:
+        told = told.rpartition("   ")[0]
+    return told + last
+
+
+def _note(note: Fields, width: int) -> Text:
+    style = {"warning": "attention", "error": "bad"}.get(note["level"], "muted")
+    row = Row(width).add(" ").add(*_clock(note["at"], width), "muted")
+    return row.add("  ").add(note["level"], 8, style).fill(note["text"], style).text()

@@ -1,0 +1,89 @@
+"""Colours by meaning: what draws names a meaning, and the theme of the terminal has its colour.
+
+Colours of 256 are exact, and the same in every terminal. Each theme's have a contrast of at least
+4.5:1 (WCAG 2.2, AA) on its backgrounds: ``dark`` and ``light`` on those that terminals come with,
+``any`` on pure black and on pure white, for a terminal that does not say what it has. The sixteen
+colours of the oldest terminals differ from one to the next: of them only what can be read in all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from rich.theme import Theme
+
+VARIABLE = "BW_THEME"
+NAMES = ("dark", "light", "any")
+
+MEANINGS = ("good", "attention", "bad", "time", "agent", "muted")
+"""Went well; wants a look; went wrong; how long, or that something moves; who works; less news."""
+
+_COLOURS: dict[str, tuple[int, ...]] = {
+    "dark": (78, 220, 210, 80, 177, 248),
+    "light": (22, 94, 124, 25, 91, 240),
+    "any": (29, 163, 131, 63, 98, 243),
+}
+"""Theme -> the colour of each meaning, of 256."""
+
+_OLD: dict[str, tuple[str, ...]] = {
+    "dark": ("bright_green", "bright_yellow", "bright_red", "bright_cyan", "bright_magenta", "dim"),
+    "light": ("blue", "red", "red", "blue", "blue", "dim"),
+    "any": ("bold", "bold", "bold", "default", "default", "dim"),
+}
+"""The same of sixteen: a light background leaves red and blue, an unknown one only weight."""
+
+BACKGROUND_KEYS = {"background:dark": "dark", "background:light": "light"}
+"""What ``keys`` calls a terminal's answer to ``ASK`` -> the theme for it."""
+
+ASK = b"\x1b]11;?\x1b\\"
+"""Asks a terminal for its background. One that does not know the question ignores it."""
+
+_ANSWER = re.compile(r"11;rgba?:([0-9a-f]{1,4})/([0-9a-f]{1,4})/([0-9a-f]{1,4})", re.IGNORECASE)
+
+
+def styles(name: str, *, colours: int) -> Theme:
+    """For a console that shows so many colours: each meaning, and what is made of it."""
+    if colours >= 256:
+        of = {m: f"color({c})" for m, c in zip(MEANINGS, _COLOURS[name], strict=True)}
+    else:
+        of = dict(zip(MEANINGS, _OLD[name], strict=True))
+    strong = {f"{meaning}.strong": f"bold {style}" for meaning, style in of.items()}
+    return Theme(
+        of
+        | strong
+        | {
+            "strong": "bold",
+            "chosen": "bold reverse",
+            "found": "bold underline",
+            "question": f"reverse {of['attention']}",
+            "caption": f"reverse {of['time']}",
+        }
+    )
+
+
+def named(environ: Mapping[str, str]) -> str | None:
+    """The theme that somebody asked for, in ``BW_THEME`` or as rxvt and others say it."""
+    if (asked := environ.get(VARIABLE, "")) in NAMES:
+        return asked
+    background = environ.get("COLORFGBG", "").rpartition(";")[2]
+    if not background.isdecimal():
+        return None
+    return "light" if int(background) in (7, 15) else "dark"
+
+
+def background_key(answer: str) -> str:
+    """What a terminal says of its background, without the escapes around it; "" for all else."""
+    if (found := _ANSWER.match(answer)) is None:
+        return ""
+    red, green, blue = (int(part, 16) / (16 ** len(part) - 1) for part in found.groups())
+    return f"background:{'light' if luminance(red, green, blue) > 0.18 else 'dark'}"
+
+
+def luminance(red: float, green: float, blue: float) -> float:
+    """The relative luminance of WCAG 2.2, 0 to 1, of parts of 0 to 1."""
+    linear = (
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
+        for part in (red, green, blue)
+    )
+    return sum(share * part for share, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
