@@ -31,6 +31,7 @@ from beads_workers.ui.viewer import (
     Pane,
     Renderer,
     Role,
+    SayPage,
     ShownAttempt,
     ShownLog,
     Wish,
@@ -253,6 +254,7 @@ class _Live:
     ) -> None:
         self._terminal = terminal
         self._feed = feed
+        self._run_folder = run_folder
         self._logs = LogTail(run_folder, changes=WorktreeDiff())
         self._caption = caption
         self._theme = theme.named(os.environ)
@@ -379,6 +381,8 @@ class _Live:
                 self._theme = names[(now + 1) % len(names)]
                 self._show_in(self._theme)
                 self._say(f"colours for a background that is {self._theme}")
+            case SayPage():
+                self._say(self._page())
 
     def _signalled(self, number: int) -> None:
         if self._look.role is not Role.START:
@@ -390,6 +394,14 @@ class _Live:
         else:
             self._feed.ask("bw.stop", {"seconds": 0})
             self._say("stopping now: running tasks are killed and requeued")
+
+    def _page(self) -> str:
+        from beads_workers.cli import web
+
+        assert self._snapshot is not None, "keys do nothing before there is one"
+        directory = self._run_folder(self._snapshot["run_id"]).parent.parent
+        url = web.url(directory)
+        return f"the live page: {url}" if url else "no live page: 'watch --web' serves one"
 
     def _show_in(self, name: str) -> None:
         self._renderer = Renderer(name=name)

@@ -277,6 +277,14 @@ def _running(file: Path) -> Page:
         ) from None
 
 
+def url(directory: Path) -> str | None:
+    """Where a page of this directory is served now."""
+    try:
+        return _running(directory / FILE).url if is_locked(directory / FILE) else None
+    except CommandError:
+        return None
+
+
 def find(directory: Path, *, controls: bool) -> Page | None:
     """The server that is there already; raises ``CommandError`` where it is of the other kind."""
     file = directory / FILE

@@ -173,7 +173,7 @@ KEYS = (
     ("x", "release the chosen worker's issue (asks first)"),
     ("p", "pause, and resume"),
     ("+ -", "one worker more; one less, after its task"),
-    ("t", "colours for dark, light, any terminal (BW_THEME)"),
+    ("t w", "other colours (BW_THEME); where the live page is"),
     ("q", "leave; your own fleet: stop, drain, or background"),
     ("Ctrl-C", "stop the fleet that was started here; twice: now"),
 )

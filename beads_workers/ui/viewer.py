@@ -99,7 +99,12 @@ class OtherTheme:
     """Draw in the colours of the next theme."""
 
 
-Wish = Ask | Leave | Detach | Faster | OtherTheme
+@dataclass(frozen=True, slots=True)
+class SayPage:
+    """Say where the live page is."""
+
+
+Wish = Ask | Leave | Detach | Faster | OtherTheme | SayPage
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,8 +277,8 @@ def press(look: Look, key: str, snapshot: Fields, page_rows: int = 8) -> Pressed
         return _next_found(look, page_rows, 1 if key == "n" else -1), None
     if key == "q":
         return _leave(look, snapshot)
-    if key == "t":
-        return look, OtherTheme()
+    if key in ("t", "w"):
+        return look, OtherTheme() if key == "t" else SayPage()
     viewed = _view(look, key, snapshot)
     if viewed is not None:
         return viewed, None

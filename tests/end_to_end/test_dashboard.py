@@ -133,6 +133,8 @@ def test_several_watch_and_come_and_go_and_the_fleet_does_not_notice(
     for screen in (first, second):
         screen.type("echo $$ > pid; exec 3>&1; bw watch")
         screen.wait_for("3 busy")
+    first.keys("w")
+    first.wait_for("no live page")
     first.keys("x")
     first.wait_for("Its task on W1 is ended")
     first.keys("n")

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from beads_workers.cli import web
 from beads_workers.runtime.locks import is_locked
 from tests.end_to_end.conftest import StartFleet
 from tests.support.browser import Browser, Page
@@ -273,6 +274,7 @@ def test_eight_viewers_see_a_run_from_its_begin_to_its_end(
     fleet = webbed(embedded, *arguments)
     url = url_of(fleet)
     assert stat.S_IMODE((fleet.state_directory / "web.json").stat().st_mode) == 0o600
+    assert web.url(fleet.state_directory) == url
     widths = (1280, 400)
     pages = [browser.open(url, widths[n % 2], dark=n % 4 > 1, alone=True) for n in range(8)]
     for page in pages:

@@ -22,6 +22,7 @@ from beads_workers.ui.viewer import (
     Pane,
     Part,
     Role,
+    SayPage,
     ShownLog,
     Wish,
     chosen_row,
@@ -287,6 +288,7 @@ def test_a_number_opens_its_pane_and_closes_it() -> None:
 def test_t_wishes_for_other_colours() -> None:
     assert pressed("t")[1] == [OtherTheme()]
     assert pressed("t", look=Look(Role.REPLAY))[1] == [OtherTheme()]
+    assert pressed("w")[1] == [SayPage()]
 
 
 @pytest.mark.parametrize(
@@ -316,7 +318,7 @@ def test_a_replay_is_held_and_sped_up_and_asks_nothing_of_a_fleet() -> None:
         st.sampled_from(
             ["up", "down", "page_up", "page_down", "left", "right", "home", "end", "enter",
              "escape", "tab", "p", "+", "-", "l", "r", "k", "q", "?", "a", "y", "n", "s", "ü", "x",
-             "1", "2", "3", "j", "g", "G", "N", "f", "t", "/", "backspace", "space"]
+             "w", "1", "2", "3", "j", "g", "G", "N", "f", "t", "/", "backspace", "space"]
         ),
         max_size=40,
     ),
