@@ -177,7 +177,7 @@ def test_a_dashboard_of_any_size_shows_agents_at_work_and_an_account_that_is_clo
 
 def _has_all_of_it(text: str) -> bool:
     return (
-        text.count("running touch ") == 2
+        len(re.findall(r"^ W[12] .* running touch ", text, re.MULTILINE)) == 2
         and re.search(r"W1 .* bw-\d +codex +running touch ", text) is not None
         and re.search(r" agents  claude: 5-hour limit until \d\d:\d\d \((59|60|61) min\)", text)
         is not None

@@ -13,7 +13,10 @@ from beads_workers.core.text import columns
 from tests.support.embedded import EmbeddedProject
 from tests.support.screens import on_pty
 
-ENTER, LEAVE = b"\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[m\x1b[H\x1b[2J", b"\x1b[?2026l\x1b[m\x1b[?7h"
+ENTER, LEAVE = (
+    b"\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[m\x1b]11;?\x1b\\\x1b[H\x1b[2J",
+    b"\x1b[?2026l\x1b[m\x1b[?7h",
+)
 FRAME = re.compile(rb"\x1b\[\?2026h(.*?)\x1b\[\?2026l", re.DOTALL)
 TASK = '[ $((${BW_ISSUE_ID##*-} % 9)) = 4 ] && exit 1; sleep "0.$((${BW_ISSUE_ID##*-} % 4 + 1))"'
 START = ("start", "-n", "8", "--until-empty", "--max-attempts", "1", "--", "sh", "-c", TASK)
