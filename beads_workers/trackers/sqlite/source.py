@@ -6,7 +6,7 @@ import json
 import sqlite3
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from beads_workers.core.model import (
 )
 from beads_workers.core.source import (
     BLOCKING,
+    Action,
     Calls,
     CrashedRun,
     Renewed,
@@ -234,6 +235,8 @@ class SqliteSource:
         self._clock = clock
         self._whole = whole
         self._opened: _Opened | None = None
+        self._unanswered: tuple[IssueId, ...] = ()
+        """Claims that SQLite did not answer for: the disk may have them, whatever was reported."""
 
     def describe(self) -> str:
         """Kind, version and place; raises ``SourceError`` where the file cannot be read."""
@@ -248,7 +251,10 @@ class SqliteSource:
             if limit <= 0:
                 return self._selected(tracker, 0, skip)
             with transaction(tracker.connection):
-                return self._selected(tracker, limit, skip)
+                self._release_unanswered(tracker)
+                taken = self._selected(tracker, limit, skip)
+            self._unanswered = ()
+            return taken
 
     def changed(self) -> bool:
         """See ``WatchedSource``: another connection has written, even if it was one of ours."""
@@ -262,7 +268,7 @@ class SqliteSource:
         return self._opened.written_by_others != before
 
     def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
-        """Apply a group in one transaction: after ``SourceError`` none of it has happened."""
+        """Apply a group in one transaction. At ``SourceError`` all or none of it has happened."""
         if not settlements:
             return []
         with self._call() as tracker, transaction(tracker.connection):
@@ -312,6 +318,12 @@ class SqliteSource:
 
     def close(self) -> None:
         """Close the file; a later call would open it again."""
+        if self._unanswered:
+            with suppress(SourceError), self._call() as tracker, transaction(tracker.connection):
+                self._release_unanswered(tracker)
+        self._shut()
+
+    def _shut(self) -> None:
         if self._opened is not None:
             self._opened.connection.close()
             self._opened = None
@@ -325,6 +337,7 @@ class SqliteSource:
             (self.actor, json.dumps(list(skip)), *parameters, limit + self._listed_max + 1),
         ).fetchall()
         claimed = [row[0] for row in rows[:limit]]
+        self._unanswered = (*self._unanswered, *claimed)
         # Who only lists writes nothing, and waits for nobody who does.
         taken = tracker.store.claim(claimed, self.actor, self._now()) if claimed else []
         return Taken(
@@ -334,6 +347,12 @@ class SqliteSource:
             blocked=self._blocked(tracker),
             discovered=self._discovered(tracker),
         )
+
+    def _release_unanswered(self, tracker: _Opened) -> None:
+        """A commit whose sync failed may stand in the file all the same: nobody works on those."""
+        held = holdings(tracker.connection, self._unanswered)
+        ours = [i for i in self._unanswered if i in held and held[i].assignee == self.actor]
+        self._settled(tracker, [Settlement(Action.RELEASE, i) for i in ours], self.actor)
 
     def _jobs(
         self, tracker: _Opened, issues: Sequence[TrackerIssue], *, whole: bool
@@ -403,7 +422,7 @@ class SqliteSource:
             with translated(self._database):
                 yield self._tracker()
         except SourceError:
-            self.close()
+            self._shut()
             raise
         finally:
             self.calls.count += 1
@@ -417,7 +436,7 @@ class SqliteSource:
             raise SourceError(f"{self._database}: {error.strerror}", hint) from error
         file = (found.st_dev, found.st_ino)
         if self._opened is not None and self._opened.file != file:
-            self.close()
+            self._shut()
         if self._opened is None:
             connection = connect(self._database)
             self._opened = _Opened(connection, SqliteStore(connection), file)

@@ -8,7 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -132,6 +132,30 @@ def test_a_locked_tracker_is_an_error_that_changes_nothing_and_passes(
     other.execute("ROLLBACK")
     assert len(source.take(1, ()).jobs) == 1
     other.close()
+
+
+@pytest.mark.parametrize("comes_next", ["a take", "its end"])
+def test_a_claim_that_was_refused_and_stands_all_the_same_is_not_lost(
+    comes_next: str, database: Path, source: SqliteSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(database, issue("t-1"), issue("t-2"))
+
+    @contextmanager
+    def commits_and_fails(connection: sqlite3.Connection) -> Iterator[None]:
+        with transaction(connection):
+            yield
+        raise sqlite3.OperationalError("disk I/O error")
+
+    with monkeypatch.context() as patched, pytest.raises(SourceError, match="disk I/O error"):
+        patched.setattr("beads_workers.trackers.sqlite.source.transaction", commits_and_fails)
+        source.take(1, ())
+    seen = source.look([IssueId("t-1")])
+    assert seen[IssueId("t-1")].status == "in_progress"
+    if comes_next == "a take":
+        assert [job.issue_id for job in source.take(5, ()).jobs] == ["t-1", "t-2"]
+    else:
+        source.close()
+        assert source.ready() == {"t-1", "t-2"}
 
 
 def test_the_oldest_comes_first_among_equals_however_its_time_is_written(
