@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from pathlib import Path
 
@@ -18,7 +19,12 @@ pytest_plugins = ["tests.support.bd", "tests.support.peers", "tests.support.post
 
 
 def pytest_configure() -> None:
-    """What runs under a test gets signals as in a terminal, also where ``nohup`` started us."""
+    """What runs under a test gets signals as in a terminal, also where ``nohup`` started us.
+
+    A ``bd`` lives for a third of a second, a sixth of it for its garbage: it may leave that.
+    """
+    os.environ.setdefault("GOGC", "off")
+    os.environ.setdefault("GOMEMLIMIT", "192MiB")
     for number in (signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
