@@ -19,6 +19,10 @@ bw_home=${HOME:-$(getent passwd "$EUID" | cut -d: -f6)}
   bw_die "there is no home folder ${bw_home:-of this user}" 'set BW_CACHE to a folder of yours'
 bw_cache=${BW_CACHE:-$bw_home/.cache/beads-workers}
 
+# The checkout's own environment does not take them; the package does (pyproject.toml), because it
+# shares its environment with the programs whose functions it calls.
+bw_not_here=('typer<0.29') # 0.29 brings pydantic, and starts half as fast
+
 # The root command prefix: nothing for root, sudo where it asks no password (or can ask for one).
 bw_as_root() {
   if ((EUID == 0)); then
@@ -30,16 +34,19 @@ bw_as_root() {
   fi
 }
 
+# The first minutes of a machine are those of its own updates: whoever holds apt's lock is waited for.
+bw_apt_get() {
+  bw_as_root env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 "$@" </dev/null
+}
+
 bw_apt_install() { # PACKAGE...
   command -v apt-get >/dev/null || return 127
   local log
   log=$(mktemp)
   # A machine fresh from an image has no package lists at all, or old ones.
-  if bw_as_root env DEBIAN_FRONTEND=noninteractive \
-    apt-get install -y -qq --no-install-recommends "$@" >"$log" 2>&1 </dev/null ||
-    { bw_as_root apt-get update -qq >>"$log" 2>&1 </dev/null &&
-      bw_as_root env DEBIAN_FRONTEND=noninteractive \
-        apt-get install -y -qq --no-install-recommends "$@" >>"$log" 2>&1 </dev/null; }; then
+  if bw_apt_get install -y -qq --no-install-recommends "$@" >"$log" 2>&1 ||
+    { bw_apt_get update -qq >>"$log" 2>&1 &&
+      bw_apt_get install -y -qq --no-install-recommends "$@" >>"$log" 2>&1; }; then
     rm -f "$log"
   else
     tail -n 5 "$log" >&2
@@ -76,7 +83,7 @@ bw_need_venv() { # PYTHON
 
 bw_venv_path() { # NAME: sets bw_venv, without starting a program but one
   local hash
-  hash=$(sha256sum <<<"$bw_root $(<"$bw_root/pyproject.toml")")
+  hash=$(sha256sum <<<"$bw_root ${bw_not_here[*]} $(<"$bw_root/pyproject.toml")")
   bw_venv=$bw_cache/$1-${hash:0:16}
 }
 
@@ -90,8 +97,8 @@ bw_keep_bytecode() {
 # Complete, and the Python that it was made with has not been removed meanwhile.
 bw_have_venv() { [[ -e $bw_venv/complete && -x $bw_venv/bin/python ]]; }
 
-bw_make_venv() { # NAME EXTRAS: EXTRAS is empty or like [dev]
-  local python log
+bw_make_venv() { # NAME EXTRA: with what the package requires, and its extra: empty or like [dev]
+  local python log kept
   mkdir -p "$bw_cache" || bw_die "cannot write to $bw_cache" 'set BW_CACHE to a folder of yours'
   # Whoever comes second waits here, and then finds it complete.
   exec {bw_lock}>"$bw_venv.lock"
@@ -100,18 +107,46 @@ bw_make_venv() { # NAME EXTRAS: EXTRAS is empty or like [dev]
   python=$(bw_find_python) ||
     bw_die 'no Python 3.11 or newer was found' 'sudo apt-get install python3 python3-venv'
   bw_need_venv "$python"
-  bw_say "first use: making a Python environment in $bw_venv (once, under a minute)"
+  bw_say "first use: making a Python environment in $bw_venv (once)"
   log=$bw_venv.log
   rm -rf "$bw_venv"
-  # A plain path entry, not an import hook: the hook would slow every start down.
-  if ! { "$python" -m venv "$bw_venv" &&
-    "$bw_venv/bin/python" -m pip install --quiet --no-input --disable-pip-version-check \
-      --config-settings editable_mode=compat --editable "$bw_root$2"; } >"$log" 2>&1 </dev/null; then
-    tail -n 5 "$log" >&2
-    bw_die "the Python environment could not be made (whole log: $log)" \
-      'is the network reachable? run the same command again, it starts over'
+  if ! bw_fill_venv "$python" "$2" >"$log" 2>&1 </dev/null; then
+    kept=$(grep -i '^error' "$log" | tail -n 1) || kept=$(tail -n 1 "$log")
+    bw_die "the Python environment could not be made: ${kept#ERROR: }" \
+      "the whole log is $log; the same command starts over"
   fi
+  bw_drop_old_venvs "$1"
   printf '%s\n' "$bw_root" >"$bw_venv/complete"
   exec {bw_lock}>&-
   rm -f "$log"
+}
+
+# The checkout is not installed but found, by a line of a .pth file: nothing is built, and its user
+# need not be able to write to it. Settings of the user's own pip about where to install do not count.
+bw_fill_venv() { # PYTHON EXTRA
+  local required site
+  "$1" -m venv "$bw_venv" || return
+  required=$("$bw_venv/bin/python" -c 'import sys, tomllib
+project = tomllib.load(open(sys.argv[1], "rb"))["project"]
+name = sys.argv[2].strip("[]")
+extra = project["optional-dependencies"][name] if name else []
+print(*project["dependencies"], *extra, sep="\n")' "$bw_root/pyproject.toml" "$2") || return
+  mapfile -t required <<<"$required"
+  env -u PIP_USER -u PIP_TARGET -u PIP_PREFIX "$bw_venv/bin/python" -m pip install --quiet \
+    --no-input --disable-pip-version-check "${required[@]}" "${bw_not_here[@]}" || return
+  site=$("$bw_venv/bin/python" -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])') || return
+  printf '%s\n' "$bw_root" >"$site/beads-workers.pth" || return
+  printf '#!%s\nfrom beads_workers.cli.app import main\n\nmain()\n' "$bw_venv/bin/python" \
+    >"$bw_venv/bin/beads-workers" || return
+  chmod +x "$bw_venv/bin/beads-workers"
+}
+
+# What earlier states of this checkout made, unless something still runs from it.
+bw_drop_old_venvs() { # NAME
+  local complete old
+  for complete in "$bw_cache/$1"-????????????????/complete; do
+    old=${complete%/complete}
+    [[ -e $complete && $old != "$bw_venv" && $(<"$complete") == "$bw_root" ]] || continue
+    grep -qsaF "$old/" /proc/[0-9]*/cmdline || rm -rf "$old" "$old.lock" "$old.log"
+  done
 }

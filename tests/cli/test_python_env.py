@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
+import shutil
 import subprocess
+from pathlib import Path
 
 from tests.test_tidy import ROOT
 
@@ -34,3 +37,48 @@ def test_without_any_home_somebody_has_to_say_where() -> None:
         "hint: set BW_CACHE to a folder of yours",
     ]
     assert cache(HOME="/nonexistent", BW_CACHE="/here").stdout == "/here\n"
+
+
+def test_an_environment_that_cannot_be_made_says_what_pip_says(tmp_path: Path) -> None:
+    told = subprocess.run(
+        ["bin/beads-workers", "--version"],
+        cwd=ROOT,
+        env={
+            "PATH": os.environ["PATH"],
+            "HOME": str(tmp_path),
+            "PIP_CONFIG_FILE": os.devnull,
+            "PIP_NO_INDEX": "1",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert told.returncode == 1
+    _, error, hint = told.stderr.splitlines()
+    assert error == (
+        "error: the Python environment could not be made: "
+        "No matching distribution found for typer>=0.20"
+    )
+    assert "network" not in hint and (log := re.search(r"whole log is (\S+);", hint))
+    assert "No matching distribution" in Path(log[1]).read_text()
+
+
+def test_environments_of_earlier_states_of_a_checkout_are_removed(tmp_path: Path) -> None:
+    """But for those of other checkouts, those of other kinds, and one that something runs from."""
+    made = {"venv": str(ROOT), "venv-dev": str(ROOT), "venv-of-others": "/elsewhere"}
+    for number, (name, root) in enumerate([*made.items(), ("venv", str(ROOT))]):
+        folder = tmp_path / f"{name.removesuffix('-of-others')}-{number:016}"
+        (folder / "bin").mkdir(parents=True)
+        (folder / "complete").write_text(f"{root}\n")
+    used = tmp_path / f"venv-{3:016}" / "bin" / "sleep"
+    shutil.copy("/bin/sleep", used)
+    running = subprocess.Popen([used, "60"])
+    try:
+        words = "source scripts/python-env.sh; bw_venv_path venv; bw_drop_old_venvs venv"
+        environment = {"PATH": os.environ["PATH"], "BW_CACHE": str(tmp_path)}
+        subprocess.run(["bash", "-euc", words], cwd=ROOT, env=environment, check=True)
+    finally:
+        running.kill()
+        running.wait()
+    left = sorted(path.name for path in tmp_path.iterdir())
+    assert left == [f"venv-{2:016}", f"venv-{3:016}", f"venv-dev-{1:016}"]

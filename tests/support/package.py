@@ -1,0 +1,99 @@
+"""The package as strangers get it: built from a copy of the checkout, installed on its own.
+
+    python -m tests.support.package FOLDER [--source-url URL]
+
+``URL``: where the files of this version can be read, without a slash at its end. Links of the
+README lead there, because the page of a package has no files beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+NOT_SOURCE = ("__pycache__", ".*_cache", ".git", ".hypothesis", "*.egg-info", "build", "dist")
+LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#)([^)\s]+)(?=\))")
+"""The target of a link to another file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """What is uploaded."""
+
+    wheel: Path
+    sdist: Path
+
+
+def build(folder: Path, source_url: str = "") -> Package:
+    """Build both in ``folder``: the wheel from what the sdist holds, so that it is enough."""
+    copy = folder / "copy"
+    shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*NOT_SOURCE))
+    if source_url:
+        _tell(copy, source_url)
+    sdist = folder / _built("sdist", copy, folder)
+    shutil.rmtree(copy)
+    wheel = folder / _built("wheel", unpack(sdist, folder / "unpacked"), folder)
+    shutil.rmtree(folder / "unpacked")
+    return Package(wheel, sdist)
+
+
+def unpack(sdist: Path, folder: Path) -> Path:
+    """The checkout that an sdist holds, in a fresh ``folder``."""
+    with tarfile.open(sdist) as archive:
+        archive.extractall(folder, filter="data")
+    [checkout] = folder.iterdir()
+    return checkout
+
+
+def install(wheel: Path, folder: Path) -> Path:
+    """A fresh environment with the wheel; its programs' folder. What the wheel requires is taken
+    from the environment of the tests, so that no network is needed."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    python = folder / "bin" / "python"
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(python)]
+    asked = ["install", "--quiet", "--no-index", "--no-deps", str(wheel)]
+    subprocess.run([*pip, *asked], check=True)
+    # As a line of a file it is a folder to import from, whose own such files are not read: the
+    # checkout, which the tests import, stays unknown here.
+    [site] = folder.glob("lib/python*/site-packages")
+    (site / "required.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
+    return folder / "bin"
+
+
+def _tell(checkout: Path, source_url: str) -> None:
+    readme, settings = checkout / "README.md", checkout / "pyproject.toml"
+    readme.write_text(LINK.sub(rf"{source_url}/\1", readme.read_text()))
+    urls = f'\n[project.urls]\nSource = "{source_url}"\nChanges = "{source_url}/CHANGELOG.md"\n'
+    settings.write_text(settings.read_text() + urls)
+
+
+def _built(kind: str, source: Path, folder: Path) -> str:
+    """The file's name, which the build backend prints last."""
+    script = f"from setuptools import build_meta as b; print(b.build_{kind}({str(folder)!r}))"
+    words = [sys.executable, "-W", "error::DeprecationWarning", "-c", script]
+    done = subprocess.run(words, cwd=source, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()[-1]
+
+
+def main() -> None:
+    """The program: prints the two files."""
+    parser = argparse.ArgumentParser(description="Build the package.")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--source-url", default="")
+    said = parser.parse_args()
+    said.folder.mkdir(parents=True, exist_ok=True)
+    made = build(said.folder.resolve(), said.source_url)
+    print(made.sdist, made.wheel, sep="\n")
+
+
+if __name__ == "__main__":
+    main()
