@@ -22,6 +22,8 @@ MACHINE = frozenset(
 )
 """Errors that say something of the machine, and nothing of this program."""
 
+HELP = frozenset({"-h", "--help"})
+
 
 def main() -> None:
     """Run a command; every way it can fail ends in one line, a hint and an exit code."""
@@ -30,6 +32,12 @@ def main() -> None:
         return
     from beads_workers.cli.application import build
 
+    if not (HELP & {*sys.argv[1:]} or _is_linux()):
+        _fail(
+            "this system cannot run a fleet: Linux 5.3 or later is needed (pidfd_open)",
+            "in a virtual machine or a container with Linux it runs as it is",
+            EXIT_ERROR,
+        )
     try:
         os.getcwd()  # noqa: PTH109 - pathlib is not loaded yet
     except FileNotFoundError:
@@ -57,6 +65,17 @@ def main() -> None:
         hint = "'beads-workers doctor' looks at the limits of this machine"
         _fail(f"{error.strerror}{place}", hint, EXIT_ERROR)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _is_linux() -> bool:
+    """Whether a process can be watched by a descriptor, as everything here does."""
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except AttributeError:
+        return False
+    except OSError as error:
+        return error.errno != errno.ENOSYS
+    return True
 
 
 def _usage_errors() -> type[Any]:
