@@ -30,7 +30,7 @@ from beads_workers.kinds import CallLog
 from beads_workers.trackers.bd.source import REUSE_SECONDS, BdSource
 from beads_workers.trackers.bd.tracker import Abilities
 
-OLD, NEW = "0.44.0", "1.3.0"
+OLD, NEW = "0.44.0", os.environ.get("BW_BD_NEW") or "1.3.0"
 VERSIONS = (OLD, NEW)
 PREFIX = "bw"
 CALL_SECONDS = 60
