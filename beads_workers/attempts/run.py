@@ -217,7 +217,9 @@ class AgentAttempt:
         self._verified = status == 0
         if self._verified:
             return ""
-        last = lines[-1] if lines else f"exit status {status}"
+        from beads_workers.core.worker import reason  # Most work passes.
+
+        last = reason("\n".join(lines)) or f"exit status {status}"
         said = "\n".join(lines)
         return f"verify failed: {last}\n\n$ {command} (exit status {status})\n{said}"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, assert_never
 
@@ -140,10 +140,19 @@ def detail(step: Step, task: Task, ended: StepOver) -> str:
 
 def last_line(tail: str) -> str:
     """The last line of ``tail`` that shows anything, without what would steer a terminal."""
+    return next(_from_the_end(tail), "")
+
+
+def reason(tail: str) -> str:
+    """The last line that says why something failed: make and its like only say that it did."""
+    last = last_line(tail)
+    return next((line for line in _from_the_end(tail) if not _ONLY_THAT.match(line)), last)
+
+
+def _from_the_end(tail: str) -> Iterator[str]:
     for line in reversed(_LINE_END.split(_ESCAPE.sub("", tail))):
         if shown := _CONTROL.sub("", line).strip():
-            return shown[: limits.ERROR_CHARS_MAX].rstrip()
-    return ""
+            yield shown[: limits.ERROR_CHARS_MAX].rstrip()
 
 
 def _not_valid(ended: StepEnded | StepNotStarted) -> Outcome:
@@ -173,7 +182,7 @@ def _kind(ended: StepEnded | StepNotStarted) -> OutcomeKind:
 def _run_error(step: Step, ended: StepEnded | StepNotStarted) -> str:
     if isinstance(ended, StepNotStarted):
         return f"Task execution failed: {ended.error}"
-    said = last_line(ended.tail)[:ERROR_TEXT_SHOWN]
+    said = reason(ended.tail)[:ERROR_TEXT_SHOWN]
     if ended.status == NOT_FOUND:
         return f"Task execution failed: command not found: {said or step.name}"
     if ended.status == NOT_EXECUTABLE:
@@ -184,7 +193,7 @@ def _run_error(step: Step, ended: StepEnded | StepNotStarted) -> str:
 def _why(ended: StepEnded | StepNotStarted) -> str:
     if isinstance(ended, StepNotStarted):
         return ended.error
-    said = last_line(ended.tail)
+    said = reason(ended.tail)
     if ended.status < 0:
         killed = _LIMITS.get(ended.signal) or f"killed by signal {ended.signal or -ended.status}"
         return f"{killed} ({said[:ERROR_TEXT_SHOWN]})" if said else killed
@@ -199,6 +208,10 @@ def _cap(text: str) -> str:
     return text[: limits.ERROR_CHARS_MAX]
 
 
+_ONLY_THAT = re.compile(
+    r"g?make(\[\d+\])?: (\*\*\* (\[.*\] )?Error \d+|Leaving directory |Target .* not remade)"
+    r"|ninja: build stopped: subcommand failed|error: [Rr]ecipe `.*` failed "
+)
 _LINE_END = re.compile(r"[\r\n\v\f\x85\u2028\u2029]")
 _ESCAPE = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # colours, cursor movements

@@ -36,6 +36,21 @@ def test_the_last_line_that_shows_anything_without_control_characters(
     [
         (StepEnded(1, "a\nb\n"), OutcomeKind.ERROR, "b"),
         (StepEnded(9), OutcomeKind.ERROR, "exit status 9"),
+        (
+            StepEnded(
+                2,
+                "1 failed\nmake[1]: *** [Makefile:9: unit] Error 1\n"
+                "make[1]: Leaving directory '/p'\nmake: *** [Makefile:2: test] Error 2\n",
+            ),
+            OutcomeKind.ERROR,
+            "1 failed",
+        ),
+        (
+            StepEnded(2, "ok\nmake: *** No rule to make target 'tets'.  Stop.\n"),
+            OutcomeKind.ERROR,
+            "make: *** No rule to make target 'tets'.  Stop.",
+        ),
+        (StepEnded(2, "make: *** [test] Error 1"), OutcomeKind.ERROR, "make: *** [test] Error 1"),
         (StepEnded(75, "busy"), OutcomeKind.RETRY, "busy"),
         (StepEnded(-9, "", "KILL"), OutcomeKind.ERROR, "killed by signal KILL"),
         (StepEnded(-9, "so far\n", "KILL"), OutcomeKind.ERROR, "killed by signal KILL (so far)"),
