@@ -141,7 +141,7 @@ def _checked(path: Path, key: str, value: Any) -> Any:
 
 def _wrong(what: str, value: object, allowed: ValueError) -> CommandError:
     try:
-        shown = repr(value)
+        shown = ", ".join(map(repr, value)) if isinstance(value, tuple) else repr(value)
     except ValueError:
         shown = "a number of more than 4300 digits"  # as hexadecimal it can be read
     shown = shown if len(shown) <= 60 else shown[:57] + "..."

@@ -23,3 +23,16 @@ class CommandError(Exception):
         self.message = message
         self.hint = hint
         self.exit_code = exit_code
+
+
+def unreadable(file: str, error: OSError, command: str) -> CommandError:
+    """Why a file that was named cannot be read; ``command`` reads stdin where it is called -."""
+    from pathlib import Path
+
+    from beads_workers.core.text import printable
+
+    place = printable(str(Path(file).absolute()))
+    if isinstance(error, FileNotFoundError):
+        hint = f"'beads-workers {command} -' reads what is piped in"
+        return CommandError(f"file not found: {place}", hint, EXIT_USAGE)
+    return CommandError(f"{place}: {error.strerror}", exit_code=EXIT_USAGE)

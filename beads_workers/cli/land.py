@@ -148,11 +148,24 @@ def _settings(directory: Path, verify: str | None) -> LanderSettings:
     resolved = resolve(Options(verify=verify), Path.cwd(), os.environ)
     options = resolved.options
     project = directory.resolve().parent
+    _check_repository(project)
     worktrees = find_worktrees(options, project, str(directory))
     landing = find_landing(options, project, worktrees.base)
     # A run of its own, so that 'undo' can take all of it back; named like all others, by its time.
     run_id = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{NAME}"
     return LanderSettings(landing, worktrees, run_id, options.verify)
+
+
+def _check_repository(project: Path) -> None:
+    from beads_workers.worktrees.git import GitError, git
+
+    try:
+        git(str(project), "rev-parse", "--git-dir")
+    except GitError:
+        raise CommandError(
+            f"nothing lands here: this is no git repository: {printable(str(project))}",
+            "go to the folder of the project whose branches are meant",
+        ) from None
 
 
 def _repository(settings: LanderSettings) -> Any:

@@ -34,7 +34,7 @@ from beads_workers.core.settings import (
 )
 from beads_workers.core.source import SourceError
 from beads_workers.core.text import printable
-from beads_workers.executors.command import check_command
+from beads_workers.executors.command import NAMES, check_command, unsafe_script
 from beads_workers.kinds import SourceKind
 from beads_workers.registry import kind_of, kinds, service
 from beads_workers.runtime.project import STATE_FOLDER, Project, find_project
@@ -537,7 +537,7 @@ def _notify(command: str | None) -> str | None:
             " --notify 'echo \"$BW_TEXT\" >> notices.txt'",
             EXIT_USAGE,
         )
-    if command and (why := check_command(("sh", "-c", command))) is not None:
+    if command and (why := unsafe_script(("sh", "-c", command))) is not None:
         raise CommandError(f"--notify: {why}", "", EXIT_USAGE)
     return command
 
@@ -559,8 +559,11 @@ def runnable(
     argv: tuple[str, ...], hint: str = "a shell's own words need a shell: -- sh -c '...'"
 ) -> tuple[str, ...]:
     """The command with a path that holds from anywhere; raises where it cannot be run."""
-    if (why := check_command(argv)) is not None:
+    if (why := unsafe_script(argv)) is not None:
         raise CommandError(why, "the issue's text must never be part of a script", EXIT_USAGE)
+    if (slip := check_command(argv)) is not None:
+        known = ", ".join(f"{{{name}}}" for name in NAMES)
+        raise CommandError(slip, f"these are replaced: {known}", EXIT_USAGE)
     program = argv[0]
     if "{" in program:
         return argv  # Known only with the issue.

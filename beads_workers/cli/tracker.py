@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperCommand
 
 from beads_workers.cli.client import find_state_directory
-from beads_workers.cli.errors import EXIT_UNKNOWN, EXIT_USAGE, CommandError
+from beads_workers.cli.errors import EXIT_UNKNOWN, EXIT_USAGE, CommandError, unreadable
 from beads_workers.cli.fleet import StateDir
 from beads_workers.cli.kinds import need
 from beads_workers.cli.source_listing import located
@@ -390,6 +390,5 @@ def _input(file: str) -> Iterator[BinaryIO]:
         try:
             lines = stack.enter_context(Path(file).open("rb"))
         except OSError as error:
-            message = f"{printable(file)}: {error.strerror}"
-            raise CommandError(message, exit_code=EXIT_USAGE) from error
+            raise unreadable(file, error, "import") from error
         yield lines

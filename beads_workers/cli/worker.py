@@ -76,7 +76,7 @@ def _checked(command: list[str] | None) -> tuple[str, ...]:
             EXIT_USAGE,
         )
     if trouble := check_command(command):
-        raise CommandError("this command is unsafe", trouble, EXIT_USAGE)
+        raise CommandError(trouble, "", EXIT_USAGE)
     return tuple(command)
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from beads_workers.core.model import value
 from beads_workers.core.text import counted, printable
 from beads_workers.doctor.rules import Check, fail, ok, warn
-from beads_workers.executors.command import check_command, scripts, spelt_for_scripts
+from beads_workers.executors.command import scripts, slips, spelt_for_scripts, unsafe_script
 
 # --- questions -----------------------------------------------------------------------------------
 # Asking a program something that it answers at once: bounded in time and output, stdin empty.
@@ -192,7 +192,6 @@ def _last_line(reply: ProbeResult) -> str:
 
 
 SYNTAX_SECONDS = 5.0
-PLACEHOLDERS = ("id", "title", "priority", "worker", "attempt")
 HEAD_BYTES = 512
 
 Remedy = Callable[..., str]
@@ -205,7 +204,7 @@ def command(argv: tuple[str, ...], folder: Path, edit: str = "") -> list[Check]:
     def again(*better: str) -> str:
         return edit or "beads-workers doctor -- " + shlex.join(better)
 
-    if (why := check_command(argv)) is not None:
+    if (why := unsafe_script(argv)) is not None:
         return [fail("command", why, again(*spelt_for_scripts(argv)))]
     found = program("command", argv, folder, again)
     return [found, *_slips(argv, again), *_scripts(argv, folder, edit)]
@@ -321,15 +320,9 @@ def _missing_interpreter(words: list[str]) -> str | None:
 
 
 def _slips(argv: tuple[str, ...], again: Remedy) -> Iterator[Check]:
-    """Placeholders that look like a slip; any other text in braces stays as it is."""
-    for argument in argv[1:]:
-        for word in re.findall(r"\{([A-Za-z_]+)\}", argument):
-            meant = difflib.get_close_matches(word.lower(), PLACEHOLDERS, n=1, cutoff=0.75)
-            meant = meant or (["id"] if word.lower() in ("issue", "issue_id") else [])
-            if word not in PLACEHOLDERS and meant:
-                better = [a.replace(f"{{{word}}}", f"{{{meant[0]}}}") for a in argv]
-                text = f"{{{word}}} is not replaced; is {{{meant[0]}}} meant?"
-                yield warn("command", text, again(*better))
+    for word, meant in slips(argv):
+        better = [each.replace(word, meant) for each in argv]
+        yield fail("command", f"{word} is not replaced; is {meant} meant?", again(*better))
 
 
 def _scripts(argv: tuple[str, ...], folder: Path, edit: str) -> Iterator[Check]:

@@ -67,7 +67,34 @@ def plain(text: str) -> str:
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
 
 
+NAMES = ("id", "title", "priority", "worker", "attempt")
+"""The placeholders of a command: those of ``values``."""
+
+
 def check_command(argv: Sequence[str]) -> str | None:
+    """Why a command that somebody typed is refused, or None: it is unsafe, or has a slip."""
+    slip = next(slips(argv), None)
+    return unsafe_script(argv) or (
+        f"{slip[0]} is not replaced; is {slip[1]} meant?" if slip else None
+    )
+
+
+def slips(argv: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Placeholders that look misspelt, each with the nearest one. Any other text in braces stays as
+    it is, and so does code: braces mean something there."""
+    code = {*scripts(argv)}
+    found = (word for each in argv if each not in code for word in _WORD.findall(each))
+    for word in found:
+        from difflib import get_close_matches  # No worker has use for it.
+
+        name = word.lower()
+        meant = get_close_matches(name, NAMES, n=1, cutoff=0.75)
+        meant = meant or (["id"] if name in ("issue", "issue_id") else [])
+        if word not in NAMES and meant:
+            yield f"{{{word}}}", f"{{{meant[0]}}}"
+
+
+def unsafe_script(argv: Sequence[str]) -> str | None:
     """Why this command is refused, or None: an issue's text may not become part of a script."""
     for script in scripts(argv):
         if match := _TEXT_PLACEHOLDER.search(script):
@@ -79,7 +106,7 @@ def check_command(argv: Sequence[str]) -> str | None:
 
 
 def spelt_for_scripts(argv: Sequence[str]) -> tuple[str, ...]:
-    """The command as ``check_command`` wants it: variables in scripts instead of placeholders."""
+    """The command as ``unsafe_script`` wants it: variables in scripts instead of placeholders."""
     refused = {script for script in scripts(argv) if _TEXT_PLACEHOLDER.search(script)}
 
     def spelt(match: re.Match[str]) -> str:
@@ -119,6 +146,7 @@ def _script_after(arguments: Sequence[str], letters: str) -> Iterator[str]:
 
 
 _PLACEHOLDER = re.compile(r"\{([a-z]+)\}")
+_WORD = re.compile(r"(?<![${])\{([A-Za-z_]+)\}(?!\})")
 _TEXT_PLACEHOLDER = re.compile(r"\{(title|description)\}")
 _VARIABLE = {"title": "BW_ISSUE_TITLE", "description": "BW_ISSUE_FILE"}
 _SCRIPT_OPTIONS = {
@@ -268,7 +296,7 @@ def _run(task: Task, settings: WorkerSettings) -> Step | NotRunnable:
     if isinstance(chosen, Agent) and chosen.adapter:
         return _attempt(task, settings, chosen, added)
     argv, prompt = (chosen.argv, chosen.prompt) if isinstance(chosen, Agent) else (chosen, None)
-    if trouble := check_command(argv) or _unsafe_id(argv, task.issue_id):
+    if trouble := unsafe_script(argv) or _unsafe_id(argv, task.issue_id):
         return NotRunnable(trouble)
     known = values(task, settings.worker_id)
     stdin = None

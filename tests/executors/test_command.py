@@ -190,6 +190,30 @@ def test_an_issues_text_as_an_argument_is_fine(command: list[str]) -> None:
     assert check_command(command) is None
 
 
+@pytest.mark.parametrize(
+    ("argument", "meant"),
+    [
+        ("{idd}", "{id}"),
+        ("--x={Title}", "{title}"),
+        ("{issue_id}", "{id}"),
+        ("{prio_ity}", "{priority}"),
+    ],
+)
+def test_a_misspelt_placeholder_is_refused_with_the_nearest_one(argument: str, meant: str) -> None:
+    trouble = check_command(["./do.sh", argument])
+    assert trouble is not None and f"is {meant} meant?" in trouble
+    # An issue's own command was not written for a fleet, and runs as it is.
+    assert made(replace(TASK, payload={"command": ["a", argument]})).steps[0].argv == (
+        "a",
+        argument,
+    )
+
+
+@pytest.mark.parametrize("text", ["{print}", "{}", "{a,b}", "{name}", "${idd}", "{{idd}}", "{id}"])
+def test_other_text_in_braces_stays_as_it_is(text: str) -> None:
+    assert check_command(["awk", text]) is None
+
+
 def test_an_odd_id_is_refused_inside_a_script_only() -> None:
     odd = replace(TASK, issue_id=IssueId("$(touch x)"))
     assert list(scripts(("sh", "-c", "a {id}"))) == ["a {id}"]

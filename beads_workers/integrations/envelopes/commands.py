@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from beads_workers.cli.client import find_state_directory
-from beads_workers.cli.errors import EXIT_TRACKER, EXIT_USAGE, CommandError
+from beads_workers.cli.errors import EXIT_TRACKER, EXIT_USAGE, CommandError, unreadable
 from beads_workers.cli.tracker_folder import Json, opened, warn
 from beads_workers.core.text import counted, json_line, printable
 from beads_workers.integrations.envelopes.fold import to_issue
@@ -169,8 +169,7 @@ def _bytes(file: str) -> bytes:
     try:
         return sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
     except OSError as error:
-        message = f"{printable(file)}: {error.strerror}"
-        raise CommandError(message, exit_code=EXIT_USAGE) from error
+        raise unreadable(file, error, "submit") from error
 
 
 def _refusal(problems: Sequence[str]) -> CommandError:
