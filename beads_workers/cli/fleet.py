@@ -321,14 +321,28 @@ def resume(
 
 
 def release(
-    issues: Annotated[list[str], typer.Argument(metavar="ISSUE...", help="What to release.")],
+    issues: Annotated[
+        list[str] | None, typer.Argument(metavar="[ISSUE]...", help="What to release.")
+    ] = None,
+    abandoned: Annotated[
+        bool,
+        typer.Option("--abandoned", help="From runs that are over: all, or these of any machine."),
+    ] = False,
     as_json: Json = False,
     state_dir: StateDir = None,
 ) -> None:
     """Release issues from the fleet, until 'retry'.
 
-    Their tasks are ended.
+    Their tasks are ended. With --abandoned: claims in the tracker whose run is over.
     """
+    if abandoned:
+        from beads_workers.cli.abandoned import release_abandoned
+
+        release_abandoned(issues or [], find_state_directory(state_dir), as_json=as_json)
+        return
+    if not issues:
+        hint = "'beads-workers status' shows what the fleet has"
+        raise CommandError("no issue: name what to release", hint, EXIT_USAGE)
     _ask("bw.release", {"issue_ids": issues}, state_dir, as_json=as_json)
 
 
@@ -403,11 +417,14 @@ def _show_what_is_left(last: dict[str, Any]) -> None:
     """What landed, what did not, and what was quarantined."""
     from beads_workers.core.text import printable
     from beads_workers.ui.landing import at_the_end
+    from beads_workers.ui.lines import held_elsewhere
 
     landed = last.get("landing")
     for line in at_the_end(landed) if landed else ():
         print(line)
     refused = {row["issue_id"] for row in landed["refused"]} if landed else set()
+    for line in held_elsewhere(last):
+        print(line)
     for row in last["quarantined"]:
         if row["issue_id"] not in refused:
             print(f"quarantined {printable(row['issue_id'])}: {printable(row['error'], 120)}")

@@ -25,7 +25,7 @@ from beads_workers.core.text import counted, printable
 from beads_workers.runtime.processes import heard, wake_on
 from beads_workers.ui import landing
 from beads_workers.ui.agents import account, spent
-from beads_workers.ui.lines import SILENT, line
+from beads_workers.ui.lines import SILENT, held_elsewhere, line
 
 # --- summary -------------------------------------------------------------------------------------
 # The three lines at the end of a run: what became of the issues, the cost, and what is next.
@@ -69,6 +69,7 @@ def summary(ended: dict[str, Any]) -> list[str]:
             f"{counted(len(found), 'issue')} filed by agents: 'beads-workers start {ids}' takes"
             f" {'it' if len(found) == 1 else 'them'}"
         )
+    lines += held_elsewhere(ended)
     lines += _for_a_person(ended)
     if unmerged := ended.get("unmerged_branches"):
         hold = "branch holds" if unmerged == 1 else "branches hold"
@@ -110,6 +111,12 @@ def _next(ended: dict[str, Any], queue: dict[str, Any], quarantined: list[dict[s
         )
     if ended.get("requeued"):
         return "'beads-workers start' goes on with what was requeued"
+    if held := ended.get("held_elsewhere"):
+        first = printable(shlex.quote(held[0]["issue_id"]))
+        return (
+            f"'beads-workers why {first}' says who has it; 'beads-workers release --abandoned'"
+            " gives back what no run is at work on"
+        )
     if queue["ready"]:
         return "'beads-workers start' goes on with what is ready"
     if queue["blocked"]:

@@ -165,7 +165,7 @@ class _Looked:
 
 
 def _why_issue(issue_id: IssueId, directory: Path, source: str | None, *, as_json: bool) -> None:
-    scheduler = _Scheduler(directory, source)
+    scheduler = Scheduler(directory, source)
     looked = _look(scheduler.settings, issue_id)
     # The tracker first: what the issue waits for may be in the fleet's hands.
     facts = scheduler.facts([issue_id, *looked.seen])
@@ -205,7 +205,7 @@ def _why_issue(issue_id: IssueId, directory: Path, source: str | None, *, as_jso
 
 
 def _why_nothing(directory: Path, source: str | None, *, as_json: bool) -> None:
-    scheduler = _Scheduler(directory, source)
+    scheduler = Scheduler(directory, source)
     looked = _look(scheduler.settings, None)
     facts = scheduler.facts([])
     if looked.error and facts.state == NO_FLEET:
@@ -294,7 +294,7 @@ def _opened(settings: FleetSettings) -> Iterator[Source]:
         source.close()
 
 
-class _Scheduler:
+class Scheduler:
     """The running fleet, or what the last one's journal remembers.
 
     ``settings``: which tracker, and how a fleet here is filtered.

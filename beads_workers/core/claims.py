@@ -18,6 +18,7 @@ from beads_workers.core.model import PRIORITY_DEFAULT, IssueId, Job, value
 from beads_workers.core.round_trips import CLAIM_AGAIN
 from beads_workers.core.source import Action, Result, Taken
 from beads_workers.core.states import ConnState, IssueState, RunState
+from beads_workers.core.text import some
 
 if TYPE_CHECKING:
     from beads_workers.core.connections import Connection
@@ -58,6 +59,8 @@ class ClaimScheduler:
         self._awaited = parts.push and parts.settings.awaited
         self.found_nothing = False
         """The last turn asked, and there was nothing that we may take."""
+        self.others_work = False
+        """Other fleets hold issues, which come back by themselves where those are over."""
         self._unmet = False
         """A worker that does not take every task has found none that it takes."""
         self.unwanted: dict[IssueId, Unwanted] = {}
@@ -291,7 +294,23 @@ class ClaimScheduler:
         counts[PRIORITY_DEFAULT] += taken.waiting
         blocked = (taken.blocked or 0) + taken.later
         discovered = taken.discovered[: limits.DISCOVERED_MAX]
-        listed = Listed(tuple(counts), taken.more, blocked, discovered)
+        held, holders = self._held(taken)
+        listed = Listed(tuple(counts), taken.more, blocked, discovered, held, holders)
         if listed != self._parts.listed:
             self._parts.listed = listed
             self._effects.write(listed)
+
+    def _held(self, taken: Taken) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        before = self._parts.listed
+        if taken.held is None:
+            return before.held, before.holders
+        # What earlier runs left with workers that live on is in our hands already.
+        found = [each for each in taken.held if each.issue_id not in self._tasks.in_flight]
+        self.others_work = any(each.leased for each in found)
+        for actor in dict.fromkeys(each.actor for each in found):
+            if actor not in before.holders:
+                held = some([each.issue_id for each in found if each.actor == actor])
+                todo = "where that run is over, 'release --abandoned' gives it back"
+                self._effects.note("warning", f"{held}: held by {actor}; {todo}")
+        found = found[: limits.HELD_MAX]
+        return tuple(h.issue_id for h in found), tuple(h.actor for h in found)

@@ -174,12 +174,16 @@ class Listed(Record):
     """What the tracker showed: takeable issues by priority (0 to 4), and blocked ones.
 
     ``discovered``: what agents filed and nobody takes until a person does, the first of them.
+    ``held``: what other runs of ours hold, the first of them; ``holders``: those runs' actors, in
+    the same order.
     """
 
     by_priority: tuple[int, ...] = (0, 0, 0, 0, 0)
     more: bool = False
     blocked: int = 0
     discovered: tuple[str, ...] = ()
+    held: tuple[str, ...] = ()
+    holders: tuple[str, ...] = ()
 
 
 @value

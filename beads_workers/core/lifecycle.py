@@ -301,7 +301,7 @@ class Ending:
             return False  # What waits for a reset is not nothing.
         if self._scheduler.unwanted:
             return False  # Nor is what waits for a worker that takes it.
-        if parts.landings.is_busy():
+        if parts.landings.is_busy() or self._scheduler.others_work:
             return False
         quiet = not parts.round_trips.busy and not parts.retry_state.cooling()
         if parts.round_trips.pending and quiet:
@@ -336,6 +336,8 @@ class Ending:
         stands = (retry_state.standing(each) for each in retry_state.failed_here)
         unfinished = bool(issues.standing(Standing.UNCLOSED)) or any(charged)
         unfinished = unfinished or Standing.QUARANTINED in stands
+        if self._parts.settings.until_empty and self._parts.listed.held:
+            return True  # They are not done, and perhaps nobody is at work on them.
         return unfinished or bool(self._parts.round_trips.pending) or self._parts.breaker.is_open
 
 

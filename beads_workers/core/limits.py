@@ -150,6 +150,9 @@ SHORT_ATTEMPT_SECONDS = 1.0
 DISCOVERED_MAX = 20
 """So many ids of what agents have filed are kept of a listing: a person reads them."""
 
+HELD_MAX = 20
+"""So many issues that other runs hold are kept of a listing: a person reads them."""
+
 LISTED_MIN = 200
 LISTED_PER_SLOT = 4
 """A listing is bounded to the larger of 200 rows and 4 per slot: parsing holds the interpreter."""

@@ -144,6 +144,16 @@ class Renewed:
 
 
 @value
+class HeldElsewhere:
+    """An issue in progress that another run of ours holds. ``leased``: it comes back by itself
+    where that run is over."""
+
+    issue_id: IssueId
+    actor: str
+    leased: bool = False
+
+
+@value
 class Taken:
     """The answer to ``take``.
 
@@ -153,7 +163,8 @@ class Taken:
     jobs whose claim lapses unless it is renewed. ``reclaimed``: what another orchestrator had
     left, and is open again. ``waiting``: how many more could be taken that are not ``listed``;
     ``later``: how many will be by themselves, beside what is ``blocked``. ``discovered``: what
-    could be taken but for ``Filters.hold_discovered``.
+    could be taken but for ``Filters.hold_discovered``. ``held``: what other runs of ours hold;
+    None where the tracker was not asked.
     """
 
     jobs: tuple[Job, ...] = ()
@@ -165,6 +176,7 @@ class Taken:
     waiting: int = 0
     later: int = 0
     discovered: tuple[IssueId, ...] = ()
+    held: tuple[HeldElsewhere, ...] | None = None
 
 
 _UNKNOWN = Outcome(OutcomeKind.SUCCESS)
@@ -278,6 +290,17 @@ class ReadableSource(Protocol):
         """These issues as a ``take`` would give them now, with all that is known of each.
 
         Never writes. What does not exist is left out. Raises ``SourceError``.
+        """
+
+
+@runtime_checkable
+class ClaimingSource(Protocol):
+    """A source whose tracker shows which run holds what."""
+
+    def held(self) -> tuple[HeldElsewhere, ...]:
+        """What runs of ours hold, but for this actor's, whatever the filters.
+
+        Never writes. Raises ``SourceError``.
         """
 
 

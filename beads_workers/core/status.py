@@ -22,7 +22,7 @@ from beads_workers.core.snapshot import (
     WorkerRow,
     worker_order,
 )
-from beads_workers.core.text import counted
+from beads_workers.core.text import counted, some
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -86,6 +86,10 @@ def status(board: Board, elapsed: float) -> dict[str, Any]:
             for issue_id, (attempts, error) in islice(quarantined.items(), QUARANTINED_MAX)
         ],
         "discovered": list(board.listed.discovered),
+        "held_elsewhere": [
+            {"issue_id": issue_id, "actor": actor}
+            for issue_id, actor in zip(board.listed.held, board.listed.holders, strict=False)
+        ],
         "totals": dict(board.totals),
         "source_state": _source_state(board, elapsed),
         "accounts": accounts,
@@ -300,6 +304,7 @@ def ending(board: Board, run_id: str) -> dict[str, Any]:
         "failed": shown["totals"]["failed"],
         "quarantined": shown["quarantined"],
         "unclosed": shown["queue"]["unclosed"],
+        "held_elsewhere": shown["held_elsewhere"],
         "project": shown["project"],
         "landing": shown["landing"],
     }
@@ -307,10 +312,6 @@ def ending(board: Board, run_id: str) -> dict[str, Any]:
 
 # --- attention -----------------------------------------------------------------------------------
 # What needs a person: each with what to type. The dashboard shows it, ``status`` tells it.
-
-
-IDS_MAX = 5
-"""So many ids stand in a command that is shown; the rest is counted."""
 
 
 def needs(board: Board) -> Iterator[tuple[str, str]]:
@@ -339,21 +340,23 @@ def needs(board: Board) -> Iterator[tuple[str, str]]:
     if found := board.listed.discovered:
         yield (
             f"{counted(len(found), 'issue')} that agents filed: look at them, then have them done",
-            f"start {_some(list(found))}",
+            f"start {some(list(found))}",
+        )
+    if held := board.listed.held:
+        runs = list(dict.fromkeys(board.listed.holders))
+        yield (
+            f"{counted(len(held), 'issue')} held by {runs[0] if len(runs) == 1 else 'other runs'}",
+            f"why {held[0]}; release --abandoned",
         )
     if quarantined := list(board.quarantined):
         yield (
             f"{len(quarantined)} quarantined: look at the reason, then try again",
-            f"logs {quarantined[0]}; retry {_some(quarantined)}",
+            f"logs {quarantined[0]}; retry {some(quarantined)}",
         )
 
 
 TROUBLE_FAILURES = 3
 """One failure may be a hiccup; from the third on a person should look."""
-
-
-def _some(ids: list[str]) -> str:
-    return " ".join(ids[:IDS_MAX]) + (" ..." if len(ids) > IDS_MAX else "")
 
 
 # --- frames --------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
+from collections.abc import Sequence
 from typing import Any
 
 _JOINERS = "\u200c\u200d"
@@ -48,6 +49,11 @@ def as_shown(line: str) -> str:
 def counted(count: int, one: str, many: str = "") -> str:
     """``1 issue``, ``1,234 issues``; ``many`` where an s is not enough."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def some(ids: Sequence[str], most: int = 5) -> str:
+    """The first of them, and dots where there are more."""
+    return " ".join(ids[:most]) + (" ..." if len(ids) > most else "")
 
 
 def columns(text: str) -> int:

@@ -11,21 +11,22 @@ import re
 import shlex
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from beads_workers.core.settings import FleetSettings
-from beads_workers.core.source import Calls, SourceError
-from beads_workers.core.text import counted, printable
+from beads_workers.core.source import Calls, ClaimingSource, HeldElsewhere, SourceError
+from beads_workers.core.text import counted, printable, some
 from beads_workers.doctor.rules import Check, fail, ok, warn
 from beads_workers.kinds import Looked
 from beads_workers.runtime import sessions
-from beads_workers.runtime.run_directory import RunDirectory, host_name
+from beads_workers.runtime.abandoned import claims_of_runs
+from beads_workers.runtime.run_directory import RunDirectory
 from beads_workers.runtime.sources import open_source
 from beads_workers.trackers.bd.calls import BdCalls
-from beads_workers.trackers.bd.source import Listings
-from beads_workers.trackers.bd.tracker import IN_PROGRESS, Abilities, BdRow, BdTracker, object_of
+from beads_workers.trackers.bd.source import Listings, held_by_runs
+from beads_workers.trackers.bd.tracker import Abilities, BdTracker, object_of
 
 ACTOR = "beads-workers/doctor"
 CALL_SECONDS = 5.0
@@ -73,6 +74,7 @@ def _listed(fleet: FleetSettings, lead: str, remedy: Callable[[SourceError], str
         began = time.monotonic()
         taken = source.take(0, ())
         seconds = time.monotonic() - began
+        held = source.held() if isinstance(source, ClaimingSource) else ()
     except SourceError as error:
         return [fail("tracker", printable(str(error)), remedy(error))]
     finally:
@@ -82,7 +84,23 @@ def _listed(fleet: FleetSettings, lead: str, remedy: Callable[[SourceError], str
     return [
         ok("tracker", f"{lead}{printable(description)}; one read took {_took(seconds)}"),
         ok("issues", counts + _filtered(fleet)),
+        *_abandoned(fleet, held),
     ]
+
+
+def _abandoned(fleet: FleetSettings, held: Sequence[HeldElsewhere]) -> Iterator[Check]:
+    """What the tracker shows in the name of runs that are over, or that nobody here knows."""
+    tracker = Path(fleet.tracker)
+    folder = tracker if tracker.is_dir() else tracker.parent
+    claims = claims_of_runs(held, RunDirectory(Path(fleet.state_directory)), folder)
+    for each in claims:
+        if each.living:
+            continue
+        ids = printable(some(each.issue_ids))
+        where = "a run of another machine" if each.elsewhere else "a run that is over"
+        text = f"{counted(len(each.issue_ids), 'issue')} held by {where} ({each.actor}): {ids}"
+        named = " " + shlex.join(each.issue_ids) if each.elsewhere else ""
+        yield warn("issues", text, f"beads-workers release --abandoned{named}")
 
 
 def _mend_database(path: str) -> str:
@@ -113,6 +131,7 @@ def _bd(fleet: FleetSettings, place: Path) -> list[Check]:
         began = time.monotonic()
         listing = Listings(bd, fleet.filters, ACTOR, LISTED_MAX).ready(0, ())
         seconds = time.monotonic() - began
+        held = held_by_runs(bd, ACTOR, shared=False)
     except SourceError as error:
         return [_failed(error, place)]
     text = (
@@ -127,7 +146,7 @@ def _bd(fleet: FleetSettings, place: Path) -> list[Check]:
         shown,
         *_in_the_way(bd, place),
         ok("issues", ready + _filtered(fleet)),
-        *_held(fleet, bd),
+        *_abandoned(fleet, held),
     ]
 
 
@@ -179,33 +198,6 @@ def _counts(bd: BdTracker) -> str:
         return ""
     named = (("blocked", "blocked_issues"), ("in progress", "in_progress_issues"))
     return "".join(f", {summary[key]} {word}" for word, key in named if key in summary)
-
-
-def _held(fleet: FleetSettings, bd: BdTracker) -> list[Check]:
-    """Issues in the name of a run of this machine that no run directory knows any more."""
-    try:
-        rows = bd.under_way(ACTOR)
-    except SourceError as error:
-        return [warn("issues", f"what is in progress could not be asked: {printable(str(error))}")]
-    directory = RunDirectory(Path(fleet.state_directory))
-    known = set(directory.run_ids())
-    stuck = [row for row in rows if (run := _run_of(row)) and run not in known]
-    if not stuck:
-        return []
-    ids = [row.issue_id for row in stuck]
-    text = (
-        f"{counted(len(ids), 'issue')} held by runs that are not known here: {', '.join(ids[:3])}"
-    )
-    force = " --force" if bd.abilities.compare_and_swap else ""
-    remedy = f"bd update{force} --status=open --assignee= -- {shlex.join(ids)}"
-    return [warn("issues", text, remedy)]
-
-
-def _run_of(row: BdRow) -> str | None:
-    mine = f"beads-workers/{host_name()}/"
-    if row.status != IN_PROGRESS or not row.assignee.startswith(mine):
-        return None
-    return row.assignee.removeprefix(mine).split("/")[0]
 
 
 def _abilities(abilities: Abilities) -> str:

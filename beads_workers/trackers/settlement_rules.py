@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import assert_never
 
-from beads_workers.core.model import IssueId, value
+from beads_workers.core.model import FLEETS, IssueId, value
 from beads_workers.core.source import Action, CrashedRun, Result, Settlement
 
 # --- settlement rules ----------------------------------------------------------------------------
@@ -105,6 +105,15 @@ def is_left_by(dead: CrashedRun, issue_id: str, found: Ownership) -> bool:
 def is_held_by(assignee: str, actor: str) -> bool:
     """The actor's own claims, and those of its workers (``<actor>/W3``) where they claim."""
     return assignee == actor or assignee.startswith(f"{actor}/")
+
+
+def other_run(assignee: str, actor: str = "") -> str:
+    """The run of ours that holds it (``beads-workers/HOST/RUN``), unless ``actor`` is that run;
+    empty for a person, and for nobody."""
+    words = assignee.split("/")
+    if len(words) < 3 or f"{words[0]}/" != FLEETS or (actor and is_held_by(assignee, actor)):
+        return ""
+    return "/".join(words[:3])
 
 
 def _instead(action: Action, actor: str) -> Ownership:

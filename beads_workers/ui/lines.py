@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -12,7 +12,7 @@ from beads_workers.core.journal import Entry, Resumed
 from beads_workers.core.landing import refusal_text
 from beads_workers.core.receipts import receipt_from_text
 from beads_workers.core.status import END_REASONS
-from beads_workers.core.text import counted, printable
+from beads_workers.core.text import counted, printable, some
 from beads_workers.ui import landing
 from beads_workers.ui.agents import account, closed_account, spent, used
 
@@ -265,3 +265,13 @@ def _worker(worker: dict[str, Any]) -> str:
         f"{head} {printable(worker['issue_id'])} {worker['elapsed_seconds']:.0f} s{attempt}"
         f" {title}{f' [{doing}]' if doing else ''} ({counts})"
     )
+
+
+def held_elsewhere(ended: Mapping[str, Any]) -> Iterator[str]:
+    """Of a run's end: what other runs hold, and which."""
+    by_actor: dict[str, list[str]] = {}
+    for row in ended.get("held_elsewhere", ()):
+        by_actor.setdefault(row["actor"], []).append(row["issue_id"])
+    for actor, held in by_actor.items():
+        are = "is" if len(held) == 1 else "are"
+        yield f"{printable(some(held))} {are} held by {printable(actor)}, and not done"

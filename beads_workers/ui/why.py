@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -151,7 +152,10 @@ def _in_progress(seen: Seen, picture: Picture) -> Reason:
             return Reason(Cause.IN_PROGRESS, "claimed by this fleet just now", "nothing to do")
         change = "the next 'beads-workers start' requeues it first"
         return Reason(Cause.IN_PROGRESS, f"{text}: held by a run that has ended", change)
-    change = "that is another fleet, or one that died: its own next start requeues it"
+    change = (
+        "another run has it, here or elsewhere: where that is over, its own next start requeues it;"
+        f" 'beads-workers release --abandoned {shlex.quote(seen.issue_id)}' does it now"
+    )
     return Reason(Cause.IN_PROGRESS, text, change)
 
 

@@ -48,7 +48,7 @@ def test_issues_of_a_run_that_nobody_knows_are_requeued_by_the_remedy(
     project.put(stuck, "in_progress", GONE)
     project.put(other, "in_progress", "ann")
     found = here.doctor("--", "true").one("issues")
-    assert found["text"] == f"1 issue held by runs that are not known here: {stuck}"
+    assert found["text"] == f"1 issue held by a run that is over ({GONE}): {stuck}"
     assert here.type(found["remedy"]).returncode == 0
     assert project.read_all() == {stuck: ("open", ""), other: ("in_progress", "ann")}
 

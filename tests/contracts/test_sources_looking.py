@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from beads_workers.cli.why import look_down
 from beads_workers.core.model import IssueId
-from beads_workers.core.source import Source
-from tests.contracts.pull_sources import STRANGER, US, taken
+from beads_workers.core.source import ClaimingSource, Source
+from tests.contracts.pull_sources import STRANGER, THEM, US, taken
 from tests.contracts.trackers import NOBODY, Tracker, needs
 
 
@@ -28,6 +30,24 @@ def test_a_look_shows_issues_and_who_holds_them_and_leaves_them_alone(
     assert (found[ours].status, found[ours].assignee) == ("in_progress", US)
     assert (found[theirs].status, found[theirs].assignee) == ("in_progress", STRANGER)
     assert tracker.read(free) == ("open", NOBODY)
+
+
+def test_what_other_runs_hold_is_named_and_what_people_hold_is_not(
+    tracker: Tracker, source: Source
+) -> None:
+    if not isinstance(source, ClaimingSource):
+        pytest.skip("its tracker shows no runs")
+    ours, theirs = tracker.create("ours", priority=0), tracker.create("theirs")
+    person, _ = tracker.create("a person's"), tracker.create("nobody's")
+    assert taken(source, 1) == [ours]
+    tracker.put(theirs, "in_progress", f"{THEM}/W3")
+    tracker.put(person, "in_progress", STRANGER)
+    (held,) = source.held()
+    assert (held.issue_id, held.actor, held.leased) == (theirs, THEM, False)
+    assert source.take(5, ()).held == (held,)
+    tracker.put(theirs, "open", NOBODY)
+    assert source.held() == ()
+    assert source.take(5, [ours]).held in (None, ())
 
 
 @needs("dependencies", "parents")

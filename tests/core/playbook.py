@@ -27,6 +27,7 @@ from beads_workers.core.settings import FleetSettings
 from beads_workers.core.snapshot import Board
 from beads_workers.core.source import (
     Action,
+    HeldElsewhere,
     Lease,
     Lost,
     Renewed,
@@ -194,13 +195,14 @@ class Play:
         seconds: float = 0.1,
         lease: float | None = None,
         lost: Iterable[str] = (),
+        held: tuple[HeldElsewhere, ...] | None = None,
         **others: Any,
     ) -> list[Command]:
         """The tracker answers the turn: everything applied, unless ``results`` says otherwise.
 
         ``lease``: what it claims or renews is ours for so many seconds from now. ``lost``: what
-        it was to renew and is no longer ours. ``settle_error`` and ``take_error`` as in
-        ``RoundTripEnded``: then nothing is known.
+        it was to renew and is no longer ours. ``held``: what other runs hold.
+        ``settle_error`` and ``take_error`` as in ``RoundTripEnded``: then nothing is known.
         """
         round_trip = self.round_trip
         assert round_trip is not None, "nobody asked"
@@ -208,7 +210,9 @@ class Play:
         assert len(claimed) <= (round_trip.take or 0), "more than it was asked for"
         assert not {j.issue_id for j in claimed} & round_trip.skip, "it was to be left out"
         rows = tuple(model.ListedIssue(IssueId(i), i) for i in listed)
-        found = Taken(claimed, rows, leases=self._leases([j.issue_id for j in claimed], lease))
+        found = Taken(
+            claimed, rows, leases=self._leases([j.issue_id for j in claimed], lease), held=held
+        )
         silent = "settle_error" in others
         event = ev.RoundTripEnded(
             seconds,

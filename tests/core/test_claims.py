@@ -6,11 +6,15 @@ import pytest
 
 from beads_workers.core import events as ev
 from beads_workers.core import limits
-from beads_workers.core.commands import RoundTrip
-from beads_workers.core.source import Action, Result
+from beads_workers.core.commands import End, RoundTrip
+from beads_workers.core.journal import Noted
+from beads_workers.core.model import IssueId
+from beads_workers.core.source import Action, HeldElsewhere, Result
 from beads_workers.core.states import RunState
 from beads_workers.core.wire import Wait
 from tests.core.playbook import Play, done, failed, lost, of, ready, said, task_of
+
+THEM = "beads-workers/elsewhere/run-9"
 
 
 def rhythm(attempt_seconds: float, trip_seconds: float, workers: int = 4) -> Play:
@@ -129,6 +133,23 @@ def test_rows_of_a_mere_listing_are_there_for_the_next_ready() -> None:
     play.answer(listed=["a"])
     assert said(play.join(1)) == []
     assert task_of(play.answer("a"), 1) == "a"
+
+
+def test_a_run_until_empty_is_not_whole_while_another_run_holds_an_issue() -> None:
+    play = Play(until_empty=True)
+    commands = play.answer(held=(HeldElsewhere(IssueId("z"), THEM),))
+    assert of(commands, End) == [End(7)]
+    assert (play.board.listed.held, play.board.listed.holders) == (("z",), (THEM,))
+    (note,) = [e.record.text for e in play.entries if isinstance(e.record, Noted)]
+    assert note.startswith(f"z: held by {THEM}")
+
+
+def test_a_run_until_empty_waits_for_what_comes_back_by_itself() -> None:
+    play = Play(until_empty=True)
+    commands = play.answer(held=(HeldElsewhere(IssueId("z"), THEM, leased=True),))
+    assert of(commands, End) == []
+    play.wait(limits.POLL_SECONDS + 0.1)
+    assert of(play.answer(held=()), End) == [End(0)]
 
 
 def test_without_a_worker_a_mere_listing_is_repeated_only_at_the_poll() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from beads_workers.core.limits import POLL_SECONDS
 from tests.end_to_end.conftest import Ran, StartFleet
 from tests.support.bd import NEW, OLD, BdProject, bd_program
 from tests.support.embedded import EmbeddedProject
@@ -90,22 +91,49 @@ def test_one_that_was_frozen_past_its_leases_ends_what_another_has_taken_over(
     until(lambda: time.monotonic() - frozen_at > LEASE_SECONDS)
     os.kill(first.pid, signal.SIGCONT)
 
-    assert first.wait(100) == 0, first.said()
-    assert first.token_holders() == []
+    alone = f"{ends_meanwhile} is not ours any more and was left alone: "
+    until(lambda: any(r["text"].startswith(alone) for r in first.journal("noted")))
+    until(lambda: first.token_holders() == [])
     assert owners(project_new) == {second.run_id}, "its late close changed something"
     said = [r["text"] for r in first.journal("noted")]
     taken = f"it is in_progress, assigned to beads-workers/{os.uname().nodename}/{second.run_id}"
     assert f"{hangs}: the claim was lost: {taken}; its attempt is ended" in said
-    assert f"{ends_meanwhile} is not ours any more and was left alone: {taken}" in said
+    assert f"{alone}{taken}" in said
     (ended,) = [r for r in first.journal("finished") if r["issue_id"] == hangs]
     assert (ended["outcome"], ended.get("charged", 0)) == ("cancelled", 0)
 
+    # It waits for what the other one has: that may come back.
+    assert first.process.poll() is None
     go.touch()
     assert second.wait(100) == 0, second.said()
+    assert first.wait(100) == 0, first.said()
     assert (closes(first), sorted(closes(second))) == ([], sorted([hangs, ends_meanwhile]))
     assert {status for status, _ in project_new.read_all().values()} == {"closed"}
     for fleet in (first, second):
         fleet.leaves_nothing()
+
+
+@pytest.mark.timeout(240)
+def test_what_a_killed_one_held_is_done_by_the_other_which_waits_for_that(
+    project_new: BdProject, start: StartFleet, ran: Ran, tmp_path: Path
+) -> None:
+    (issue,) = project_new.create_many([{}])
+    hangs = shared(
+        *(start, project_new, tmp_path / "one", "-n", "1", "--", "sh", "-c", "sleep 600")
+    )
+    hangs.wait_for("started", issue_id=issue)
+    other = shared(
+        *(start, project_new, tmp_path / "two", "-n", "1", "--until-empty", "--", *ran.command()),
+        environment=ran.environment,
+    )
+    other.wait_for("listed", held=[issue])
+    os.kill(hangs.pid, signal.SIGKILL)
+    time.sleep(2 * POLL_SECONDS)
+    assert other.process.poll() is None, "its lease goes on: nobody knows that it was killed"
+    project_new.let_lapse(issue)
+    assert other.wait(100) == 0, other.said()
+    ran.each_once([issue])
+    assert project_new.read(issue)[0] == "closed"
 
 
 def refused_while_it_runs(project: BdProject, state_directory: Path) -> None:

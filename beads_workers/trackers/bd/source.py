@@ -16,6 +16,7 @@ from beads_workers.core.source import (
     Action,
     Calls,
     CrashedRun,
+    HeldElsewhere,
     Lease,
     Lost,
     Renewed,
@@ -47,13 +48,17 @@ from beads_workers.trackers.bd.tracker import (
     refusals,
     rows,
     rows_of_group,
+    wanted,
 )
 from beads_workers.trackers.issue import enqueued_at, timeout_of
-from beads_workers.trackers.settlement_rules import boot_seconds, pending
+from beads_workers.trackers.settlement_rules import boot_seconds, other_run, pending
 
 # --- listings ------------------------------------------------------------------------------------
 # What is ready: listed bounded, but wide enough to find what is wanted; used twice where safe.
 
+
+HELD_AT_TAKE = 2
+"""The first take is not kept waiting for what other runs hold: the second one asks."""
 
 REUSE_SECONDS = 2.0
 """A listing this young may serve several claims, where a claim refuses what is gone by then."""
@@ -230,6 +235,20 @@ def _is_abandoned(row: BdRow, actor: str, now: float) -> bool:
         return False
     ends = _moment(row.original.get("lease_expires_at"))
     return ends is not None and now - ends > limits.TAKEOVER_SECONDS
+
+
+def held_by_runs(tracker: BdTracker, actor: str, *, shared: bool) -> tuple[HeldElsewhere, ...]:
+    """See ``ClaimingSource.held``; only who shares the tracker gets leases back."""
+    return tuple(_as_held(row, actor, shared=shared) for row in _rows_of_runs(tracker, actor))
+
+
+def _rows_of_runs(tracker: BdTracker, actor: str) -> list[BdRow]:
+    return [row for row in tracker.in_progress() if other_run(row.assignee, actor)]
+
+
+def _as_held(row: BdRow, actor: str, *, shared: bool) -> HeldElsewhere:
+    leased = shared and _moment(row.original.get("lease_expires_at")) is not None
+    return HeldElsewhere(row.issue_id, other_run(row.assignee, actor), leased)
 
 
 def _life(row: BdRow) -> float:
@@ -426,6 +445,10 @@ class BdSource:
         self._shared = shared
         self._whole = whole
         self._looked_for_others = -TAKEOVER_LOOK_SECONDS
+        self._filters = filters
+        self._takes = 0
+        self._looked_for_held = boot_seconds()
+        self._wrote_since_held = True
         self._leases = ClaimedIssues()
         self._claims_unanswered: tuple[IssueId, ...] = ()
         self._wrote = False
@@ -474,12 +497,35 @@ class BdSource:
             leases=leases,
             reclaimed=reclaimed,
             discovered=listing.held,
+            held=self._held() if self._held_due(found) else None,
         )
 
     def changed(self) -> bool:
         """See ``WatchedSource``."""
         before, self._stamp = self._stamp, self._changes.stamp()
         return self._stamp != before
+
+    def _held_due(self, found: Sequence[BdRow]) -> bool:
+        """It takes a call: once for whoever starts a fleet, and where nothing else is left."""
+        if self._filters.parent is not None:
+            return False  # A listing of what is in progress does not tell who descends from whom.
+        self._takes += 1
+        if self._takes == HELD_AT_TAKE:
+            return True
+        waited = boot_seconds() - self._looked_for_held >= limits.TAKEOVER_LOOK_SECONDS
+        return not found and (waited or self._wrote_since_held or self._shared)
+
+    def _held(self) -> tuple[HeldElsewhere, ...]:
+        self._looked_for_held, self._wrote_since_held = boot_seconds(), False
+        rows = _rows_of_runs(self._tracker, self.actor)
+        if any(_is_abandoned(row, self.actor, time.time()) for row in rows):
+            self._looked_for_others = -TAKEOVER_LOOK_SECONDS  # The next take frees it.
+        ours = [r for r in rows if wanted(replace(r, status=OPEN, assignee=""), self._filters, "")]
+        return tuple(_as_held(row, self.actor, shared=self._shared) for row in ours)
+
+    def held(self) -> tuple[HeldElsewhere, ...]:
+        """See ``ClaimingSource``."""
+        return held_by_runs(self._tracker, self.actor, shared=self._shared)
 
     def _reclaim(self) -> tuple[Lost, ...]:
         """Now and then: what another orchestrator has left, and never came back for."""
@@ -497,7 +543,7 @@ class BdSource:
         ids = [row.issue_id for row in picked]
         # Until bd has said what became of it, any of these may be ours.
         self._claims_unanswered = tuple(ids)
-        self._wrote = True
+        self._wrote = self._wrote_since_held = True
         won = self._claimed(picked)
         if not self._tracker.abilities.compare_and_swap:
             # This bd reads, then writes: of two that claim at once, the last writer has it.
@@ -567,7 +613,7 @@ class BdSource:
         answers = [Settled(s, Result.NOT_OURS, "not an id that bd would give") for s in unsafe]
         if not safe:
             return answers
-        self._wrote = True
+        self._wrote = self._wrote_since_held = True
         known = {s.issue_id: self._is_sure(s) for s in safe if self._is_known(s)}
         sure = frozenset(s.issue_id for s in safe if self._is_sure(s) and not s.handed_over)
         # Whatever happens now, these are looked at before they are written again.
@@ -603,7 +649,7 @@ class BdSource:
         found = [each for each in pending(dead, held) if is_safe_id(each.issue_id)]
         if not found:
             return []
-        self._wrote = True
+        self._wrote = self._wrote_since_held = True
         return SettlementGroup(self._tracker, dead.actor, found, self._shared).settle({}, rows)
 
     # --- for people who ask -------------------------------------------------------------------

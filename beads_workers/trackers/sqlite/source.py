@@ -26,6 +26,7 @@ from beads_workers.core.source import (
     Action,
     Calls,
     CrashedRun,
+    HeldElsewhere,
     Renewed,
     Seen,
     Settled,
@@ -38,8 +39,10 @@ from beads_workers.trackers.settlement_rules import (
     CLOSED,
     CONTAINERS,
     FINISHED,
+    IN_PROGRESS,
     Ownership,
     is_left_by,
+    other_run,
     pending,
     rule,
 )
@@ -235,6 +238,7 @@ class SqliteSource:
         self._clock = clock
         self._whole = whole
         self._opened: _Opened | None = None
+        self._told_held = False
         self._unanswered: tuple[IssueId, ...] = ()
         """Claims that SQLite did not answer for: the disk may have them, whatever was reported."""
 
@@ -304,6 +308,11 @@ class SqliteSource:
             found = tracker.store.issues(_storable(issue_id) for issue_id in issue_ids)
             return {job.issue_id: job for job in self._jobs(tracker, found, whole=True)}
 
+    def held(self) -> tuple[HeldElsewhere, ...]:
+        """See ``ClaimingSource``."""
+        with self._call() as tracker:
+            return self._held(tracker, "1")
+
     def unfinished(self, rows_max: int) -> list[Seen]:
         """See ``Source``."""
         with self._call() as tracker:
@@ -340,12 +349,14 @@ class SqliteSource:
         self._unanswered = (*self._unanswered, *claimed)
         # Who only lists writes nothing, and waits for nobody who does.
         taken = tracker.store.claim(claimed, self.actor, self._now()) if claimed else []
+        ends = len(rows) <= limit
         return Taken(
             jobs=self._jobs(tracker, taken, whole=self._whole),
             listed=tuple(map(ListedIssue._make, rows[limit : limit + self._listed_max])),
             more=len(rows) > limit + self._listed_max,
             blocked=self._blocked(tracker),
             discovered=self._discovered(tracker),
+            held=self._held(tracker, where, parameters) if ends or not self._told_held else None,
         )
 
     def _release_unanswered(self, tracker: _Opened) -> None:
@@ -367,6 +378,18 @@ class SqliteSource:
             )
             for issue in issues
         )
+
+    def _held(
+        self, tracker: _Opened, condition: str, parameters: Sequence[str | int] = ()
+    ) -> tuple[HeldElsewhere, ...]:
+        self._told_held = True
+        rows = tracker.connection.execute(
+            "SELECT id, assignee FROM issues WHERE assignee > ? AND assignee < ?"
+            f" AND status = ? AND {condition} ORDER BY priority, created_us, id",
+            (FLEETS, FLEETS[:-1] + "0", IN_PROGRESS, *parameters),
+        )
+        found = ((IssueId(key), other_run(assignee, self.actor)) for key, assignee in rows)
+        return tuple(HeldElsewhere(key, holder) for key, holder in found if holder)
 
     def _discovered(self, tracker: _Opened) -> tuple[IssueId, ...]:
         if not self._filters.hold_discovered:

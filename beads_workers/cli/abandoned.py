@@ -1,0 +1,109 @@
+"""``release --abandoned``: what runs hold that are over is given back to the tracker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from beads_workers.cli.errors import EXIT_TRACKER, EXIT_UNKNOWN, EXIT_USAGE, CommandError
+from beads_workers.cli.why import Scheduler
+from beads_workers.core.model import IssueId
+from beads_workers.core.settings import FleetSettings
+from beads_workers.core.source import ClaimingSource, Result, Settled, SourceError
+from beads_workers.core.text import json_line, printable
+from beads_workers.runtime.abandoned import RunClaims, claims_of_runs, give_back
+from beads_workers.runtime.run_directory import RunDirectory
+from beads_workers.runtime.sources import open_source
+
+
+def release_abandoned(issues: Sequence[str], directory: Path, *, as_json: bool) -> None:
+    """All that runs of this machine hold that are over; with ids, these alone, and also what a run
+    of another machine holds: nobody here can tell whether that one is over."""
+    settings = Scheduler(directory, None).settings
+    try:
+        with closing(open_source(settings, "beads-workers/release")) as source:
+            if not isinstance(source, ClaimingSource):
+                said = f"{settings.source} shows no claims of runs"
+                raise CommandError(f"nothing to give back: {said}", "", EXIT_USAGE)
+            claims = claims_of_runs(source.held(), RunDirectory(directory), _folder(settings))
+            _check(issues, claims)
+            settled: list[tuple[str, Settled]] = []
+            for each, wanted in _chosen(issues, claims):
+                settled += [(each.actor, one) for one in give_back(source, each, wanted)]
+    except SourceError as error:
+        raise CommandError(str(error), error.hint, EXIT_TRACKER) from error
+    left = [] if issues else [each for each in claims if each.living or each.elsewhere]
+    _tell(settled, left, as_json=as_json)
+
+
+def _folder(settings: FleetSettings) -> Path:
+    tracker = Path(settings.tracker).resolve()
+    return tracker if tracker.is_dir() else tracker.parent
+
+
+def _check(issues: Sequence[str], claims: Sequence[RunClaims]) -> None:
+    holders = {issue_id: each for each in claims for issue_id in each.issue_ids}
+    for issue in issues:
+        holder = holders.get(IssueId(issue))
+        if holder is None:
+            hint = "'beads-workers why ISSUE' says what it is"
+            raise CommandError(f"no run holds {printable(issue)}", hint, EXIT_UNKNOWN)
+        if holder.living:
+            hint = "where that is a fleet, 'beads-workers release' without --abandoned asks it"
+            raise CommandError(f"{printable(issue)} is held by {holder.living}", hint)
+
+
+def _chosen(
+    issues: Sequence[str], claims: Sequence[RunClaims]
+) -> list[tuple[RunClaims, tuple[IssueId, ...]]]:
+    if not issues:
+        return [(each, each.issue_ids) for each in claims if not (each.living or each.elsewhere)]
+    asked = set(issues)
+    found = ((each, tuple(i for i in each.issue_ids if i in asked)) for each in claims)
+    return [(each, wanted) for each, wanted in found if wanted]
+
+
+def _tell(
+    settled: Sequence[tuple[str, Settled]], left: Sequence[RunClaims], *, as_json: bool
+) -> None:
+    good = (Result.APPLIED, Result.NOT_OURS)  # Somebody else was as quick.
+    failed = [one for _, one in settled if one.result not in good]
+    if as_json:
+        print(json_line(_as_json(settled, left)))
+    else:
+        for actor, one in settled:
+            if one.result is Result.APPLIED:
+                issue_id = printable(one.settlement.issue_id)
+                print(f"{issue_id} is open again: {printable(actor)} had it")
+        for each in left:
+            why = each.living or "a run of another machine: name its issues, if that one is over"
+            ids = printable(" ".join(each.issue_ids[:5]))
+            print(f"left alone: {ids} of {printable(each.actor)}, {why}")
+        if not settled and not left:
+            print("no run that is over holds anything")
+    if failed:
+        raise CommandError(
+            f"{printable(failed[0].settlement.issue_id)}: {printable(failed[0].error)}",
+            "see what 'beads-workers doctor' says",
+            EXIT_TRACKER,
+        )
+
+
+def _as_json(settled: Sequence[tuple[str, Settled]], left: Sequence[RunClaims]) -> dict[str, Any]:
+    return {
+        "released": [
+            {"issue_id": one.settlement.issue_id, "actor": actor}
+            for actor, one in settled
+            if one.result is Result.APPLIED
+        ],
+        "left_alone": [
+            {
+                "issue_ids": list(each.issue_ids),
+                "actor": each.actor,
+                "why": each.living or "another machine",
+            }
+            for each in left
+        ],
+    }

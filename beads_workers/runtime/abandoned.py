@@ -1,0 +1,70 @@
+"""Claims of runs that nobody knows any more: found in the tracker, and given back.
+
+A run that crashed is settled at the next start, from its journal. Where that is gone, or the run
+was one of another machine, only the tracker tells what it held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+
+from beads_workers.core.model import IssueId, value
+from beads_workers.core.recovery import host_of
+from beads_workers.core.source import CrashedRun, HeldElsewhere, Settled, Source
+from beads_workers.runtime import sessions
+from beads_workers.runtime.run_directory import RunDirectory, host_name
+
+
+@value
+class RunClaims:
+    """What one run of ours holds. ``living``: why it must not be touched; empty where it is over,
+    or where nobody here can tell (``elsewhere``: the run is one of another machine)."""
+
+    actor: str
+    issue_ids: tuple[IssueId, ...]
+    living: str = ""
+    elsewhere: bool = False
+
+
+def claims_of_runs(
+    held: Iterable[HeldElsewhere], directory: RunDirectory, tracker_folder: Path
+) -> list[RunClaims]:
+    """What the tracker shows in the name of any run of ours, run by run."""
+    by_actor: dict[str, list[IssueId]] = {}
+    for each in held:
+        by_actor.setdefault(each.actor, []).append(each.issue_id)
+    if not by_actor:
+        return []
+    unsettled = {left.run_id for left in directory.left_over()[0]}
+    found = []
+    for actor, issue_ids in by_actor.items():
+        elsewhere = host_of(actor) != host_name()
+        living = "" if elsewhere else _living(actor, directory, unsettled, tracker_folder)
+        found.append(RunClaims(actor, tuple(issue_ids), living, elsewhere))
+    return found
+
+
+def _living(
+    actor: str, directory: RunDirectory, unsettled: Collection[str], tracker_folder: Path
+) -> str:
+    run_id = actor.rsplit("/", 1)[1]
+    info = directory.read_info() if directory.is_locked() else None
+    if info is not None and info.run_id == run_id:
+        return "the fleet that runs here"
+    if (directory.run(run_id)).is_dir() and directory.is_alive(run_id):
+        return "a run of which processes still live"
+    if pids := sessions.token_holders(run_id):
+        return f"a run of which processes still live ({' '.join(map(str, pids[:5]))})"
+    if run_id in unsettled:
+        return "a crashed run, which the next start settles"
+    others = [p.pid for p in sessions.owners(tracker_folder) if p.pid != (info and info.pid)]
+    if others and not directory.run(run_id).is_dir():
+        return f"perhaps the orchestrator with another run directory (pid {others[0]})"
+    return ""
+
+
+def give_back(source: Source, claims: RunClaims, issue_ids: Sequence[IssueId]) -> list[Settled]:
+    """Requeue these, in the name of the run that holds them. Raises ``SourceError``."""
+    kept = tuple(each for each in claims.issue_ids if each not in issue_ids)
+    return source.recover(CrashedRun(claims.actor, kept=kept))
