@@ -72,11 +72,12 @@ def logs(
         raise CommandError("nothing has run here yet", "'beads-workers start' runs a fleet")
     after = _after(since)
     if which is None:
-        journal = directory.run(run_ids[-1]) / "journal.jsonl"
+        last = directory.last_run()
+        journal = directory.run(last) / "journal.jsonl"
         shown = _raw if as_json else _told
         _show(_events(journal, after, shown), lines)
         if follow:
-            _follow_events(directory, run_ids[-1], journal, shown)
+            _follow_events(directory, last, journal, shown)
         return
     attempts = _attempts(directory, run_ids, which, after)
     if not attempts:
@@ -92,7 +93,7 @@ def logs(
         print(f"{head}: {attempt.log}", file=sys.stderr)
         _show(_output(attempt.log, raw=raw), lines)
     if follow:
-        _follow_output(directory, run_ids[-1], attempts[-1].log, raw=raw)
+        _follow_output(directory, directory.last_run(), attempts[-1].log, raw=raw)
 
 
 def _after(since: str | None) -> float:

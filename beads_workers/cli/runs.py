@@ -20,7 +20,7 @@ def find_run(directory: Path, said: str | None) -> Path:
         raise CommandError("nothing has run here yet", "'beads-workers start' runs a fleet")
     if said in run_ids:
         return runs.run(said)
-    found = [run_id for run_id in run_ids if run_id.startswith(said or run_ids[-1])]
+    found = [run_id for run_id in run_ids if run_id.startswith(said or runs.last_run())]
     if not found:
         raise CommandError(f"no run {said}", f"there are: {_named(run_ids)}", EXIT_UNKNOWN)
     if len(found) > 1:

@@ -185,7 +185,7 @@ class PageFeed:
         from beads_workers.runtime.run_directory import RunDirectory
 
         runs = RunDirectory(self._directory)
-        run_id = next(iter(runs.run_ids()[-1:]), "")
+        run_id = runs.last_run()
         if not run_id:
             self._shown.say("fleet", {"state": "none"})
             return

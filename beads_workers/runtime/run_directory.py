@@ -58,6 +58,10 @@ def read_info(text: bytes) -> RunInfo | None:
         return None
 
 
+HEAD_RECORDS = 100
+"""Only calls of the tracker stand before a run's first record."""
+
+
 class RunDirectory:
     """Paths, and what can be said of the runs from the files alone."""
 
@@ -142,6 +146,18 @@ class RunDirectory:
         except FileNotFoundError:
             return []
 
+    def last_run(self) -> str:
+        """The newest run that has begun: a start that was refused must not hide the one before.
+
+        Where none has, the newest there is; empty where there is none at all.
+        """
+        run_ids = self.run_ids()
+        return next(filter(self._has_begun, reversed(run_ids)), run_ids[-1] if run_ids else "")
+
+    def _has_begun(self, run_id: str) -> bool:
+        head = islice(read_end(self.run(run_id) / "journal.jsonl"), HEAD_RECORDS)
+        return any(isinstance(entry.record, RunStarted) for entry in head)
+
     def is_alive(self, run_id: str) -> bool:
         """Whether any process of that run, workers included, still lives."""
         return is_locked(self.run(run_id) / "alive")
@@ -176,8 +192,7 @@ class RunDirectory:
 
     def host(self, run_id: str) -> str:
         """The machine of a run; empty where its journal does not say."""
-        # Only calls of the tracker stand before a run's first record.
-        for entry in islice(read_end(self.run(run_id) / "journal.jsonl"), 100):
+        for entry in islice(read_end(self.run(run_id) / "journal.jsonl"), HEAD_RECORDS):
             if isinstance(entry.record, RunStarted):
                 return host_of(entry.record.actor)
         return ""

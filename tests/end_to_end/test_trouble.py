@@ -11,7 +11,7 @@ import pytest
 
 from tests.end_to_end.conftest import Ran, StartFleet
 from tests.support.bd import BdProject, bd_program
-from tests.support.fleet import Fleet, until
+from tests.support.fleet import Fleet, call, until
 
 WRAPPER = """#!/bin/sh
 # What "mode" holds decides; "mode-VERB" does for one subcommand only.
@@ -193,3 +193,25 @@ def test_a_fleet_that_is_stopped_while_bd_fails_ends_and_the_next_settles(
     assert second.wait() == 0, second.said()
     assert Counter(ran.ended()) == Counter(ids)
     second.leaves_nothing()
+
+
+def test_a_start_that_the_tracker_refuses_does_not_hide_last_night(
+    project_new: BdProject, start: StartFleet, ran: Ran, tmp_path: Path
+) -> None:
+    (issue,) = project_new.create_many([{}])
+    switch = SwitchableBd(project_new, tmp_path / "switch")
+    environment = {**ran.environment, **switch.environment}
+    night = start(
+        project_new, "-n", "1", "--until-empty", "--", *ran.command(), environment=environment
+    )
+    assert night.wait() == 0
+    switch.say("exit")
+    morning = start(
+        project_new, "-n", "1", "--until-empty", "--", *ran.command(), environment=environment
+    )
+    assert (morning.wait(), "the disk is on fire" in morning.errors) == (6, True)
+    assert len(list((project_new.folder / ".beads-workers" / "runs").iterdir())) == 2
+    for command in ("report", "status", "runs"):
+        assert night.run_id in call(project_new, command).stdout, command
+    assert issue in call(project_new, "logs").stdout
+    assert issue in call(project_new, "replay", "--speed", "1000").stdout

@@ -157,6 +157,21 @@ def test_a_run_that_wrote_nothing_hides_none_before_it(directory: RunDirectory) 
     assert last.run_id == "1" and "b" in last.retry_entries
 
 
+def test_a_start_that_was_refused_does_not_hide_the_run_before_it(directory: RunDirectory) -> None:
+    assert directory.last_run() == ""
+    directory.run("0").mkdir()
+    assert directory.last_run() == "0"
+    run_with(directory, "1")
+    directory.run("2").mkdir()
+    asked = Journal(directory.run("2") / "journal.jsonl")
+    asked.append(rec.CallStarted(7, 1, ("bd", "info")))
+    asked.flush()
+    assert directory.last_run() == "1"
+    asked.append(rec.RunStarted("2", 1, "actor/2", "memory", "/p"))
+    asked.flush()
+    assert directory.last_run() == "2"
+
+
 def test_runs_are_in_the_order_of_their_making_whatever_the_clock_says(
     directory: RunDirectory,
 ) -> None:

@@ -35,7 +35,7 @@ def of_last_run(directory: Path) -> Envelopes:
 
     known = Envelopes()
     runs = RunDirectory(directory)
-    for run_id in runs.run_ids()[-1:]:
+    if run_id := runs.last_run():
         for entry in read_journal(runs.run(run_id) / "journal.jsonl"):
             known.apply(entry)
     return known
