@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from importlib.machinery import PathFinder
-from types import CoroutineType, ModuleType
+from types import BuiltinFunctionType, CoroutineType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from beads_workers.core import limits
@@ -91,27 +91,45 @@ def resolve(path: str, allowed: Sequence[str]) -> Callable[..., Any]:
         raise NotCallable(f"{path[:80]!r} is no path of a function")
     if not is_allowed(path, allowed):
         raise NotCallable(f"{path} is not below an allowed module (--allow-module)")
+    if private := _private_part(path, allowed):
+        raise NotCallable(f"{path} is private: {private!r} begins with an underscore")
     module, names = _import(path, allowed)
     found: Any = module
     for name in names:
         # Only a class leads further: another module would lead anywhere.
-        if name.startswith("_") or not (found is module or isinstance(found, type)):
+        if not (found is module or isinstance(found, type)):
             raise NotCallable(f"{path} is not a function that may be called")
         found = getattr(found, name, None)
         if found is None:
             raise NotCallable(f"there is no {name!r} in {path.removesuffix(f'.{name}')}")
     home = getattr(found, "__module__", None)
-    if isinstance(found, ModuleType) or not callable(found):
-        raise NotCallable(f"{path} is not a function")
+    if isinstance(found, ModuleType) or not _is_function(found):
+        raise NotCallable(f"{path} is not a function or a class")
     if not isinstance(home, str) or not is_allowed(f"{home}.", allowed):
         raise NotCallable(f"{path} was made in {home}, which is not an allowed module")
     function: Callable[..., Any] = found
     return function
 
 
+def _is_function(found: Any) -> bool:
+    """A class, or what can be bound as functions are, also where C or a cache wraps it: an instance
+    that can be called as well was not written to be called by name."""
+    kind = type(found)
+    binds = hasattr(kind, "__get__") and not hasattr(kind, "__set__")
+    return callable(found) and (isinstance(found, type | BuiltinFunctionType | MethodType) or binds)
+
+
 def is_allowed(path: str, allowed: Sequence[str]) -> bool:
     """Whether a path lies in or below one of these modules or packages."""
     return any(path.startswith(f"{prefix}.") for prefix in allowed)
+
+
+def _private_part(path: str, allowed: Sequence[str]) -> str:
+    """What of the path is not meant for others, ``__main__`` too; what a person has allowed in so
+    many words is."""
+    known = max((each for each in allowed if path.startswith(f"{each}.")), key=len)
+    rest = path[len(known) + 1 :].split(".")
+    return next((part for part in rest if part.startswith("_")), "")
 
 
 def _import(path: str, allowed: Sequence[str]) -> tuple[ModuleType, list[str]]:

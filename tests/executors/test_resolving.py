@@ -17,6 +17,7 @@ FILES = {
     "shop/__init__.py": "def hidden(): pass\n",
     "shop/tasks/__init__.py": "def top(): return 'top'\n",
     "shop/tasks/mail.py": """
+import functools
 import os
 from os import system
 from shop.tasks import top
@@ -31,7 +32,13 @@ class Box:
     @classmethod
     def name(cls): return cls.__name__
     def _inner(self): pass
+    def __call__(self): pass
+BOX = Box.INNER = Box()
+@functools.cache
+def cached(): return 'kept'
 """,
+    "shop/tasks/__main__.py": "def go(): pass\n",
+    "shop/tasks/_inner.py": "def go(): return 'in'\n",
     "shop/tasks/broken.py": "import nowhere_to_be_found\n",
     "shop/tasks/angry.py": "raise SystemExit('no')\n",
     "shop/tasksets.py": "def send(): pass\n",
@@ -60,6 +67,7 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         ("shop.tasks.mail.top", (), "top"),
         ("shop.tasks.mail.Box.open", (), "opened"),
         ("shop.tasks.mail.Box.name", (), "Box"),
+        ("shop.tasks.mail.cached", (), "kept"),
     ],
 )
 def test_functions_in_and_below_an_allowed_module_are_found(
@@ -82,10 +90,14 @@ def test_a_class_can_be_called() -> None:
         ("shop.tasks.mail.os.system", "not a function that may be called"),
         ("shop.tasks.mail.os", "not a function"),
         ("shop.tasks.mail.money.pay", "not a function that may be called"),
-        ("shop.tasks.mail._private", "not a function that may be called"),
-        ("shop.tasks.mail.Box._inner", "not a function that may be called"),
-        ("shop.tasks.mail.Box.__init__", "not a function that may be called"),
-        ("shop.tasks.mail.send.__globals__", "not a function that may be called"),
+        ("shop.tasks.mail._private", "is private"),
+        ("shop.tasks.mail.Box._inner", "is private"),
+        ("shop.tasks.mail.Box.__init__", "is private"),
+        ("shop.tasks.mail.send.__globals__", "is private"),
+        ("shop.tasks.__main__.go", "is private: '__main__' begins with an underscore"),
+        ("shop.tasks._inner.go", "is private: '_inner' begins with an underscore"),
+        ("shop.tasks.mail.BOX", "not a function or a class"),
+        ("shop.tasks.mail.Box.INNER", "not a function or a class"),
         ("shop.tasks.mail.NUMBER", "not a function"),
         ("shop.tasks.mail.nothing", "there is no 'nothing' in shop.tasks.mail"),
         ("shop.tasks.mail", "there is no 'mail' in shop.tasks|not a function"),
@@ -107,6 +119,16 @@ def test_a_class_can_be_called() -> None:
 def test_nothing_else_is(path: str, reason: str) -> None:
     with pytest.raises(NotCallable, match=reason.replace("(", r"\(")):
         resolve(path, ALLOWED)
+
+
+def test_what_is_private_can_be_called_where_a_person_has_allowed_it_by_name() -> None:
+    assert resolve("shop.tasks._inner.go", ("shop.tasks", "shop.tasks._inner"))() == "in"
+
+
+def test_nothing_private_is_imported_before_it_is_refused() -> None:
+    with pytest.raises(NotCallable):
+        resolve("shop.tasks.__main__.go", ALLOWED)
+    assert "shop.tasks.__main__" not in sys.modules and "shop.tasks" not in sys.modules
 
 
 def test_nothing_is_imported_that_is_not_allowed() -> None:
