@@ -77,7 +77,7 @@ def elsewhere(tracker_folder: Path) -> Check | None:
     """An orchestrator with another run directory that works on this tracker; None without one."""
     # It holds the folder open for its lock. Trying the lock could turn away one that just starts.
     pids = [process.pid for process in sessions.owners(tracker_folder)]
-    pids = [pid for pid in pids if is_orchestrator(pid)]
+    pids = [pid for pid in pids if sessions.is_orchestrator(pid)]
     if not pids:
         return None
     text = f"an orchestrator with another run directory (pid {pids[0]}) works on this tracker"
@@ -220,14 +220,6 @@ def _control_socket(root: Path) -> Check | None:
     if status.st_mode & 0o077:
         return fail("state", f"{folder} is open to others", f"chmod 700 {folder}")
     return ok("state", f"{root} (a long path: the control socket is in {folder})")
-
-
-def is_orchestrator(pid: int) -> bool:
-    """Whether that process is one of ours, of any project."""
-    try:
-        return b"beads_workers.runtime.main" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return False
 
 
 def _is_ours(folder: Path) -> bool:

@@ -58,7 +58,9 @@ def _living(
         return f"a run of which processes still live ({' '.join(map(str, pids[:5]))})"
     if run_id in unsettled:
         return "a crashed run, which the next start settles"
-    others = [p.pid for p in sessions.owners(tracker_folder) if p.pid != (info and info.pid)]
+    ours = info.pid if info is not None else None
+    open_there = [p.pid for p in sessions.owners(tracker_folder) if p.pid != ours]
+    others = [pid for pid in open_there if sessions.is_orchestrator(pid)]
     if others and not directory.run(run_id).is_dir():
         return f"perhaps the orchestrator with another run directory (pid {others[0]})"
     return ""

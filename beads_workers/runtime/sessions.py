@@ -212,6 +212,14 @@ def token_holders(run_id: str) -> list[int]:
     return [p.pid for p in _processes() if not p.zombie and has_token(p.pid, run_id, None)]
 
 
+def is_orchestrator(pid: int) -> bool:
+    """Whether that process is one of ours, of any project."""
+    try:
+        return b"beads_workers.runtime.main" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
 def with_variable(entry: str) -> list[Process]:
     """The living processes of this user that were started with ``NAME=value`` in their environment.
 

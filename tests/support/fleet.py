@@ -223,9 +223,9 @@ class Fleet:
         """Teardown: whatever is still there of it is killed."""
         if "ok fleet" in self.errors:
             _kill(self.pid, _command_of(self.pid, "beads_workers.runtime.main"))
-            # Without its state directory it has ended already, or its test has failed.
-            records = self.journal("worker_started") if self.run_folder.exists() else []
-            for record in records:
+            # Without its journal it has ended already, or its test has failed.
+            there = (self.run_folder / "journal.jsonl").exists()
+            for record in self.journal("worker_started") if there else []:
                 _kill(record["pid"], _command_of(record["pid"], "beads_workers"))
             sessions.sweep(self.run_id, None)
             # One that was killed leaves its socket for a next start, which never comes here.

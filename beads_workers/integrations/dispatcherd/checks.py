@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 from beads_workers.cli.doctor_remedies import edit, sentence
 from beads_workers.cli.errors import CommandError
 from beads_workers.core.text import printable
-from beads_workers.doctor.leftovers import is_orchestrator, trouble_in
+from beads_workers.doctor.leftovers import trouble_in
 from beads_workers.doctor.rules import Check, fail, ok, warn
 from beads_workers.integrations.dispatcherd.configuration import Brokers, Postgres
+from beads_workers.runtime import sessions
 from beads_workers.runtime.sockets import peer_of
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def _taken(path: Path, pid: int, root: Path) -> Check:
     info = RunDirectory(root).read_info()
     if info is not None and info.pid == pid:
         return ok(NAME, printable(f"{path} is served by the fleet that runs here (pid {pid})"))
-    who = "another fleet" if is_orchestrator(pid) else "somebody"
+    who = "another fleet" if sessions.is_orchestrator(pid) else "somebody"
     text = f"{path}: {who} listens there already (pid {pid}), and a start would be refused"
     return fail(NAME, printable(text), f"ps -o pid,user,args -p {pid}")
 
