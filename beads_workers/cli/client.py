@@ -9,17 +9,20 @@ import errno
 import json
 import os
 import socket
+import stat
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from beads_workers.cli.errors import EXIT_NOT_RUNNING, CommandError
+from beads_workers.cli.errors import EXIT_NOT_RUNNING, EXIT_USAGE, CommandError
 from beads_workers.runtime.locks import is_locked
 
 if TYPE_CHECKING:
     from beads_workers.runtime.project import Mark
 
+
+T = TypeVar("T")
 
 STATE_FOLDER = ".beads-workers"
 EXIT_SECONDS = 15.0
@@ -36,7 +39,14 @@ Message = dict[str, Any]
 
 
 def find_state_directory(said: str | None = None) -> Path:
-    """The run directory of this project: as said, configured, or the nearest one upwards."""
+    """The run directory of this project: as said, configured, or the nearest one upwards.
+
+    Raises ``CommandError`` for one that another user made: what is in it would be believed.
+    """
+    return check_own(_state_directory(said))
+
+
+def _state_directory(said: str | None) -> Path:
     if said:
         return Path(said)
     here = Path.cwd()
@@ -52,6 +62,31 @@ def find_state_directory(said: str | None = None) -> Path:
         if (folder / ".beads").is_dir() or (state / "tracker.db").exists():
             return state
     return here / STATE_FOLDER
+
+
+def check_own(path: Path) -> Path:
+    """The path, where root, this user or the owner of the current folder made it, or nobody yet."""
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return path
+    if status.st_uid == os.geteuid() and not stat.S_ISLNK(status.st_mode):
+        return path  # By far the most common: the import below is not worth it.
+    from beads_workers.runtime.project import check_owner
+
+    owned(lambda: check_owner(path, Path.cwd()))
+    return path
+
+
+def owned(find: Callable[[], T]) -> T:
+    """What ``find`` finds; a place of a stranger's is a ``CommandError``."""
+    from beads_workers.runtime.project import Strangers
+
+    try:
+        return find()
+    except Strangers as error:
+        hint = "go to a folder of your own, or have it removed"
+        raise CommandError(str(error), hint, EXIT_USAGE) from None
 
 
 def connect(state_directory: Path) -> ControlClient:
@@ -235,7 +270,7 @@ def _worktree_mark(here: Path) -> Mark | None:
         return None
     from beads_workers.runtime.project import worktree_mark
 
-    return worktree_mark(here)
+    return owned(lambda: worktree_mark(here))
 
 
 def _configured(file: Path) -> Path | None:
@@ -252,4 +287,6 @@ def _configured(file: Path) -> Path | None:
         state = tomllib.loads(text.decode()).get("state_dir")
     except (UnicodeDecodeError, tomllib.TOMLDecodeError):
         return None
-    return file.parent / Path(state).expanduser() if isinstance(state, str) else None
+    if not isinstance(state, str):
+        return None
+    return check_own(file).parent / Path(state).expanduser()

@@ -310,7 +310,14 @@ class Situation:
     def _find_tracker(self) -> Any:
         from beads_workers.cli.preparation import find_tracker
         from beads_workers.doctor.rules import fail, warn
+        from beads_workers.runtime.project import Strangers, find_project
 
+        try:
+            find_project(Path.cwd())
+        except Strangers as strangers:
+            init = "beads-workers init"  # A tracker of one's own, and nearer, is found first.
+            self.found.append(fail("tracker", str(strangers), init))
+            return None
         try:
             found = find_tracker(self.options.source)
         except CommandError as error:
@@ -336,7 +343,7 @@ def _source(here: Situation) -> Any:
 
 def _work(here: Situation, said: Options) -> Any:
     from beads_workers.agents.presets import find_agents
-    from beads_workers.cli.preparation import issues_bring_commands
+    from beads_workers.cli.preparation import commands_of_issues
     from beads_workers.doctor import work
     from beads_workers.doctor.rules import ok, warn
 
@@ -354,7 +361,7 @@ def _work(here: Situation, said: Options) -> Any:
     if here.options.allow_module:
         return functions(here.options, here.folder)
     try:
-        own = here.tracker is not None and issues_bring_commands(here.tracker)
+        own = here.tracker is not None and commands_of_issues(here.tracker) > 0
     except CommandError:
         own = False  # The tracker has a line of its own.
     if own:

@@ -520,6 +520,11 @@ class Options:
         metavar="NAME",
         panel=FUNCTIONS,
     )
+    issue_commands: bool | None = _flag(
+        "Issues' commands run although their tracker is committed.",
+        "--issue-commands",
+        panel=FUNCTIONS,
+    )
     executor: tuple[str, ...] | None = _option(
         _several(ValueKind(_read_executor)),
         (),

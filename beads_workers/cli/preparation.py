@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from beads_workers.agents.adapter import load
 from beads_workers.agents.presets import find_agents
 from beads_workers.cli.agents import find_agent, find_fleet_agents, found_here, in_worktree
+from beads_workers.cli.client import owned
 from beads_workers.cli.config import Resolved
 from beads_workers.cli.errors import EXIT_TRACKER, EXIT_USAGE, CommandError
 from beads_workers.cli.kinds import kind_said, need
@@ -120,14 +121,34 @@ def to_bring(work: Work) -> tuple[str, ...]:
 # What the issues of the embedded tracker bring along to be run.
 
 
-def issues_bring_commands(tracker: TrackerChoice) -> bool:
-    """Whether any issue has a command of its own, so that the fleet needs none."""
+def commands_of_issues(tracker: TrackerChoice) -> int:
+    """How many issues that are not closed have a command of their own."""
     if tracker.source != "sqlite":
-        return False
-    from beads_workers.trackers.sqlite.store import any_command
+        return 0
+    from beads_workers.trackers.sqlite.store import count_commands
 
     with _embedded(tracker) as connection:
-        return any_command(connection)
+        return count_commands(connection)
+
+
+def check_commands(tracker: TrackerChoice, brought: int, options: Options) -> None:
+    """Raise ``CommandError`` where issues' commands came with the repository, unless that is said
+    to be right: a tracker of one's own making is no part of it."""
+    if not brought or options.issue_commands:
+        return
+    from beads_workers.worktrees.git import GitError, git
+
+    try:
+        git(str(tracker.place.parent), "ls-files", "--error-unmatch", "--", tracker.place.name)
+    except GitError:
+        return
+    bring = "issue brings a command" if brought == 1 else "issues bring commands"
+    raise CommandError(
+        f"{brought} {bring}, and {printable(str(tracker.place))} is committed to git: whoever"
+        " writes to the repository would decide what runs here",
+        "look at them ('beads-workers list --json'); then --issue-commands, or git rm --cached",
+        EXIT_USAGE,
+    )
 
 
 def allow_functions(tracker: TrackerChoice) -> str:
@@ -434,7 +455,7 @@ def find_tracker(source: str | None) -> TrackerChoice:
     kind = kind_said(source)
     if kind is not None and kind.locate is not None:
         return _located(kind, str(source))
-    project = find_project(Path.cwd())
+    project = owned(lambda: find_project(Path.cwd()))
     if project is None:
         raise CommandError(
             "no tracker here: neither a .beads folder nor an embedded tracker, up to /",
@@ -478,7 +499,9 @@ def find_work(resolved: Resolved, tracker: TrackerChoice) -> Work:
         )
     command, agents = choose_work(resolved)
     check_modules(options, tracker.folder)
-    if not (command or agents or options.allow_module or issues_bring_commands(tracker)):
+    brought = commands_of_issues(tracker)
+    check_commands(tracker, brought, options)
+    if not (command or agents or options.allow_module or brought):
         hint = allow_functions(tracker) or what_to_type()
         raise CommandError("nothing to run: no command and no agent", hint, EXIT_USAGE)
     if command is not None:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from beads_workers.cli.client import owned
 from beads_workers.cli.config import FILE_NAME, find_file, read_file, set_key
 from beads_workers.cli.errors import CommandError
 from beads_workers.core.text import printable
@@ -65,7 +66,7 @@ def here(*, write: bool) -> VerifySetting:
 
     Raises ``CommandError``.
     """
-    project = find_project(Path.cwd())
+    project = owned(lambda: find_project(Path.cwd()))
     file = find_file(Path.cwd())
     folder = project.folder if project else file.parent if file else Path.cwd()
     found = propose(folder)

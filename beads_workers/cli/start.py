@@ -6,7 +6,7 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 # What a fleet runs, in words.
 
 
+ISSUES_OWN = "each issue's own command"
+
+
 def shown_command(work: Work) -> str:
     """What is run, as one would type it."""
     from beads_workers.cli.preparation import shown_functions  # ``--help`` does without.
@@ -42,7 +45,7 @@ def shown_command(work: Work) -> str:
     if work.contexts:
         return ", ".join(f"{c.name}: {shlex.join(c.command)}" for c in work.contexts)
     argv = work.command or (work.agent.argv if work.agent else ())
-    shown = shlex.join(argv) if argv else "each issue's own command"
+    shown = shlex.join(argv) if argv else ISSUES_OWN
     functions = shown_functions(work)
     return f"{functions}, or {shown}" if functions else shown
 
@@ -59,6 +62,7 @@ def say_preflight(settings: Any, started: dict[str, Any]) -> None:
     for name, text in (
         ("tracker", started["tracker"]),
         *(agent_lines(settings) or [("command", printable(shown_command(settings.work), 160))]),
+        *_also_run(settings),
         ("workers", f"{settings.workers}{until}"),
         ("folder", printable(shown_place(settings))),
         *_metrics(started),
@@ -69,6 +73,23 @@ def say_preflight(settings: Any, started: dict[str, Any]) -> None:
         print(f"ok {name:<8} {text}", file=sys.stderr)
     if (warning := unverified(settings)) is not None:
         print(f"warn {'verify':<8} {warning}", file=sys.stderr)
+
+
+def _also_run(settings: FleetSettings) -> Iterator[tuple[str, str]]:
+    """What else a fleet runs, with whose words: nobody should learn of it afterwards."""
+    from beads_workers.cli.preparation import TrackerChoice, commands_of_issues
+
+    tracker = TrackerChoice(settings.source, Path(settings.tracker), Path(settings.project))
+    if (brought := commands_of_issues(tracker)) and shown_command(settings.work) != ISSUES_OWN:
+        bring = "issue brings its own command" if brought == 1 else "issues bring their own command"
+        yield "issues", f"{brought} {bring}, which runs instead"
+    worktrees = settings.work.worktrees
+    if worktrees is not None and worktrees.setup:
+        yield "setup", printable(worktrees.setup, 160)
+    if settings.work.verify and not understood(settings.work):
+        yield "verify", printable(settings.work.verify, 160)
+    if settings.notify:
+        yield "notify", printable(settings.notify, 160)
 
 
 def unverified(settings: FleetSettings) -> str | None:

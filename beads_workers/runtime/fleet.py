@@ -34,6 +34,7 @@ from beads_workers.runtime.handshake import StartRefused, read_settings, say, sa
 from beads_workers.runtime.journal import Journal, JournalLost, Size
 from beads_workers.runtime.loop import Conditions, Loop, Mailbox, places_of
 from beads_workers.runtime.processes import raise_file_limit, redirect_output
+from beads_workers.runtime.project import Strangers, check_owner
 from beads_workers.runtime.retention import Keep
 from beads_workers.runtime.run_directory import (
     AlreadyRunning,
@@ -84,6 +85,11 @@ class Fleet:
     def run(self) -> int:
         """Start, run, end; returns the exit code. Raises ``StartRefused`` before anything is
         done."""
+        try:
+            check_owner(self._directory.root, Path.cwd())
+        except Strangers as error:
+            hint = "name a folder of your own with --state-dir"
+            raise StartRefused(str(error), hint, 2) from None
         self._directory.create()
         locks = self._lock()
         self._scrapes = _listen(self._settings.metrics)

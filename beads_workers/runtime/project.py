@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,30 @@ WORKTREE_MARK = "beads-workers.json"
 """In the git directory of a worktree that we made: which project and run directory it is of."""
 
 
+class Strangers(Exception):
+    """What lies at ``path`` decides what is run and where is written, and another user made it."""
+
+    def __init__(self, path: Path, uid: int) -> None:
+        super().__init__(f"{path} belongs to another user (uid {uid}), and is not used")
+        self.path = path
+
+
+def check_owner(path: Path, start: Path) -> None:
+    """Raise ``Strangers`` unless root, this user, or whoever owns the folder ``start`` made this.
+
+    Both a link and what it leads to count. What is not there, nobody made.
+    """
+    trusted = {0, os.geteuid()}
+    for status in (os.lstat, os.stat):
+        try:
+            uid = status(path).st_uid
+        except OSError:
+            return
+        # Asked only now. In a container the user is often not who checked out.
+        if uid not in trusted and uid not in (trusted := trusted | {start.stat().st_uid}):
+            raise Strangers(path, uid)
+
+
 @value
 class Project:
     """``folder`` holds ``beads`` (the folder ``.beads``), ``tracker`` (a database), or both."""
@@ -26,18 +51,26 @@ class Project:
 
 
 def find_project(start: Path) -> Project | None:
-    """The nearest folder, from ``start`` upwards, that holds a tracker of either kind."""
-    for folder in upwards(start.resolve()):
-        project = _project_at(folder)
+    """The nearest folder, from ``start`` upwards, that holds a tracker of either kind.
+
+    Raises ``Strangers`` for one above us that another user put there.
+    """
+    start = start.resolve()
+    for folder in upwards(start):
+        project = _project_at(folder, start)
         if project is not None:
             return project
     return None
 
 
 def find_tracker(start: Path) -> Path | None:
-    """The nearest embedded tracker, from ``start`` upwards; ``.beads`` does not hide it."""
-    for folder in upwards(start.resolve()):
-        project = _project_at(folder)
+    """The nearest embedded tracker, from ``start`` upwards; ``.beads`` does not hide it.
+
+    Raises ``Strangers`` as ``find_project`` does.
+    """
+    start = start.resolve()
+    for folder in upwards(start):
+        project = _project_at(folder, start)
         if project is not None and project.tracker is not None:
             return project.tracker
     return None
@@ -70,6 +103,7 @@ def worktree_mark(folder: Path) -> Mark | None:
     for above in (folder, *folder.parents):
         dot_git = above / ".git"
         if dot_git.is_file():
+            check_owner(dot_git, folder)
             return _read_mark(dot_git)
         if dot_git.is_dir():
             return None
@@ -88,9 +122,11 @@ def _read_mark(dot_git: Path) -> Mark | None:
         return None
 
 
-def _project_at(folder: Path) -> Project | None:
+def _project_at(folder: Path, start: Path) -> Project | None:
     beads = folder / ".beads"
     tracker = folder / STATE_FOLDER / TRACKER_FILE
+    for each in (beads, tracker.parent, tracker):
+        check_owner(each, start)
     found = Project(
         folder,
         beads if beads.is_dir() else None,

@@ -73,7 +73,7 @@ def test_a_file_in_place_of_the_run_directory_is_moved_away(here: Patient) -> No
 def test_a_run_directory_of_another_user_is_taken_back(here: Patient) -> None:
     here.put("sudo", '#!/bin/sh\nexec "$@"\n')
     os.chown(here.folder / ".beads-workers", 12345, 12345)
-    assert here.doctor("--", "true").problems() == {"state"}
+    assert here.doctor("--", "true").problems() == {"state", "tracker"}
     mended(here, "state", "--", "true")
 
 

@@ -73,7 +73,7 @@ MISTAKES = [
     ),
     ("pause", "no fleet is running here", "beads-workers start", 3),
     ("resume", "no fleet is running here", "beads-workers start", 3),
-    ("release", "Missing argument 'ISSUE...'.", "'beads-workers release --help'", 2),
+    ("release", "no issue: name what to release", "'beads-workers status'", 2),
     ("release x", "no fleet is running here", "beads-workers start", 3),
     ("retry", "which issues?", "'beads-workers retry ID' tries one again, 'beads-workers", 2),
     ("retry x", "no tracker here", "'beads-workers init'", 6),

@@ -83,8 +83,9 @@ def test_two_forms_at_once_are_refused(state: Path) -> None:
     assert report(state, "--json", "--html", "-").returncode == 2
 
 
-def test_a_run_that_wrote_nothing_is_named(state: Path) -> None:
+def test_a_run_that_wrote_nothing_is_named_and_hides_none(state: Path) -> None:
     later = "20261122-010101.000-cccccc"
     (state / "runs" / later).mkdir()
-    done = report(state)
+    assert report(state).returncode == 0
+    done = report(state, later)
     assert done.returncode == 4 and later in done.stderr

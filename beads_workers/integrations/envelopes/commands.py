@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from beads_workers.cli.client import find_state_directory
+from beads_workers.cli.client import find_state_directory, owned
 from beads_workers.cli.errors import EXIT_TRACKER, EXIT_USAGE, CommandError, unreadable
 from beads_workers.cli.tracker_folder import Json, opened, warn
 from beads_workers.core.text import counted, json_line, printable
@@ -134,7 +134,7 @@ def _look_for_bd() -> None:
     from beads_workers.runtime.project import find_project, find_tracker
 
     here = Path.cwd()
-    project = find_project(here)
+    project = owned(lambda: find_project(here))
     if project is None or project.beads is None:
         return
     if find_tracker(here) is None:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from beads_workers.cli.client import owned
 from beads_workers.cli.errors import CommandError
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def _all_jobs(directory: Path, *, closed_too: bool) -> list[Envelope]:
 
     known = of_last_run(directory)
     jobs = dict(known.jobs)
-    if (database := find_tracker(Path.cwd())) is not None:
+    if (database := owned(lambda: find_tracker(Path.cwd()))) is not None:
         here = _of_tracker(jobs, closed_too=closed_too)
         elsewhere = known.source != "sqlite" or not database.is_relative_to(directory.resolve())
         jobs = (jobs | here) if elsewhere else here

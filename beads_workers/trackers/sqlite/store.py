@@ -458,10 +458,10 @@ def _issue(
     )
 
 
-def any_command(connection: sqlite3.Connection) -> bool:
-    """Whether any issue that is not closed brings its own command."""
-    statement = "SELECT 1 FROM issues WHERE command IS NOT NULL AND status <> 'closed' LIMIT 1"
-    return connection.execute(statement).fetchone() is not None
+def count_commands(connection: sqlite3.Connection) -> int:
+    """How many issues that are not closed bring their own command."""
+    statement = "SELECT count(*) FROM issues WHERE command IS NOT NULL AND status <> 'closed'"
+    return int(connection.execute(statement).fetchone()[0])
 
 
 def a_function(connection: sqlite3.Connection) -> str:

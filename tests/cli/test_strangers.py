@@ -1,0 +1,193 @@
+"""What another user has put above a folder, or into it, neither runs nor is believed.
+
+With two users, and again with root as the victim. docs/TRUST.md.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+STRANGER, USER, ROOT = 65534, 65533, 0
+READS_ALL = ("--inh-caps", "+dac_read_search", "--ambient-caps", "+dac_read_search")
+"""The Python of these tests may lie in a folder of root's."""
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be two users")
+
+Ran = subprocess.CompletedProcess[str]
+
+
+def run_as(uid: int, argv: Sequence[str], folder: Path) -> Ran:
+    """A program as that user, with nothing in its environment that could help it."""
+    who = [] if uid == ROOT else ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
+    return subprocess.run(
+        [*who, *(READS_ALL if who else ()), *argv],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        env={"PATH": os.environ["PATH"], "HOME": str(folder), "PYTHONPATH": str(Path.cwd())},
+        timeout=60,
+        check=False,
+    )
+
+
+def ours(uid: int, folder: Path, *arguments: str) -> Ran:
+    """One of our commands."""
+    return run_as(uid, [sys.executable, "-P", "-m", "beads_workers", *arguments], folder)
+
+
+@pytest.fixture
+def shared_folder() -> Iterator[Path]:
+    """As ``/tmp`` is: everybody may make things there, and take away only their own."""
+    folder = Path("/tmp") / f"beads-workers-strangers-{os.getpid()}"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    folder.chmod(0o1777)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(params=[USER, ROOT], ids=["user", "root"])
+def victim(request: pytest.FixtureRequest) -> int:
+    """Who is to be made to do something."""
+    return int(request.param)
+
+
+@pytest.fixture
+def here(shared_folder: Path, victim: int) -> Path:
+    """The victim's own folder in it."""
+    folder = shared_folder / "mine"
+    folder.mkdir(mode=0o755)
+    os.chown(folder, victim, victim)
+    return folder
+
+
+def plant_tracker(shared_folder: Path) -> Path:
+    """An embedded tracker whose one issue brings a command; returns the file that shows it ran."""
+    shown = shared_folder / "it-ran"
+    assert ours(STRANGER, shared_folder, "init").returncode == 0
+    added = ours(STRANGER, shared_folder, "add", "x", "--", "touch", str(shown))
+    assert added.returncode == 0, added.stderr
+    (shared_folder / "beads-workers.toml").unlink()
+    (shared_folder / ".beads-workers").chmod(0o777)
+    for each in (shared_folder / ".beads-workers").iterdir():
+        each.chmod(0o666)
+    return shown
+
+
+def refused(ran: Ran) -> bool:
+    """In one line that says whose it is."""
+    return ran.returncode == 2 and f"belongs to another user (uid {STRANGER})" in ran.stderr
+
+
+def test_a_tracker_that_a_stranger_put_above_us_runs_nothing(
+    shared_folder: Path, here: Path, victim: int
+) -> None:
+    shown = plant_tracker(shared_folder)
+    for command in (
+        ("start", "-n", "1", "--until-empty", "--", "true"),
+        ("add", "mine"),
+        ("list",),
+        ("config", "verify"),
+    ):
+        ran = ours(victim, here, *command)
+        assert refused(ran), (command, ran.returncode, ran.stderr)
+    assert not shown.exists()
+    doctor = ours(victim, here, "doctor", "--json", "--", "true")
+    assert "belongs to another user" in doctor.stdout and doctor.returncode != 0
+    # A tracker of one's own, and nearer, is found first.
+    assert ours(victim, here, "init").returncode == 0
+    ran = ours(victim, here, "start", "-n", "1", "--until-empty", "--", "true")
+    assert (ran.returncode, shown.exists()) == (0, False), ran.stderr
+
+
+def test_a_folder_of_beads_that_a_stranger_put_above_us_is_not_asked(
+    shared_folder: Path, here: Path, victim: int
+) -> None:
+    run_as(STRANGER, ["mkdir", ".beads"], shared_folder)
+    assert refused(ours(victim, here, "start", "--", "true"))
+    (shared_folder / ".beads").rmdir()
+    (here / "real").mkdir()
+    run_as(STRANGER, ["ln", "-s", str(here / "real"), ".beads"], shared_folder)
+    assert refused(ours(victim, here, "start", "--", "true")), "the link is the stranger's"
+
+
+@pytest.mark.parametrize("command", ["status", "stop", "logs", "report", "pause", "watch", "clean"])
+def test_a_fleet_that_a_stranger_pretends_is_not_talked_to(
+    shared_folder: Path, here: Path, victim: int, command: str
+) -> None:
+    state = shared_folder / ".beads-workers"
+    run_as(STRANGER, ["mkdir", str(state)], shared_folder)
+    told = {"pid": 1, "run_id": "20260101-000000.000-aaaaaa", "control_socket": "/nowhere"}
+    run_as(STRANGER, ["sh", "-c", f"echo '{json.dumps(told)}' >{state}/run.json"], shared_folder)
+    assert refused(ours(victim, here, command))
+    assert refused(ours(victim, here, command, "--state-dir", str(state)))
+
+
+def test_a_run_directory_that_a_stranger_made_is_not_taken(
+    shared_folder: Path, here: Path, victim: int
+) -> None:
+    state = shared_folder / "state"
+    run_as(STRANGER, ["mkdir", "-m", "777", str(state)], shared_folder)
+    assert ours(victim, here, "init").returncode == 0
+    assert refused(ours(victim, here, "start", "--state-dir", str(state), "-n", "1", "--", "true"))
+    assert list(state.iterdir()) == []
+
+
+def test_what_a_stranger_links_into_our_folder_writes_nowhere_else(
+    shared_folder: Path, here: Path, victim: int
+) -> None:
+    precious = here / "precious"
+    precious.write_text("mine\n")
+    os.chown(precious, victim, victim)
+    assert ours(victim, here, "init").returncode == 0
+    state = here / ".beads-workers"
+    for name in ("run.json.new", "run.json", "lock", "ended.json.new"):
+        (state / name).unlink(missing_ok=True)
+        (state / name).symlink_to(precious)
+        os.lchown(state / name, STRANGER, STRANGER)
+    ours(victim, here, "add", "x", "--", "true")
+    ours(victim, here, "start", "-n", "1", "--until-empty", "--", "true")
+    assert precious.read_text() == "mine\n"
+    for link in state.iterdir():
+        if link.is_symlink():
+            link.unlink()
+    ran = ours(victim, here, "start", "-n", "1", "--until-empty", "--", "true")
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_the_owner_of_the_folder_where_we_are_is_believed(shared_folder: Path) -> None:
+    """In a container the user is often not who checked out."""
+    theirs = shared_folder / "theirs"
+    theirs.mkdir()
+    os.chown(theirs, STRANGER, STRANGER)
+    plant_tracker(theirs)
+    assert ours(ROOT, theirs, "list").returncode == 0
+
+
+@pytest.mark.parametrize("umask", ["000", "077"])
+def test_all_that_is_kept_is_for_its_owner_alone_whatever_the_umask(
+    here: Path, victim: int, umask: str
+) -> None:
+    program = f"{sys.executable} -P -m beads_workers"
+    script = (
+        f"umask {umask}; {program} init && {program} add x -- sh -c 'echo said; exit 3'"
+        f" && {program} start -n 2 --until-empty --max-attempts 1 --metrics 0; {program} status"
+    )
+    ran = run_as(victim, ["sh", "-c", script], here)
+    assert "quarantined 1" in ran.stdout + ran.stderr, ran.stdout + ran.stderr
+    open_to_others = [
+        (str(each.relative_to(here)), oct(each.lstat().st_mode))
+        for root in (".beads-workers", ".cache", ".local")
+        for each in (here / root).rglob("*")
+        if not each.is_symlink() and each.lstat().st_mode & 0o077
+    ]
+    assert open_to_others == []
+    assert (here / ".beads-workers").stat().st_mode & 0o077 == 0
