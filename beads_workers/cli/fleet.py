@@ -155,7 +155,10 @@ def stop(
             "'beads-workers status' shows it; the next start settles what it left",
         )
     if (broken := ended.get("broken")) and not as_json:
-        raise CommandError(printable(broken), "'beads-workers start' goes on with all of it")
+        from beads_workers.ui.lines import start_again
+
+        again = start_again(ended.get("argv", []))
+        raise CommandError(printable(broken), f"to go on with all of it: {again}")
     ended["left"] = [asdict(each) for each in left]
     requeued, pending = ended["requeued"], ended["pending"]
     stayed = ended.get("stayed", [])
@@ -219,7 +222,17 @@ def wait(
     With the id of a run: its exit code, also where it has ended already.
     """
     directory = find_state_directory(state_dir)
-    ended = wait_for_run(directory, run, timeout) if run else _end_of_fleet(directory, timeout)
+    try:
+        ended = wait_for_run(directory, run, timeout) if run else _end_of_fleet(directory, timeout)
+    except CommandError as error:
+        if error.exit_code != EXIT_NOT_RUNNING:
+            raise
+        from beads_workers.cli.last_run import last_run
+
+        if (last := last_run(directory)) is None:
+            raise
+        hint = f"the last run has ended: 'beads-workers wait {last['run_id']}' exits as it did"
+        raise CommandError(error.message, hint, EXIT_NOT_RUNNING) from None
     if as_json:
         print(json.dumps(ended))
     raise typer.Exit(int(ended["exit_code"]))
@@ -381,7 +394,11 @@ def _wait_for_end(client: ControlClient, seconds: float | None) -> dict[str, Any
             ended: dict[str, Any] = message["ended"]
             return ended
         if message.get("e") == RUN_CHANGED:
-            print(f"fleet is {message['state']}", file=sys.stderr)
+            state = message["state"]
+            print(
+                "the fleet has ended" if state == "ended" else f"the fleet is {state}",
+                file=sys.stderr,
+            )
 
 
 def _run_id(directory: Path) -> str:

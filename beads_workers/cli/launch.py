@@ -25,7 +25,7 @@ from beads_workers.core.text import counted, printable
 from beads_workers.runtime.processes import heard, wake_on
 from beads_workers.ui import landing
 from beads_workers.ui.agents import account, spent
-from beads_workers.ui.lines import SILENT, held_elsewhere, line
+from beads_workers.ui.lines import SILENT, held_elsewhere, line, start_again
 
 # --- summary -------------------------------------------------------------------------------------
 # The three lines at the end of a run: what became of the issues, the cost, and what is next.
@@ -64,23 +64,34 @@ def summary(ended: dict[str, Any]) -> list[str]:
             f"  {printable(row['issue_id'])}: {counted(row['attempts'], 'attempt')}: {error}"
         )
     if found := ended.get("discovered"):
-        ids = " ".join(map(printable, found[:SHOWN_MAX]))
+        take = "take it" if len(found) == 1 else "take them"
         lines.append(
-            f"{counted(len(found), 'issue')} filed by agents: 'beads-workers start {ids}' takes"
-            f" {'it' if len(found) == 1 else 'them'}"
+            f"{counted(len(found), 'issue')} filed by agents; to {take}:"
+            f" {start_again(ended.get('argv', []), *found[:SHOWN_MAX])}"
         )
     lines += held_elsewhere(ended)
     lines += _for_a_person(ended)
-    if unmerged := ended.get("unmerged_branches"):
-        hold = "branch holds" if unmerged == 1 else "branches hold"
-        what = "work to merge" if landed is None else "work that has not landed"
-        lines.append(f"{unmerged} {hold} {what}: git branch --list 'bw/*'")
+    lines += _left_work(ended)
     following = _next(ended, queue, quarantined)
     command = landing.to_type(landed) if landed is not None else ""
     if command and command not in following:
         target = landed["branch"].partition("/")[2] if landed is not None else ""
         lines.append(f"to have what landed on {printable(target)}: {printable(command)}")
     return [*lines, f"next: {following}"]
+
+
+def _left_work(ended: dict[str, Any]) -> Iterator[str]:
+    """Branches with work of their own, and worktrees with work that is on none."""
+    failed = ended.get("failed_branches", 0)
+    finished = ended.get("unmerged_branches", 0) - failed
+    to_do = "work to merge" if ended.get("landing") is None else "work that has not landed"
+    for count, what in ((finished, to_do), (failed, "work of attempts that did not succeed")):
+        if count:
+            hold = "branch holds" if count == 1 else "branches hold"
+            yield f"{count} {hold} {what}: git branch --list 'bw/*'"
+    if count := ended.get("uncommitted_worktrees", 0):
+        hold = "worktree holds" if count == 1 else "worktrees hold"
+        yield f"{count} {hold} work that is not committed: beads-workers clean --dry-run"
 
 
 def _for_a_person(ended: dict[str, Any]) -> Iterator[str]:
@@ -109,16 +120,15 @@ def _next(ended: dict[str, Any], queue: dict[str, Any], quarantined: list[dict[s
         return (
             f"'beads-workers logs {named[0]}' says why; 'beads-workers retry {again}' tries again"
         )
-    if ended.get("requeued"):
-        return "'beads-workers start' goes on with what was requeued"
+    if ended.get("requeued") or queue["ready"]:
+        what = "was requeued" if ended.get("requeued") else "is ready"
+        return f"to go on with what {what}: {start_again(ended.get('argv', []))}"
     if held := ended.get("held_elsewhere"):
         first = printable(shlex.quote(held[0]["issue_id"]))
         return (
             f"'beads-workers why {first}' says who has it; 'beads-workers release --abandoned'"
             " gives back what no run is at work on"
         )
-    if queue["ready"]:
-        return "'beads-workers start' goes on with what is ready"
     if queue["blocked"]:
         wait = "issue waits" if queue["blocked"] == 1 else "issues wait"
         return f"{queue['blocked']} {wait} for others that are not closed"
@@ -127,7 +137,7 @@ def _next(ended: dict[str, Any], queue: dict[str, Any], quarantined: list[dict[s
         return "'beads-workers land' lands what is done; the next start does it first"
     if landed is not None and (command := landing.to_type(landed)):
         return f"{printable(command)}, to have what landed on your branch"
-    if landed is None and ended.get("unmerged_branches"):
+    if landed is None and ended.get("unmerged_branches", 0) > ended.get("failed_branches", 0):
         return "merge what is good; 'beads-workers clean' removes the worktrees of what is merged"
     return "nothing is left to do"
 
@@ -262,7 +272,7 @@ def watch_run(
         if told is not None and told["exit_code"] is not None:
             raise CommandError(
                 f"the connection to the fleet broke; it {told['how']}",
-                "'beads-workers report' tells it all; 'beads-workers start' goes on",
+                "'beads-workers report' tells it all, and how to go on",
             )
         raise CommandError(
             "the orchestrator ended without a word",
@@ -270,7 +280,7 @@ def watch_run(
             " the next start settles what it left",
         )
     if worktrees is not None:
-        ended["unmerged_branches"] = _tidy_worktrees(worktrees, started["run_id"])
+        ended |= _tidy_worktrees(worktrees, started["run_id"])
         if ended.get("landing"):
             ended["landing"]["merge"] = _merge_command(worktrees.checkout, ended["landing"])
     if as_json:
@@ -302,13 +312,19 @@ def _tell_events(
     return WatchResult(ended, interrupts.first if interrupts else None)
 
 
-def _tidy_worktrees(worktrees: Worktrees, run_id: str) -> int:
-    """Remove the run's worktrees that hold no work; how many branches hold unmerged work."""
-    from beads_workers.worktrees.removal import tidy_run, unmerged_branches
+def _tidy_worktrees(worktrees: Worktrees, run_id: str) -> dict[str, int]:
+    """Remove the run's worktrees that hold no work; count those, and the branches, that do."""
+    from beads_workers.landing.left import succeeded
+    from beads_workers.worktrees.removal import left_work, tidy_run
 
     state_directory = Path(worktrees.state_directory)
     tidy_run(state_directory, run_id)
-    return unmerged_branches(state_directory)
+    left = left_work(state_directory, run_id)
+    return {
+        "unmerged_branches": len(left.branches),
+        "failed_branches": len(left.branches) - len(succeeded(state_directory, left.branches)),
+        "uncommitted_worktrees": len(left.worktrees),
+    }
 
 
 def _merge_command(folder: str, landed: dict[str, Any]) -> str:

@@ -220,6 +220,8 @@ class History:
     dropped: Resumed | None = None
     """What was counted before ``dropped_seconds``: the journal was too long, and tells the rest."""
     dropped_seconds: float = 0.0
+    argv: tuple[str, ...] = ()
+    """What was typed after the program's name; empty where nobody knows."""
 
     def of_issue(self, issue_id: str) -> list[Attempt]:
         """Its attempts, in order."""
@@ -499,6 +501,7 @@ class _Account:
             landing=self.landings if self._has_landings() else None,
             dropped=self.dropped[0],
             dropped_seconds=self.dropped[1],
+            argv=run.argv,
         )
 
     def _has_landings(self) -> bool:

@@ -30,7 +30,8 @@ class Record:
 @value
 class RunStarted(Record):
     """The first line of a run. ``agents``: those that are understood, by their names. ``lands``: a
-    success with a branch lands before it is closed."""
+    success with a branch lands before it is closed. ``argv``: what was typed after the program's
+    name; empty where that was very long."""
 
     run_id: str
     pid: int
@@ -44,6 +45,7 @@ class RunStarted(Record):
     budget: str = ""
     agents: tuple[str, ...] = ()
     lands: bool = False
+    argv: tuple[str, ...] = ()
 
 
 @value

@@ -75,6 +75,7 @@ def status(board: Board, elapsed: float) -> dict[str, Any]:
         "control_socket": run.control_socket if run else None,
         "project": run.project if run else None,
         "source": run.source if run else None,
+        "argv": list(run.argv) if run else [],
         "state": SHOWN_STATES.get(board.state, "running"),
         "state_reason": board.state_reason,
         "uptime_seconds": round(elapsed, 3),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 from beads_workers.core import journal as rec
@@ -12,7 +13,7 @@ from beads_workers.landing.train import CannotMerge, Conflict
 from beads_workers.runtime.journal_file import read_journal
 from beads_workers.runtime.run_directory import RunDirectory
 from beads_workers.worktrees.git import BRANCHES, GitError, git
-from beads_workers.worktrees.records import Records
+from beads_workers.worktrees.records import Records, WorktreeRecord
 
 RUNS_MAX = 20
 """So many runs back it is looked how an attempt ended."""
@@ -104,6 +105,18 @@ def _state(repository: LandingRepository, left: LeftBranch, tip: str) -> BranchS
     if isinstance(found, Conflict):
         return BranchState(left, commits, diffstat, conflicts=found.files)
     return BranchState(left, commits, diffstat, landed="" if found.changes else tip)
+
+
+def succeeded(state_directory: Path, records: Collection[WorktreeRecord]) -> list[WorktreeRecord]:
+    """Those whose attempt succeeded, as the journal of their run says it."""
+    runs = RunDirectory(state_directory)
+    fine = {
+        (run_id, entry.record.issue_id, entry.record.attempt)
+        for run_id in {record.run_id for record in records}
+        for entry in read_journal(runs.run(run_id) / "journal.jsonl")
+        if isinstance(entry.record, rec.Finished) and entry.record.outcome == SUCCESS
+    }
+    return [each for each in records if (each.run_id, each.issue_id, each.attempt) in fine]
 
 
 _Ended = dict[tuple[str, int], tuple[str, float]]

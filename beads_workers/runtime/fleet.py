@@ -64,6 +64,8 @@ if TYPE_CHECKING:
 
 
 TRACKER_STOP_SECONDS = 10.0
+TYPED_CHARS_MAX = 2000
+"""A command line that is longer is not kept in the journal: it is only said again to people."""
 """For the last flush of the tracker. A call that takes longer goes on without us: the journal
 names it, and the next start waits for its end."""
 
@@ -237,6 +239,7 @@ class Fleet:
             budget=str(self._settings.budget or ""),
             agents=understood(self._settings.work),
             lands=self._settings.landing is not None,
+            argv=_as_typed(info.argv),
         )
         foreign = (
             Noted(
@@ -404,6 +407,10 @@ def run_fleet(client: socket.socket, zygote: Zygote) -> int:
     except StartRefused as refused:
         say_failed(client, str(refused), refused.hint, refused.exit_code)
         return refused.exit_code
+
+
+def _as_typed(argv: tuple[str, ...]) -> tuple[str, ...]:
+    return argv if sum(map(len, argv)) <= TYPED_CHARS_MAX else ()
 
 
 def _as_a_bug(error: Exception) -> str:

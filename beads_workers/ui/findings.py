@@ -21,6 +21,7 @@ from beads_workers.core.history import (
 from beads_workers.core.model import value
 from beads_workers.core.money import Spend
 from beads_workers.core.receipts import Receipt, to_json
+from beads_workers.ui.lines import start_again
 
 # --- findings ------------------------------------------------------------------------------------
 # What follows from a ``History``: figures, failures by reason, waste, and what to do next.
@@ -239,33 +240,24 @@ def how_it_ended(history: History) -> str:
 
 def next_steps(history: History) -> list[NextStep]:
     """What a person may want to do about it, the most urgent first; empty if nothing."""
-    steps = []
+    steps, start = [], start_again(history.argv)
     if history.state == "running":
         steps.append(NextStep("beads-workers watch", "it goes on while you read this"))
     elif history.state == "killed" and not history.settled:
-        steps.append(
-            NextStep("beads-workers start", "settles what the killed run left, and goes on")
-        )
+        steps.append(NextStep(start, "settles what the killed run left, and goes on"))
     elif history.with_fate(Fate.UNCLOSED):
-        steps.append(
-            NextStep("beads-workers start", "closes what is done, without running it again")
-        )
+        steps.append(NextStep(start, "closes what is done, without running it again"))
     elif history.with_fate(Fate.UNLANDED):
         steps.append(NextStep("beads-workers land", "lands what is done; so does a start"))
     elif history.with_fate(Fate.REQUEUED, Fate.UNFINISHED):
-        steps.append(NextStep("beads-workers start", "goes on with what was requeued"))
+        steps.append(NextStep(start, "goes on with what was requeued"))
     # What this run gave up on comes before what it was told to leave alone.
     quarantined = sorted(quarantined_issues(history), key=lambda i: i.earlier)
     if quarantined:
         names = [shlex.quote(i.issue_id) for i in quarantined[:NAMED_MAX]]
-        rest = len(quarantined) - NAMED_MAX
-        more = f", and {rest} more" if rest > 0 else ""
+        again = " ".join(names) if len(quarantined) <= NAMED_MAX else "--all"
         steps.append(NextStep(f"beads-workers logs {names[0]}", "what its attempts printed"))
-        steps.append(
-            NextStep(
-                f"beads-workers retry {' '.join(names)}", f"tries again what was quarantined{more}"
-            )
-        )
+        steps.append(NextStep(f"beads-workers retry {again}", "tries again what was quarantined"))
     return [*steps, *_merge_step(history)]
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -16,6 +17,21 @@ from beads_workers.core.text import counted, printable, some
 from beads_workers.ui import landing
 from beads_workers.ui.agents import account, closed_account, spent, used
 
+# --- start again ---------------------------------------------------------------------------------
+
+
+def start_again(argv: Sequence[str], *issue_ids: str) -> str:
+    """The line that starts the same fleet again, to be pasted into a shell; for these issues, too.
+
+    ``argv``: what was typed after the program's name. What a run was told by options is in no file,
+    so a bare ``start`` would not do. Three dots stand for what nobody knows, or cannot be shown.
+    """
+    words = [*argv[1:]] if argv and argv[0] == "start" else ["..."]
+    if not "".join(words).isprintable():
+        words = ["..."]
+    return printable(shlex.join(["beads-workers", "start", *issue_ids, *words]))
+
+
 # --- lines ---------------------------------------------------------------------------------------
 # Plain lines: one per event, for pipes and logs. Pure: a journal entry in, a line or None out.
 
@@ -23,6 +39,9 @@ from beads_workers.ui.agents import account, closed_account, spent, used
 TITLE_WIDTH = 60
 ERROR_WIDTH = 200
 
+
+NOTHING_MORE = "nothing more is begun"
+"""Of a fleet that ends by itself: the backlog is empty, or a limit is reached."""
 
 SILENT = frozenset({"claimed", "round_trip_began", "spent", "listed"})
 """Kinds of which ``line`` says nothing, and of which there are many."""
@@ -88,9 +107,8 @@ def _about_run(record: rec.Record) -> str | None:
         case rec.DegradedEnded(what):
             return f"     {printable(what)}: all is well again"
         case rec.RunChanged(state, reason) if state != "ended":
-            return f"     fleet is {state}" + (
-                f" ({END_REASONS.get(reason, reason)})" if reason else ""
-            )
+            why = NOTHING_MORE if reason == "idle_timeout" else END_REASONS.get(reason, reason)
+            return f"     fleet is {state}" + (f" ({why})" if reason else "")
         case rec.WorkerJoined(worker_id, pid, called, False, version):
             name = f" ({printable(called, 40)})" if called != worker_id else ""
             return f"{worker_id:>4} joined   pid {pid}{name}, protocol {version}"

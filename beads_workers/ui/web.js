@@ -110,7 +110,7 @@
       return [endTone(), `The run has ended: ${safe(REASONS[reason] ?? reason)}. This page goes on with the next one.`];
     }
     if (fleet.state === "none") return ["still", "No fleet has run here yet. This page shows the first one."];
-    if (shot?.state_reason && shot.state !== "running") return ["warn", `${shot.state}: ${safe(shot.state_reason)}`];
+    if (shot?.state_reason && shot.state !== "running") return ["warn", `${shot.state}: ${safe(REASONS[shot.state_reason] ?? shot.state_reason)}`];
     return null;
   };
 

@@ -496,13 +496,30 @@ def tidy_run(state_directory: Path, run_id: str) -> None:
     _tidy(records, survey, over)
 
 
-def unmerged_branches(state_directory: Path) -> int:
-    """How many branches of ours hold commits that are on no other branch."""
-    survey = Survey(Records(state_directory), thorough=False)
+@value
+class LeftWork:
+    """Work that is nowhere else: on ``branches`` of ours, and in ``worktrees`` on no branch yet."""
+
+    branches: tuple[WorktreeRecord, ...] = ()
+    worktrees: tuple[WorktreeRecord, ...] = ()
+
+
+def left_work(state_directory: Path, ended: str = "") -> LeftWork:
+    """What is left to merge or to commit; ``ended``: as in ``Survey``."""
+    survey = Survey(Records(state_directory), ended=ended)
+    records = survey.records.all()
     try:
-        return sum(survey.has_commits(record) for record in survey.records.all())
+        branches = tuple(record for record in records if survey.has_commits(record))
     except GitError:
-        return 0  # Only for a line of the summary; ``clean`` says what is wrong.
+        return LeftWork()  # Only for a line of the summary; ``clean`` says what is wrong.
+    looked = {record: survey.look(record).found for record in records}
+    only_there = (
+        record
+        for record, found in looked.items()
+        if found.prepared
+        and (found.changes or found.stashes or (found.commits and record not in branches))
+    )
+    return LeftWork(branches, tuple(only_there))
 
 
 def changes(folder: str) -> tuple[str, ...]:

@@ -72,6 +72,27 @@ def test_the_hint_quotes_the_ids_that_it_names() -> None:
     assert shlex.split(command) == ["x;y"]
 
 
+@pytest.mark.parametrize(
+    ("argv", "command"),
+    [
+        (["start"], "beads-workers start"),
+        (["start", "-n", "2", "--", "./do", "it's {id}"], None),
+        (["start", "--", "sh", "-c", "a\nb"], "beads-workers start ..."),
+        ([], "beads-workers start ..."),
+    ],
+)
+def test_the_line_that_goes_on_is_what_was_typed(argv: list[str], command: str | None) -> None:
+    told = ended() | {"argv": argv, "requeued": ["bw-1"]}
+    _, _, pasted = summary(told)[-1].partition("to go on with what was requeued: ")
+    assert pasted == command or shlex.split(pasted) == ["beads-workers", *argv]
+
+
+def test_what_agents_have_filed_is_taken_by_the_same_fleet() -> None:
+    told = ended() | {"argv": ["start", "-n", "2", "--", "true"], "discovered": ["bw-7", "bw-8"]}
+    taken = "to take them: beads-workers start bw-7 bw-8 -n 2 -- true"
+    assert any(line.endswith(taken) for line in summary(told))
+
+
 def test_more_than_are_shown_are_retried_all_at_once() -> None:
     ids = [f"bw-{number}" for number in range(SHOWN_MAX + 1)]
     assert "'beads-workers retry --all' tries again" in summary(ended(*ids))[-1]

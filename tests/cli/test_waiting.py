@@ -71,7 +71,7 @@ def waited(state: Path, *options: str) -> subprocess.CompletedProcess[str]:
 def test_its_lines_are_passed_over_and_its_end_is_told(state: Path) -> None:
     fleet = OldFleet(state, b'{"status": {}}\n', LINE * 500, PAUSED, b'{"ended":{"exit_code":7}}\n')
     done = waited(state)
-    assert (done.returncode, done.stdout, done.stderr) == (7, "", "fleet is paused\n")
+    assert (done.returncode, done.stdout, done.stderr) == (7, "", "the fleet is paused\n")
     fleet.close()
 
 

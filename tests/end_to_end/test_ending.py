@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shlex
 import signal
 import subprocess
 from pathlib import Path
@@ -53,6 +54,21 @@ def test_stop_from_a_subfolder_leaves_nothing_and_says_what_went_back(
     assert ran.ended() == []
     assert {r["status"] for r in fleet.journal("worker_exited")} == {0}
     assert fleet.journal("run_changed")[-3]["reason"] == "user_requested"
+
+
+def test_the_line_that_goes_on_after_a_run_by_options_can_be_pasted(
+    embedded: EmbeddedProject, start: StartFleet
+) -> None:
+    embedded.create_many([{} for _ in range(4)])
+    work = ("-n", "2", "--limit", "2", "--", "sh", "-c", 'test "it\'s $BW_ISSUE_ID"')
+    fleet = start(embedded, *work)
+    assert fleet.wait() == 0, fleet.said()
+    _, said, command = fleet.output.rpartition("next: to go on with what is ready: ")
+    assert said, fleet.output
+    program = f'beads-workers() {{ {shlex.join(PROGRAM)} "$@"; }}'
+    pasted = ["bash", "-c", f"{program}; {command}"]
+    subprocess.run(pasted, cwd=embedded.folder, env=embedded.environment, timeout=60, check=True)
+    assert {status for status, _ in embedded.read_all().values()} == {"closed"}
 
 
 def test_ctrl_c_is_a_stop_and_exits_130(

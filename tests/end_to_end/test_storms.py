@@ -61,7 +61,7 @@ def test_until_empty_requeues_everything_uncharged_and_exits_7(
     fleet = start(project, "-n", workers, "--until-empty", "--max-attempts", "1", "--", "false")
     assert fleet.wait() == 7, fleet.said()
     assert set(project.read_all().values()) == {("open", "")}
-    assert "next: 'beads-workers start' goes on" in fleet.output
+    assert "next: to go on with what was requeued: beads-workers start -n" in fleet.output
     assert "ended because: not logged in, or the wrong folder? 5 different issues" in fleet.output
     fleet.leaves_nothing()
     (project.folder / "logged-in").touch()

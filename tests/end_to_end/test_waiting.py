@@ -58,7 +58,8 @@ def test_who_waits_is_told_of_pauses_and_of_the_end(
     let_go(ran)
     code, told = waiting.end()
     assert (code, json.loads(told)["totals"]["done"]) == (0, 1), waiting.errors
-    assert "fleet is stopping\n" in waiting.errors
+    assert "the fleet is stopping\n" in waiting.errors
+    assert "the fleet has ended\n" in waiting.errors
     assert fleet.wait() == 0, fleet.said()
 
 
@@ -135,6 +136,8 @@ def test_a_run_is_waited_for_though_it_has_ended(embedded: EmbeddedProject) -> N
     again = called(embedded, "wait", run_id)
     assert (again.returncode, again.stdout, again.stderr) == (0, "", "")
     assert called(embedded, "wait", "2001").returncode == 4
+    nobody = called(embedded, "wait")
+    assert nobody.returncode == 3 and f"'beads-workers wait {run_id}'" in nobody.stderr
 
 
 def test_start_detached_may_wait_and_ends_as_the_fleet_does(

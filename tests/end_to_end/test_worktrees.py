@@ -97,6 +97,9 @@ def test_what_failed_timed_out_or_was_killed_keeps_what_it_had_done(
     options = ("--max-attempts", "1", "--timeout", "2s")
     fleet = start(embedded, "-n", "4", *START, *options, "--", "sh", "-c", script)
     assert fleet.wait() == 7, fleet.said()
+    assert "2 branches hold work of attempts that did not succeed" in fleet.output
+    assert "2 worktrees hold work that is not committed" in fleet.output
+    assert "to merge" not in fleet.output
     assert "x.local" not in git(top, "status", "--porcelain")
     removed, kept = cleaned(embedded)
     assert kept == {

@@ -28,10 +28,16 @@ HOSTILE_TITLES = (
 )
 
 
+TYPED = ("start", "-n", "2", "--", "./do", "an {id}")
+"""What was typed after the program's name."""
+
+
 def started(workers: int = 1) -> rec.RunStarted:
     """The first record of a run."""
     actor = f"beads-workers/host/{RUN_ID}"
-    return rec.RunStarted(RUN_ID, 4242, actor, "sqlite", "/home/me/project", workers=workers)
+    return rec.RunStarted(
+        *(RUN_ID, 4242, actor, "sqlite", "/home/me/project"), workers=workers, argv=TYPED
+    )
 
 
 @dataclass(slots=True)

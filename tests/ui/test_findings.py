@@ -113,6 +113,9 @@ def test_the_issue_that_took_longest_over_all_attempts_is_the_slowest() -> None:
     assert [i.issue_id for i in findings.slowest(ended(script), 1)] == ["twice"]
 
 
+AGAIN = "beads-workers start -n 2 -- ./do 'an {id}'"
+
+
 def commands(history: History) -> list[str]:
     """What is suggested."""
     return [step.command for step in findings.next_steps(history)]
@@ -134,13 +137,20 @@ def test_what_was_quarantined_can_be_retried_by_pasting_a_command() -> None:
     ]
 
 
+def test_more_than_can_be_named_are_retried_all_at_once() -> None:
+    script = begun()
+    for number in range(findings.NAMED_MAX + 1):
+        script.attempt("W1", f"a{number}", 0.0, 1.0, "error", "quarantined", error="no")
+    assert commands(ended(script, 7))[-1] == "beads-workers retry --all"
+
+
 def test_a_killed_run_is_started_again_unless_that_was_done() -> None:
     script = begun()
     script.attempt("W1", "a", 0.0, None)
-    assert commands(account(script, settled=False)) == ["beads-workers start"]
+    assert commands(account(script, settled=False)) == [AGAIN]
     told = account(script, settled=True)
     assert "settled" in findings.how_it_ended(told)
-    assert commands(told) == ["beads-workers start"]
+    assert commands(told) == [AGAIN]
 
 
 def test_the_json_says_the_same_in_numbers() -> None:

@@ -26,10 +26,9 @@ def landing(*records: rec.Record) -> dict[str, Any]:
     return shown
 
 
-def ended(*records: rec.Record, merge: str = MERGE, unmerged: int = 0) -> list[str]:
-    """The summary of a run with these."""
-    last = after(*records, rec.RunEnded(0, "idle_timeout"))
-    last["unmerged_branches"] = unmerged
+def ended(*records: rec.Record, merge: str = MERGE, **left: int) -> list[str]:
+    """The summary of a run with these, and so many branches and worktrees that hold work."""
+    last = after(*records, rec.RunEnded(0, "idle_timeout")) | left
     if last["landing"]:
         last["landing"]["merge"] = merge
     return summary(last)
@@ -55,7 +54,7 @@ def test_the_summary_ends_with_the_one_command_that_is_left() -> None:
 
 def test_what_is_more_pressing_comes_first_and_the_command_still_stands_there() -> None:
     tip = rec.LandingTip(TIP, BRANCH)
-    said = ended(tip, *worked("a"), *landed("a"), *worked("b"), *refused("b"), unmerged=1)
+    said = ended(tip, *worked("a"), *landed("a"), *worked("b"), *refused("b"), unmerged_branches=1)
     assert said[-2] == f"to have what landed on main: {MERGE}"
     assert "retry b" in said[-1]
     assert "1 branch holds work that has not landed: git branch --list 'bw/*'" in said
@@ -69,9 +68,12 @@ def test_what_waits_is_landed_by_a_command_or_by_the_next_start() -> None:
 
 
 def test_without_landing_the_branches_are_to_be_merged() -> None:
-    said = ended(unmerged=2)
+    said = ended(unmerged_branches=3, failed_branches=1, uncommitted_worktrees=1)
     assert "2 branches hold work to merge: git branch --list 'bw/*'" in said
+    assert any(line.startswith("1 branch holds work of attempts that did not") for line in said)
+    assert any(line.startswith("1 worktree holds work that is not committed") for line in said)
     assert said[-1].startswith("next: merge what is good")
+    assert ended(unmerged_branches=1, failed_branches=1)[-1] == "next: nothing is left to do"
 
 
 def test_land_into_moves_the_users_branch_or_says_what_does() -> None:

@@ -18,6 +18,7 @@ from beads_workers.core.journal import (
     LandingTip,
     Noted,
     Record,
+    RunChanged,
     Started,
 )
 from beads_workers.core.receipts import Receipt, Tokens, to_text
@@ -30,6 +31,11 @@ from tests.ui.snapshots import EPOCH, after, agents_at_work, closed
 def test_what_readers_pass_over_unread_would_have_said_nothing(kind: str) -> None:
     for make in (bare, filled):
         assert line(Entry(make(KINDS[kind]), 1.0, 2.0)) is None
+
+
+def test_a_limit_that_is_reached_is_no_empty_backlog() -> None:
+    said = line(Entry(RunChanged("stopping", "idle_timeout"), 1.0, 2.0))
+    assert said is not None and said.endswith("fleet is stopping (nothing more is begun)")
 
 
 def test_each_line_begins_with_its_own_second() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from beads_workers.worktrees.landed import landed_commits, merge_command, still_landed
-from beads_workers.worktrees.removal import tidy_run, unmerged_branches
+from beads_workers.worktrees.removal import left_work, tidy_run
 from tests.support.repository import commit, git
 from tests.support.worktrees import Place, World
 
@@ -44,9 +44,9 @@ def land(world: World, branch: str = "bw/a/1", **trailers: str) -> str:
 
 
 def test_the_branch_of_what_has_landed_holds_no_work_and_goes(world: World, place: Place) -> None:
-    assert world.kept() == KEPT and unmerged_branches(world.state) == 1
+    assert world.kept() == KEPT and len(left_work(world.state).branches) == 1
     land(world)
-    assert unmerged_branches(world.state) == 0
+    assert len(left_work(world.state).branches) == 0
     assert world.kept() == {} and not place.folder.exists()
     assert git(world.top, "show", "refs/bw/attempts/a/1:work") == "x", "its tree is kept"
 
@@ -67,7 +67,7 @@ def test_what_was_committed_after_it_landed_is_work(world: World, place: Place) 
     land(world)
     commit(place.folder, "later")
     assert world.kept() == {"bw/a/1": "2 commits on no other branch"}
-    assert unmerged_branches(world.state) == 1
+    assert len(left_work(world.state).branches) == 1
 
 
 def test_what_is_not_committed_keeps_the_worktree_though_its_branch_has_landed(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.worktrees.removal import Survey, remove, unmerged_branches
+from beads_workers.worktrees.removal import LeftWork, Survey, left_work, remove
 from tests.support.repository import FORMATS, commit, git, needs_git
 from tests.support.worktrees import Place, World
 
@@ -138,6 +138,22 @@ def test_what_is_not_committed_keeps_it(
     assert place.folder.exists()
 
 
+def test_what_is_on_no_branch_is_counted_apart(world: World, place: Place) -> None:
+    commit(place.folder, "one")
+    assert not left_work(world.state).worktrees
+    (place.folder / "two").write_text("x")
+    (branch,), (folder,) = (left := left_work(world.state)).branches, left.worktrees
+    assert branch == folder and folder.path == str(place.folder)
+    git(place.folder, "stash", "--include-untracked", "--quiet")
+    git(place.folder, "reset", "--hard", "--quiet", "HEAD~1")
+    assert left_work(world.state) == LeftWork(worktrees=(folder,))
+    git(place.folder, "stash", "drop", "--quiet")
+    assert left_work(world.state) == LeftWork()
+    git(place.folder, "checkout", "--detach", "--quiet")
+    commit(place.folder, "three")
+    assert left_work(world.state) == LeftWork(worktrees=(folder,))
+
+
 def test_ignored_files_are_no_work(world: World, place: Place) -> None:
     (place.folder / "x.local").write_text("made by a build")
     assert world.kept() == {}
@@ -168,9 +184,9 @@ def test_commits_keep_it_until_another_branch_has_them(world: World, place: Plac
     commit(place.folder, "one")
     commit(place.folder, "two")
     assert world.kept() == {"bw/a/1": "2 commits on no other branch"}
-    assert unmerged_branches(world.state) == 1
+    assert len(left_work(world.state).branches) == 1
     git(world.top, "merge", "--quiet", "bw/a/1")
-    assert unmerged_branches(world.state) == 0
+    assert len(left_work(world.state).branches) == 0
     assert world.kept() == {}
     assert (world.top / "two").exists()
 
