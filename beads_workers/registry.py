@@ -91,7 +91,7 @@ COMMANDS: dict[str, dict[str, str]] = {
     "cli.logs": {
         "logs": "Show the fleet's events, or what attempts printed.",
     },
-    "cli.run_list": {
+    "cli.runs": {
         "runs": "List the runs of this project: when, how long, how each ended.",
     },
     "cli.report": {

@@ -19,23 +19,31 @@ from beads_workers.cli.layout import WIDTH_MAX, GroupedCommands
 from beads_workers.registry import COMMANDS, commands
 
 COMPLETING = "_BEADS_WORKERS_COMPLETE"
-"""Set by a shell that asks for completions; it may ask about any option of any command."""
+"""Set by a shell that asks for completions; the line stands in other variables, by the shell."""
 
 
 def build(arguments: list[str]) -> typer.Typer:
     """The application for a call with these arguments (without the program's name)."""
-    called = next((word for word in arguments if not word.startswith("-")), "")
-    found = [module for module, commands in COMMANDS.items() if called in commands]
     completing = COMPLETING in os.environ
+    words = _typed() if completing else arguments
+    called = next((word for word in words if not word.startswith("-")), "")
+    known = commands() if completing else COMMANDS
+    found = [module for module, said in known.items() if called in said]
     app = _empty(add_completion=completing or not found)
-    for module in commands() if completing else found:
+    for module in found:
         _load(module).register(app)
-    if found and not completing:
+    if found:
         # Typer works out the options of every command that it knows.
         app.registered_commands = [c for c in app.registered_commands if c.name == called]
-    elif not completing and called != "version":
+    elif called != "version":
         _name_all(app)
     return app
+
+
+def _typed() -> list[str]:
+    """The words of the line that is to be completed, without the program's name."""
+    line = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS", "")
+    return line.split()[1:]
 
 
 def _load(module: str) -> Any:

@@ -92,7 +92,7 @@ def owned(find: Callable[[], T]) -> T:
 def connect(state_directory: Path) -> ControlClient:
     """The fleet that runs there; raises ``CommandError`` (exit 3) where none does."""
     deadline = None
-    while (client := _try_to_connect(state_directory)) is None:
+    while (client := try_to_connect(state_directory)) is None:
         if not is_locked(state_directory / "lock"):
             raise CommandError(
                 "no fleet is running here",
@@ -110,7 +110,8 @@ def connect(state_directory: Path) -> ControlClient:
     return client
 
 
-def _try_to_connect(state_directory: Path) -> ControlClient | None:
+def try_to_connect(state_directory: Path) -> ControlClient | None:
+    """The fleet that answers there now; None where none does."""
     try:
         info = json.loads((state_directory / "run.json").read_bytes())
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -18,6 +18,7 @@ from beads_workers.cli.client import (
     find_state_directory,
     wait_for_exit,
 )
+from beads_workers.cli.completion import runs, under_way, workers
 from beads_workers.cli.errors import (
     EXIT_NOT_RUNNING,
     EXIT_UNFINISHED,
@@ -209,7 +210,10 @@ def _stayed(each: dict[str, Any]) -> str:
 
 def wait(
     run: Annotated[
-        str | None, typer.Argument(metavar="[RUN]", help="Also one that has ended; else the fleet.")
+        str | None,
+        typer.Argument(
+            metavar="[RUN]", help="Also one that has ended; else the fleet.", autocompletion=runs
+        ),
     ] = None,
     timeout: Annotated[
         float | None, typer.Option(help="Seconds to wait at most (then exit 124).")
@@ -307,7 +311,8 @@ def scale(
 
 def pause(
     workers: Annotated[
-        list[str] | None, typer.Argument(metavar="[WORKER]...", help="Only these: W1 W3.")
+        list[str] | None,
+        typer.Argument(metavar="[WORKER]...", help="Only these: W1 W3.", autocompletion=workers),
     ] = None,
     as_json: Json = False,
     state_dir: StateDir = None,
@@ -321,7 +326,8 @@ def pause(
 
 def resume(
     workers: Annotated[
-        list[str] | None, typer.Argument(metavar="[WORKER]...", help="Only these: W1 W3.")
+        list[str] | None,
+        typer.Argument(metavar="[WORKER]...", help="Only these: W1 W3.", autocompletion=workers),
     ] = None,
     as_json: Json = False,
     state_dir: StateDir = None,
@@ -335,7 +341,8 @@ def resume(
 
 def release(
     issues: Annotated[
-        list[str] | None, typer.Argument(metavar="[ISSUE]...", help="What to release.")
+        list[str] | None,
+        typer.Argument(metavar="[ISSUE]...", help="What to release.", autocompletion=under_way),
     ] = None,
     abandoned: Annotated[
         bool,

@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from beads_workers.cli.client import find_state_directory
+from beads_workers.cli.completion import may_be_undone, with_branches
 from beads_workers.cli.errors import (
     EXIT_RUNNING,
     EXIT_TRACKER,
@@ -43,7 +44,8 @@ def register(app: typer.Typer) -> None:
 
 def land(
     issues: Annotated[
-        list[str] | None, typer.Argument(metavar="[ISSUE...]", help="Only these.")
+        list[str] | None,
+        typer.Argument(metavar="[ISSUE...]", help="Only these.", autocompletion=with_branches),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would land.")] = False,
     verify: Verify = None,
@@ -102,7 +104,12 @@ def branches(as_json: Json = False, state_dir: StateDir = None) -> None:
 
 
 def undo(
-    what: Annotated[str, typer.Argument(metavar="RUN|ISSUE", help="What is taken back.")],
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN|ISSUE", help="What is taken back.", autocompletion=may_be_undone
+        ),
+    ],
     with_dependents: Annotated[
         bool, typer.Option("--with-dependents", help="Also what landed on top of it.")
     ] = False,

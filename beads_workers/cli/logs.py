@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from beads_workers.cli.client import find_state_directory
+from beads_workers.cli.completion import with_logs
 from beads_workers.cli.errors import EXIT_UNKNOWN, EXIT_USAGE, CommandError
 from beads_workers.cli.fleet import StateDir
 
@@ -46,7 +47,10 @@ def register(app: typer.Typer) -> None:
 
 def logs(
     which: Annotated[
-        str | None, typer.Argument(metavar="[W3 or ISSUE]", help="Default: the whole fleet.")
+        str | None,
+        typer.Argument(
+            metavar="[W3 or ISSUE]", help="Default: the whole fleet.", autocompletion=with_logs
+        ),
     ] = None,
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on as it grows.")] = False,
     lines: Annotated[

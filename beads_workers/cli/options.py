@@ -42,7 +42,7 @@ class ValueKind(Generic[T]):
     """A kind of value: how one is read, and what the command line makes of its words.
 
     ``word``: the type of one word; ``parse`` makes more of it, and then ``metavar`` names it.
-    ``many``: the option may be given several times.
+    ``many``: the option may be given several times. ``names``: all that it can be, if they are few.
     """
 
     read: Reader[T]
@@ -50,6 +50,7 @@ class ValueKind(Generic[T]):
     parse: Callable[[Any], Any] | None = None
     metavar: str | None = None
     many: bool = False
+    names: tuple[str, ...] = ()
 
     def from_text(self, text: str) -> Any:
         """The text of an environment variable, as ``read`` takes it."""
@@ -119,7 +120,7 @@ def _choice(*names: str) -> ValueKind[str]:
             raise ValueError(" or ".join(f'"{name}"' for name in names))
         return str(value)
 
-    return ValueKind(read)
+    return ValueKind(read, names=names)
 
 
 def _boolean(value: Any) -> bool:

@@ -8,9 +8,13 @@ from typing import Any, get_type_hints
 
 import typer
 
+from beads_workers.cli.completion import agents, among, issues
 from beads_workers.cli.options import KEYS, Option, Options
 
 Command = Callable[..., None]
+
+COMPLETERS = {"agent": agents, "review": agents, "parent": issues}
+"""Of options whose values are names that something here knows."""
 
 
 def takes(
@@ -95,6 +99,7 @@ def _parameter(name: str, option: Option, words: Mapping[str, str]) -> inspect.P
         metavar=option.metavar or kind.metavar,
         help=words.get(name, option.help),
         rich_help_panel=option.panel,
+        autocompletion=COMPLETERS.get(name) or (among(*kind.names) if kind.names else None),
     )
     several: Any = list
     typed: Any = several[kind.word] if kind.many else kind.word

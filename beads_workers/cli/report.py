@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from beads_workers.cli.client import find_state_directory
+from beads_workers.cli.completion import runs
 from beads_workers.cli.errors import EXIT_UNKNOWN, EXIT_USAGE, CommandError
 from beads_workers.cli.fleet import Json, StateDir
 from beads_workers.cli.runs import find_run
@@ -30,7 +31,10 @@ def register(app: typer.Typer) -> None:
 
 def report(
     run: Annotated[
-        str | None, typer.Argument(metavar="[RUN]", help="Its id or how it begins; else the last.")
+        str | None,
+        typer.Argument(
+            metavar="[RUN]", help="Its id or how it begins; else the last.", autocompletion=runs
+        ),
     ] = None,
     html: Annotated[
         str | None, typer.Option(metavar="FILE", help="Write one HTML page; - is stdout.")

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from beads_workers.cli.client import connect, find_state_directory
+from beads_workers.cli.completion import quarantined
 from beads_workers.cli.errors import (
     EXIT_NOT_RUNNING,
     EXIT_TRACKER,
@@ -28,7 +29,10 @@ def register(app: typer.Typer) -> None:
 
 def retry(
     issues: Annotated[
-        list[str] | None, typer.Argument(metavar="[ISSUE]...", help="Issues to try again.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[ISSUE]...", help="Issues to try again.", autocompletion=quarantined
+        ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="All that are quarantined.")] = False,
     source: Annotated[str | None, typer.Option(help="bd or sqlite.")] = None,

@@ -1,13 +1,98 @@
-"""Which run is meant: by its id, by how that begins, or the last one."""
+"""``runs``, the last one first; and which run is meant by its id, or how that begins."""
 
 from __future__ import annotations
 
+import json
+import time
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
+from beads_workers.cli.client import find_state_directory
 from beads_workers.cli.errors import EXIT_UNKNOWN, EXIT_USAGE, CommandError
+from beads_workers.cli.fleet import Json, StateDir
+from beads_workers.cli.last_run import how_it_ended
 
+if TYPE_CHECKING:
+    from beads_workers.runtime.run_directory import RunDirectory
+
+
+SHOWN_DEFAULT = 20
 LISTED_MAX = 8
 """So many runs are named where the asked one is unknown."""
+
+COUNTS = ("closed", "failed", "quarantined")
+
+
+def register(app: typer.Typer) -> None:
+    """Add this command to the application."""
+    app.command("runs", epilog="Example: beads-workers runs -n 5")(runs)
+
+
+def runs(
+    number: Annotated[
+        int, typer.Option("-n", "--number", min=1, help="Only the last so many; default 20.")
+    ] = SHOWN_DEFAULT,
+    as_json: Json = False,
+    state_dir: StateDir = None,
+) -> None:
+    """List the runs of this project: when, how long, how each ended.
+
+    The last one stands first; 'report RUN' tells all of one.
+    """
+    from beads_workers.runtime.run_directory import RunDirectory
+
+    directory = RunDirectory(find_state_directory(state_dir))
+    known = _rows(directory.runs, directory.run_ids(), _running(directory))
+    found = list(islice(known, number))
+    if as_json:
+        print(json.dumps({"runs": found}))
+        return
+    if not found:
+        raise CommandError("nothing has run here yet", "'beads-workers start' runs a fleet")
+    for row in found:
+        print(_line(row))
+
+
+def _running(directory: RunDirectory) -> str:
+    info = directory.read_info()
+    return info.run_id if info is not None and directory.is_locked() else ""
+
+
+def _rows(folder: Path, run_ids: list[str], running: str) -> Iterator[dict[str, Any]]:
+    for run_id in reversed(run_ids):
+        told = how_it_ended(folder / run_id)
+        if told is None:
+            continue
+        is_running = run_id == running
+        yield {
+            "run_id": run_id,
+            "running": is_running,
+            "began_at": told["began_at"],
+            "ended_at": None if is_running else told["ended_at"],
+            "seconds": round(
+                (time.time() if is_running else told["ended_at"]) - told["began_at"], 3
+            ),
+            "how": "running" if is_running else told["how"],
+            "exit_code": told["exit_code"],
+            "closed": told["closed"],
+            "failed": told["failed"],
+            "quarantined": len(told["quarantined"]),
+        }
+
+
+def _line(row: dict[str, Any]) -> str:
+    from beads_workers.core.text import printable
+
+    began = time.strftime("%Y-%m-%d %H:%M", time.localtime(row["began_at"]))
+    minutes, seconds = divmod(round(row["seconds"]), 60)
+    hours, minutes = divmod(minutes, 60)
+    counts = ", ".join(f"{name} {row[name]}" for name in COUNTS)
+    how = printable(row["how"], 80)
+    return f"{row['run_id']}  {began}  {hours:3}:{minutes:02}:{seconds:02}  {counts}  {how}"
 
 
 def find_run(directory: Path, said: str | None) -> Path:

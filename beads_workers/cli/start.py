@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
 import typer
 
 from beads_workers.cli.client import ControlClient
+from beads_workers.cli.completion import AFTER_DASHES
+from beads_workers.cli.completion import issues as known_issues
 from beads_workers.cli.errors import EXIT_UNKNOWN, EXIT_USAGE, CommandError
 from beads_workers.cli.kinds import need
 from beads_workers.cli.layout import PanelledOptions
@@ -158,9 +160,6 @@ def show_detached(started: dict[str, Any], *, as_json: bool) -> None:
 # its own, so that Ctrl-C reaches only the client, which then asks for a stop.
 
 
-_AFTER_DASHES = "beads_workers.command"
-
-
 class CommandAfterDashes(PanelledOptions):
     """Keeps what stands after ``--``: before it are issues, after it is the command."""
 
@@ -168,7 +167,7 @@ class CommandAfterDashes(PanelledOptions):
         """See click."""
         if "--" in args:
             cut = args.index("--")
-            ctx.meta[_AFTER_DASHES] = tuple(args[cut + 1 :])
+            ctx.meta[AFTER_DASHES] = tuple(args[cut + 1 :])
             return super().parse_args(ctx, with_port(args[:cut]))
         try:
             return super().parse_args(ctx, with_port(list(args)))
@@ -204,7 +203,7 @@ def _dashes_forgotten(args: list[str], valued: set[str]) -> str | None:
 
 def command_of(ctx: typer.Context) -> tuple[str, ...] | None:
     """What stood after ``--``; None where nothing did."""
-    return ctx.meta.get(_AFTER_DASHES) or None
+    return ctx.meta.get(AFTER_DASHES) or None
 
 
 def register(app: typer.Typer) -> None:
@@ -231,7 +230,8 @@ def start(
     ctx: typer.Context,
     said: Options,
     issues: Annotated[
-        list[str] | None, typer.Argument(metavar="[ISSUE]...", help="Take only these.")
+        list[str] | None,
+        typer.Argument(metavar="[ISSUE]...", help="Take only these.", autocompletion=known_issues),
     ] = None,
     detach: Annotated[
         bool, typer.Option("-d", "--detach", help="Return once the fleet answers.")

@@ -16,6 +16,7 @@ import typer
 from typer.core import TyperCommand
 
 from beads_workers.cli.client import find_state_directory
+from beads_workers.cli.completion import issues
 from beads_workers.cli.errors import EXIT_UNKNOWN, EXIT_USAGE, CommandError, unreadable
 from beads_workers.cli.fleet import StateDir
 from beads_workers.cli.kinds import need
@@ -234,7 +235,9 @@ def list_issues(
 
 
 def show(
-    issue_id: Annotated[str, typer.Argument(metavar="ID", show_default=False)],
+    issue_id: Annotated[
+        str, typer.Argument(metavar="ID", show_default=False, autocompletion=issues)
+    ],
     json: Json = False,
     state_dir: StateDir = None,
 ) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from beads_workers.cli.client import connect, find_state_directory
+from beads_workers.cli.completion import runs
 from beads_workers.cli.errors import CommandError
 from beads_workers.cli.fleet import EnvelopesToo, StateDir, refuse_without_json
 from beads_workers.cli.kinds import need
@@ -110,7 +111,8 @@ def _can_draw() -> bool:
 
 def replay(
     run: Annotated[
-        str | None, typer.Argument(metavar="[RUN]", help="Default: the last one.")
+        str | None,
+        typer.Argument(metavar="[RUN]", help="Default: the last one.", autocompletion=runs),
     ] = None,
     speed: Annotated[
         float | None, typer.Option(min=0.001, help="Times as fast; default 20 on a terminal.")

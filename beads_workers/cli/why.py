@@ -14,6 +14,7 @@ import typer
 
 from beads_workers.cli import receipts
 from beads_workers.cli.client import ControlClient, connect, find_state_directory
+from beads_workers.cli.completion import issues
 from beads_workers.cli.errors import EXIT_NOT_RUNNING, EXIT_TRACKER, EXIT_UNKNOWN, CommandError
 from beads_workers.cli.fleet import Json, StateDir
 from beads_workers.cli.receipts import find_receipts
@@ -140,7 +141,9 @@ def register(app: typer.Typer) -> None:
 
 
 def why(
-    issue: Annotated[str | None, typer.Argument(metavar="[ISSUE]", help="Which one.")] = None,
+    issue: Annotated[
+        str | None, typer.Argument(metavar="[ISSUE]", help="Which one.", autocompletion=issues)
+    ] = None,
     source: Annotated[str | None, typer.Option(help="bd or sqlite.")] = None,
     as_json: Json = False,
     state_dir: StateDir = None,

@@ -46,6 +46,7 @@ def test_where_none_is_called_all_are_known_by_name(arguments: list[str]) -> Non
 
 def test_completion_knows_every_option(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(COMPLETING, "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "beads-workers start --unt")
     start = get_command(build([])).commands["start"]  # type: ignore[attr-defined]
     assert "--until-empty" in {option for p in start.params for option in p.opts}
 

@@ -1,0 +1,200 @@
+"""What a shell is told at Tab: issues, runs, workers, agents.
+
+Typer calls these only where a shell asks. Whoever types has not sent anything yet, so nothing here
+raises, prints or takes long: what cannot be had within ``ASK_SECONDS`` is not proposed.
+"""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from beads_workers.cli.errors import CommandError
+
+if TYPE_CHECKING:
+    from beads_workers.runtime.run_directory import RunDirectory
+
+ASK_SECONDS = 0.8
+"""For one question to ``bd``, to a fleet or to a journal: people wait for a second at most."""
+
+PROPOSED_MAX = 200
+"""More than that no shell shows without asking."""
+
+AFTER_DASHES = "beads_workers.command"
+"""In the context of a command line: what stands after ``--``, which is a program of the user's."""
+
+Completer = Callable[[typer.Context, str], list[str]]
+
+
+def _completer(find: Callable[[typer.Context], Iterable[str]]) -> Completer:
+    def complete(ctx: typer.Context, incomplete: str) -> list[str]:
+        if AFTER_DASHES in ctx.meta:
+            return []  # Nothing of ours: the shell proposes files.
+        return _fitting(lambda: find(ctx), incomplete)
+
+    return complete
+
+
+def _fitting(find: Callable[[], Iterable[str]], incomplete: str) -> list[str]:
+    """Those that begin so; none where they cannot be had."""
+    from beads_workers.core.source import SourceError
+
+    try:
+        # What comes from a tracker goes into a command line: only what needs no quoting.
+        known = (each for each in find() if each.startswith(incomplete) and _is_plain(each))
+        return list(islice(dict.fromkeys(known), PROPOSED_MAX))
+    except (CommandError, SourceError, OSError, ValueError, LookupError, TypeError):
+        return []
+
+
+def _is_plain(word: str) -> bool:
+    return bool(word) and not word.startswith("-") and shlex.quote(word) == word
+
+
+def among(*names: str) -> Completer:
+    """One of these."""
+    return _completer(lambda ctx: names)
+
+
+# --- issues ----------------------------------------------------------------------------------
+
+
+def _issues(ctx: typer.Context) -> Iterator[str]:
+    """Those that are not closed, of ``bd`` or of the embedded tracker."""
+    from beads_workers.runtime.project import find_project
+
+    project, said = find_project(Path.cwd()), ctx.params.get("source")
+    if project is None or said not in (None, "bd", "sqlite"):
+        return
+    if project.beads is not None and said != "sqlite":
+        yield from _bd_issues(project.folder)
+    elif project.tracker is not None:
+        from beads_workers.trackers.sqlite.store import SqliteStore, connect, translated
+
+        with closing(connect(project.tracker)) as connection, translated(project.tracker):
+            yield from SqliteStore(connection).ids(finished=False)
+
+
+def _bd_issues(folder: Path) -> Iterator[str]:
+    from beads_workers.core.source import Calls
+    from beads_workers.trackers.bd.calls import BdCalls
+    from beads_workers.trackers.bd.tracker import CLOSED, rows
+
+    calls = BdCalls("bd", folder, "", Calls(), call_seconds=ASK_SECONDS)
+    told = rows(calls.run(["list", "--json", f"--limit={PROPOSED_MAX}"]))
+    yield from (row.issue_id for row in told if row.status != CLOSED)
+
+
+def _quarantined(ctx: typer.Context) -> Iterator[str]:
+    directory = _directory(ctx)
+    if (status := _status(directory.root)) is not None:
+        return (row["issue_id"] for row in status["quarantined"])
+    remembered = directory.left_over()[1].retry_entries
+    return (issue_id for issue_id, entry in remembered.items() if entry.quarantined)
+
+
+def _under_way(ctx: typer.Context) -> Iterator[str]:
+    status = _status(_directory(ctx).root)
+    return (row["issue_id"] for row in (status or {"workers": []})["workers"] if row["issue_id"])
+
+
+def _with_branches(ctx: typer.Context) -> Iterator[str]:
+    from beads_workers.worktrees.records import Records
+
+    return (record.issue_id for record in Records(_directory(ctx).root).all())
+
+
+# --- runs and workers ------------------------------------------------------------------------
+
+
+def _directory(ctx: typer.Context) -> RunDirectory:
+    from beads_workers.cli.client import find_state_directory
+    from beads_workers.runtime.run_directory import RunDirectory
+
+    return RunDirectory(find_state_directory(ctx.params.get("state_dir")))
+
+
+def _status(state_directory: Path) -> dict[str, Any] | None:
+    """What the fleet says; None where none runs."""
+    from beads_workers.cli.client import try_to_connect
+
+    client = try_to_connect(state_directory)
+    if client is None:
+        return None
+    with closing(client):
+        client.send("bw.status")
+        return client.read(ASK_SECONDS)
+
+
+def _runs(ctx: typer.Context) -> Iterator[str]:
+    return reversed(_directory(ctx).run_ids())
+
+
+def _workers(ctx: typer.Context) -> Iterator[str]:
+    status = _status(_directory(ctx).root)
+    return (row["worker_id"] for row in (status or {"workers": []})["workers"])
+
+
+def _begun(ctx: typer.Context) -> Iterator[tuple[str, str]]:
+    """Worker and issue of each attempt of the last run, as far as there is time to read."""
+    from beads_workers.core.journal import Started
+    from beads_workers.runtime.journal_file import read_journal
+
+    directory, until = _directory(ctx), time.monotonic() + ASK_SECONDS
+    for run_id in directory.run_ids()[-1:]:
+        for entry in read_journal(directory.run(run_id) / "journal.jsonl"):
+            if isinstance(entry.record, Started):
+                yield entry.record.worker_id, entry.record.issue_id
+            if time.monotonic() > until:
+                return
+
+
+def _with_logs(ctx: typer.Context) -> Iterator[str]:
+    return (each for attempt in _begun(ctx) for each in attempt)
+
+
+def _may_be_undone(ctx: typer.Context) -> Iterator[str]:
+    yield from _runs(ctx)
+    yield from (issue_id for _, issue_id in _begun(ctx))
+
+
+# --- agents ----------------------------------------------------------------------------------
+
+
+def agents(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Names of agents, also behind the last comma of several."""
+    before, comma, last = incomplete.rpartition(",")
+    earlier = before.split(",")
+    return [
+        f"{before}{comma}{name}"
+        for name in _fitting(_agent_names, last)
+        if name not in earlier and AFTER_DASHES not in ctx.meta
+    ]
+
+
+def _agent_names() -> Iterator[str]:
+    import os
+
+    from beads_workers.agents.presets import PRESETS
+    from beads_workers.cli.config import resolve
+    from beads_workers.cli.options import Options
+
+    yield from PRESETS
+    yield from resolve(Options(), Path.cwd(), os.environ).agents
+
+
+issues = _completer(_issues)
+quarantined = _completer(_quarantined)
+under_way = _completer(_under_way)
+with_branches = _completer(_with_branches)
+runs = _completer(_runs)
+workers = _completer(_workers)
+with_logs = _completer(_with_logs)
+may_be_undone = _completer(_may_be_undone)
