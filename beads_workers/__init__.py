@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Retry", "__version__", "progress", "trace_context"]
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def __getattr__(name: str) -> object:

@@ -159,4 +159,5 @@ def test_links_of_the_readme_lead_to_the_source_on_the_page_of_a_package(tmp_pat
     shown = str(told.get_payload())
     links = re.findall(r"\]\(([^)\s]+)\)", shown)
     assert f"{source}/docs/CLI.md" in links
+    assert f"{source}/docs/dashboard.svg?raw=true" in links
     assert [link for link in links if not re.match("https://|#", link)] == []

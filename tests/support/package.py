@@ -22,6 +22,7 @@ ROOT = Path(__file__).parents[2]
 NOT_SOURCE = ("__pycache__", ".*_cache", ".git", ".hypothesis", "*.egg-info", "build", "dist")
 LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#)([^)\s]+)(?=\))")
 """The target of a link to another file."""
+IMAGE = re.compile(r"(!\[[^\]]*\]\()(?![a-z]+:)([^)\s]+)(?=\))")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,9 @@ def install(wheel: Path, folder: Path) -> Path:
 
 def _tell(checkout: Path, source_url: str) -> None:
     readme, settings = checkout / "README.md", checkout / "pyproject.toml"
-    readme.write_text(LINK.sub(rf"{source_url}/\1", readme.read_text()))
+    # The address of a file shows a page around it; an image is to be the file itself.
+    told = IMAGE.sub(rf"\1{source_url}/\2?raw=true", readme.read_text())
+    readme.write_text(LINK.sub(rf"{source_url}/\1", told))
     urls = f'\n[project.urls]\nSource = "{source_url}"\nChanges = "{source_url}/CHANGELOG.md"\n'
     settings.write_text(settings.read_text() + urls)
 
