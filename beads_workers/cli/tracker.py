@@ -41,7 +41,11 @@ _DROPPED = "dropped: it came with the file, and would run; --allow-commands keep
 
 def issue_row(issue: TrackerIssue, width: int, waits_for: list[str]) -> str:
     """One line of a list; ``width`` is that of the longest id."""
-    parts = [issue.id.ljust(width), f"P{issue.priority}", f"{printable(issue.status):<11}"]
+    parts = [
+        printable(issue.id).ljust(width),
+        f"P{issue.priority}",
+        f"{printable(issue.status):<11}",
+    ]
     parts.append(printable(issue.title, _TITLE_COLUMNS))
     if issue.issue_type != "task":
         parts.append(f"({printable(issue.issue_type)})")
@@ -50,7 +54,7 @@ def issue_row(issue: TrackerIssue, width: int, waits_for: list[str]) -> str:
     if issue.assignee:
         parts.append(f"@{printable(issue.assignee)}")
     if waits_for:
-        parts.append(f"waits for {', '.join(waits_for[:_WAITS_SHOWN])}")
+        parts.append(f"waits for {', '.join(map(printable, waits_for[:_WAITS_SHOWN]))}")
         if len(waits_for) > _WAITS_SHOWN:
             parts[-1] += f" and {len(waits_for) - _WAITS_SHOWN} more"
     return "  ".join(parts)

@@ -191,8 +191,10 @@ def event_for(name: str, data: dict[str, Any], ticket: Ticket) -> Event:
 
 def _stop(data: dict[str, Any], ticket: Ticket) -> Event:
     seconds = as_number(data.get("seconds"))
-    if seconds is not None and seconds < 0:
-        raise ProtocolError("seconds must not be negative")
+    if (data.get("seconds") is not None and seconds is None) or (seconds or 0) < 0:
+        raise ProtocolError("seconds must be a number, and not negative")
+    if not isinstance(data.get("drain", False), bool):
+        raise ProtocolError("drain must be true or false")  # Or work would be ended.
     code = as_integer(data.get("exit_code", 0))
     if code is None or not 0 <= code <= EXIT_CODE_MAX:
         raise ProtocolError(f"exit_code must be a whole number from 0 to {EXIT_CODE_MAX}")

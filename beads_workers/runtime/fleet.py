@@ -43,7 +43,7 @@ from beads_workers.runtime.run_directory import (
     host_name,
     lock_tracker,
 )
-from beads_workers.runtime.sockets import TcpListener
+from beads_workers.runtime.sockets import TcpListener, free_socket
 from beads_workers.runtime.sources import (
     JournalCalls,
     is_push,
@@ -99,6 +99,7 @@ class Fleet:
         self._run_id, alive = self._directory.create_run()
         self._folder = self._directory.run(self._run_id)
         self._actor = f"beads-workers/{host_name()}/{self._run_id}"
+        self._socket = free_socket(os.getpid())
         redirect_output(self._folder, self._settings.log_directory)
         self.has_log = True
         zygote_client = self._zygote_client(alive)
@@ -363,7 +364,7 @@ class Fleet:
             pid=pid,
             start_time=sessions.start_time(pid) or 0,
             run_id=self._run_id,
-            socket=f"/tmp/beads-workers-{pid}.sock",
+            socket=str(self._socket),
             control_socket=str(self._directory.control_socket),
             project=self._settings.project,
             source=self._settings.source,
@@ -377,7 +378,7 @@ class Fleet:
             work = replace(work, bd_argv=self_claiming_argv(self._source))
         return WorkerSettings(
             worker_id=worker_id,
-            socket_path=f"/tmp/beads-workers-{os.getpid()}.sock",
+            socket_path=str(self._socket),
             orchestrator_pid=os.getpid(),
             project=self._settings.project,
             run_id=self._run_id,

@@ -137,6 +137,17 @@ def clear_dead(path: Path) -> None:
     raise FileExistsError(errno.EADDRINUSE, "somebody listens there", str(path))
 
 
+def free_socket(pid: int) -> Path:
+    """The worker socket of the orchestrator ``pid``: the protocol's own path, or one in the folder
+    that is ours alone where anybody has taken that name before us."""
+    path = Path(f"/tmp/beads-workers-{pid}.sock")
+    try:
+        clear_dead(path)
+    except OSError:
+        return runtime_directory() / f"{pid}.sock"
+    return path
+
+
 def dead_sockets(folder: Path = Path("/tmp")) -> list[Path]:
     """Worker sockets of ours whose orchestrator is gone: nobody listens there."""
     return [path for path in sorted(folder.glob("beads-workers-*.sock")) if _is_dead(path)]

@@ -48,7 +48,16 @@ def _obliging(body: bytes) -> object:
     return found and (found[0], json.loads(body)["fields"])
 
 
-PIECES = [b"GET ", b"HEAD ", b"/metrics", b"/metrics?a=b", b" HTTP/1.1", b"\r\n", b"\n", b"Host: x"]
+PIECES = [
+    b"GET ",
+    b"HEAD ",
+    b"/metrics",
+    b"/metrics?a=b",
+    b" HTTP/1.1",
+    b"\r\n",
+    b"\n",
+    b"Host: localhost",
+]
 
 PARSERS = [
     Parser(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.runtime.sockets import Listener
+from beads_workers.runtime.sockets import Listener, free_socket
 
 
 def connected(path: Path) -> socket.socket:
@@ -95,3 +95,19 @@ def test_a_hundred_may_connect_before_anybody_is_accepted(tmp_path: Path) -> Non
     for each in (*clients, *accepted):
         each.close()
     listener.close()
+
+
+def test_a_name_that_somebody_has_taken_is_passed_over_for_one_of_ours_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    ours = tmp_path / "ours"
+    monkeypatch.setattr("beads_workers.runtime.run_directory.RUNTIME", ours)
+    pid = 4_194_304 + os.getpid()  # No process has it.
+    first = Path(f"/tmp/beads-workers-{pid}.sock")
+    assert free_socket(pid) == first
+    first.write_text("squatted")
+    try:
+        assert free_socket(pid) == ours / f"{pid}.sock"
+        assert ours.stat().st_mode & 0o777 == 0o700
+    finally:
+        first.unlink()

@@ -32,6 +32,11 @@ HEAD_BYTES_MAX = 8192
 _LINE = re.compile(rb"([A-Z]{1,16}) (\S{1,2000}) HTTP/1\.[01]", re.ASCII)
 
 
+_HOST = re.compile(rb"(?im)^host[ \t]*:[ \t]*([^\r\n]*?)[ \t]*\r?$", re.ASCII)
+_PORT = re.compile(rb":[0-9]*$")
+LOCAL_NAMES = (b"localhost", b"127.0.0.1", b"[::1]")
+
+
 class HttpStatus(Enum):
     """What can be answered."""
 
@@ -39,6 +44,7 @@ class HttpStatus(Enum):
     BAD_REQUEST = "400 Bad Request"
     NOT_FOUND = "404 Not Found"
     NOT_ALLOWED = "405 Method Not Allowed"
+    MISDIRECTED = "421 Misdirected Request"
     TOO_LARGE = "431 Request Header Fields Too Large"
 
 
@@ -61,11 +67,22 @@ def judge(received: bytes, path: str) -> HttpRequest | None:
     line = _LINE.fullmatch(received[: end.start()].split(b"\n", 1)[0].rstrip(b"\r"))
     if line is None:
         return HttpRequest(HttpStatus.BAD_REQUEST)
+    if not _is_local(received[: end.start()]):
+        return HttpRequest(HttpStatus.MISDIRECTED)
     head_only = line[1] == b"HEAD"
     if line[1] not in (b"GET", b"HEAD"):
         return HttpRequest(HttpStatus.NOT_ALLOWED)
     found = line[2].split(b"?", 1)[0] == path.encode("ascii")
     return HttpRequest(HttpStatus.OK if found else HttpStatus.NOT_FOUND, head_only)
+
+
+def _is_local(head: bytes) -> bool:
+    """Whether it was meant for this machine: a page elsewhere may give its own name our address.
+
+    Who names no host is no browser.
+    """
+    names = [found[1].lower() for found in _HOST.finditer(head)]
+    return all(_PORT.sub(b"", name) in LOCAL_NAMES for name in names)
 
 
 def response(asked: HttpRequest, content_type: str, body: bytes) -> bytes:

@@ -12,7 +12,7 @@ from beads_workers.integrations.metrics.server import (
     response,
 )
 
-REST = b"\r\nHost: x\r\n\r\n"
+REST = b"\r\nHost: localhost:9464\r\n\r\n"
 
 
 @pytest.mark.parametrize(
@@ -61,3 +61,24 @@ def test_an_answer_says_its_length_and_that_it_is_the_last() -> None:
     assert b"\r\nAllow: GET, HEAD\r\n" in response(
         HttpRequest(HttpStatus.NOT_ALLOWED), "text/plain", b""
     )
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        (b"Host: 127.0.0.1:9464", HttpStatus.OK),
+        (b"host:LOCALHOST", HttpStatus.OK),
+        (b"Host: [::1]:9", HttpStatus.OK),
+        (b"Accept: */*", HttpStatus.OK),
+        (b"Host: rebound.example:9464", HttpStatus.MISDIRECTED),
+        (b"Host: localhost\r\nHost: rebound.example", HttpStatus.MISDIRECTED),
+        (b"Host: localhost.example", HttpStatus.MISDIRECTED),
+        (b"Host : rebound.example", HttpStatus.MISDIRECTED),
+        (b"Host:", HttpStatus.MISDIRECTED),
+    ],
+)
+def test_a_page_that_gave_its_name_our_address_reads_nothing(
+    host: bytes, status: HttpStatus
+) -> None:
+    head = b"GET /metrics HTTP/1.1\r\nA: b\r\n" + host + b"\r\n\r\n"
+    assert judge(head, "/metrics") == HttpRequest(status)
