@@ -115,7 +115,7 @@ def test_an_installed_one_closes_three_issues(programs: Path, tmp_path: Path) ->
 def files(folder: Path) -> dict[str, float]:
     """When each file below it was written, without what Python compiles."""
     found = (path for path in folder.rglob("*") if "__pycache__" not in path.parts)
-    return {str(path): path.stat().st_mtime for path in found}
+    return {str(path): path.stat().st_mtime for path in found if path.is_file()}
 
 
 def test_a_checkout_runs_from_any_folder_and_is_not_written_to(
