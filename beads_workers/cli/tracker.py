@@ -45,8 +45,8 @@ def issue_row(issue: TrackerIssue, width: int, waits_for: list[str]) -> str:
         printable(issue.id).ljust(width),
         f"P{issue.priority}",
         f"{printable(issue.status):<11}",
+        printable(issue.title, _TITLE_COLUMNS),
     ]
-    parts.append(printable(issue.title, _TITLE_COLUMNS))
     if issue.issue_type != "task":
         parts.append(f"({printable(issue.issue_type)})")
     if issue.labels:
