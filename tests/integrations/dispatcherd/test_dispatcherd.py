@@ -55,7 +55,7 @@ def leave(result="<exit>"): raise DispatcherExit(result)
 def again(): raise Retry("not yet", after_seconds=3)
 @task()
 def stubborn(file):
-    try: write_down(file, "begun"), time.sleep(300)
+    try: write_down(file, "begun"), [time.sleep(0.05) for _ in range(6000)]
     except DispatcherCancel: write_down(file, "cleaned up")
     return "kept"
 """
