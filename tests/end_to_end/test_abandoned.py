@@ -65,6 +65,7 @@ def test_whatever_happens_to_the_memory_of_a_killed_run_its_claims_are_named_and
     what = damaged(any_project.folder / ".beads-workers", fleet.run_id, seed)
     held = {i for i, (status, _) in any_project.read_all().items() if status == "in_progress"}
     assert len(held) >= 2
+    fleet.forget()
     drains = ("-n", "2", "--until-empty", "--", *ran.command())
     again = start(any_project, *drains, environment=ran.environment)
     code = again.wait()

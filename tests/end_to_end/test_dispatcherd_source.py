@@ -264,3 +264,29 @@ def test_postgres_may_go_and_come_back(
 def _resident(pid: int) -> int:
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_producers_of_the_configuration_run_and_what_is_ignored_is_named(
+    socket_place: DispatchedPlace, start: StartFleet
+) -> None:
+    place = socket_place
+    config = json.loads(place.config.read_text())
+    again = {"schedule": 0.2, "args": [str(place.file), "again"]}
+    config["producers"] = {
+        "ScheduledProducer": {"task_schedule": {"deeds.note": again}},
+        "OnStartProducer": {"task_list": {"deeds.measure": {"args": [str(place.file), "four"]}}},
+    }
+    config["service"]["pool_kwargs"]["max_worker"] = 9
+    place.config.write_text(json.dumps(config))
+    fleet = serving(place, start)
+    assert "service.pool_kwargs.max_worker is ignored" in fleet.errors
+    assert "min_workers" not in fleet.errors, "as many as there are"
+    until(lambda: place.lines().count("end again") >= 3)
+    assert place.lines().count("4") == 1, "once, at the start"
+    names = {record["issue_id"] for record in fleet.journal("finished")}
+    assert {"on-start-0", "sch-1", "sch-2", "sch-3"} <= names
+    assert place.ask("producers")["OnStartProducer"]["produced_count"] == 1
+    assert fleet.call("stop").returncode == 0
+    first = place.lines().count("4")
+    serving(place, start)
+    until(lambda: place.lines().count("4") == first + 1, what="each start has its own")

@@ -84,6 +84,7 @@ class Fleet:
         self._out = self._scratch / f"start-{number}.out"
         self._err = self._scratch / f"start-{number}.err"
         self._workers: list[subprocess.Popen[bytes]] = []
+        self._forgotten = False
         with self._out.open("wb") as out, self._err.open("wb") as err:
             self.process = subprocess.Popen(
                 [*PROGRAM, verb, *arguments],
@@ -219,13 +220,19 @@ class Fleet:
             if sessions.has_token(pid, self.run_id, None) and sessions.start_time(pid)
         ]
 
+    def forget(self) -> None:
+        """It was killed, nothing of it lives, and its journal may be anything from now on."""
+        assert not self.token_holders()
+        self.socket.unlink(missing_ok=True)
+        self._forgotten = True
+
     def end(self) -> None:
         """Teardown: whatever is still there of it is killed."""
-        if "ok fleet" in self.errors:
+        if "ok fleet" in self.errors and not self._forgotten:
             _kill(self.pid, _command_of(self.pid, "beads_workers.runtime.main"))
-            # Without its journal it has ended already, or its test has failed.
-            there = (self.run_folder / "journal.jsonl").exists()
-            for record in self.journal("worker_started") if there else []:
+            # Without its state directory it has ended already, or its test has failed.
+            records = self.journal("worker_started") if self.run_folder.exists() else []
+            for record in records:
                 _kill(record["pid"], _command_of(record["pid"], "beads_workers"))
             sessions.sweep(self.run_id, None)
             # One that was killed leaves its socket for a next start, which never comes here.

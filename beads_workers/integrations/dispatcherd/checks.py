@@ -141,20 +141,20 @@ def _heard(connection: Connection, name: str, fix: str) -> Check:
 
 def look_at_brokers(looked: Looked) -> list[Check]:
     """The configuration, and each broker that it names."""
-    from beads_workers.doctor.rules import fail
     from beads_workers.integrations.dispatcherd import CONFIG
-    from beads_workers.integrations.dispatcherd.fleet_settings import EXTRA, find_brokers
+    from beads_workers.integrations.dispatcherd.fleet_settings import EXTRA, IGNORED, find_brokers
 
     source = str(looked.resolved.options.source)
     file = Path(source.removeprefix(CONFIG)).expanduser() if source.startswith(CONFIG) else None
     fix = edit(file) if file else ""
     try:
-        found, _ = find_brokers(source)
+        found, _, unused = find_brokers(source)
     except CommandError as error:
         if error.hint == EXTRA:
             return [fail(NAME, error.message, EXTRA)]
         return [fail(NAME, sentence(error), fix)]
-    return brokers(found, looked.state, fix)
+    said = printable(f"ignored: {', '.join(unused)}: {IGNORED}")
+    return [*brokers(found, looked.state, fix), *([warn("config", said, fix)] if unused else [])]
 
 
 def workers_of(resolved: Resolved) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
@@ -29,6 +29,15 @@ class Postgres:
 
 
 @value
+class Produced:
+    """A task that the service itself brings. ``message``: as a publisher would send it, without its
+    ``uuid``; every ``seconds``, or once at the start where that is 0."""
+
+    message: Mapping[str, Any]
+    seconds: float = 0.0
+
+
+@value
 class Brokers:
     """``sockets``: absolute paths. ``node_id``: what we are called in replies; "" for any name."""
 
@@ -36,6 +45,7 @@ class Brokers:
     postgres: tuple[Postgres, ...] = ()
     chunk_seconds: float = MESSAGE_TIMEOUT_SECONDS
     node_id: str = ""
+    produced: tuple[Produced, ...] = ()
 
     def describe(self) -> str:
         """One line for people; nothing secret is in it."""
@@ -48,7 +58,9 @@ def brokers_from_json(fields: dict[str, Any]) -> Brokers:
     postgres = tuple(
         Postgres(**{**each, "channels": tuple(each["channels"])}) for each in fields["postgres"]
     )
-    return Brokers(**{**fields, "sockets": tuple(fields["sockets"]), "postgres": postgres})
+    produced = tuple(Produced(**each) for each in fields["produced"])
+    sockets = tuple(fields["sockets"])
+    return Brokers(**{**fields, "sockets": sockets, "postgres": postgres, "produced": produced})
 
 
 # --- configuration -------------------------------------------------------------------------------
@@ -108,8 +120,90 @@ def from_config(config: object) -> Brokers:
         raise ValueError("chunk_message_timeout_seconds is no number")
     node_id = main.get("node_id")
     return Brokers(
-        tuple(sockets), tuple(postgres), timeout, node_id if isinstance(node_id, str) else ""
+        tuple(sockets),
+        tuple(postgres),
+        timeout,
+        node_id if isinstance(node_id, str) else "",
+        tuple(_produced(_table(config, "producers"))),
     )
+
+
+SCHEDULED, ON_START = "ScheduledProducer", "OnStartProducer"
+PERIOD_SECONDS_MIN = 0.01
+"""A task that comes more often than this is a mistake, and would leave no time for any other."""
+
+
+def _produced(producers: Mapping[str, Any]) -> Iterator[Produced]:
+    for task, options in _tasks(producers, SCHEDULED, "task_schedule"):
+        seconds = as_number(options.pop("schedule", None))
+        if seconds is None or seconds < PERIOD_SECONDS_MIN:
+            raise ValueError(f"producers.{SCHEDULED}: 'schedule' of {task} is no number of seconds")
+        yield Produced(options | {"task": task}, seconds)
+    for task, options in _tasks(producers, ON_START, "task_list"):
+        yield Produced(options | {"task": task})
+
+
+def _tasks(
+    producers: Mapping[str, Any], name: str, key: str
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    for task, options in _table(_table(producers, name), key).items():
+        if not isinstance(task, str) or not isinstance(options, dict):
+            raise ValueError(
+                f"producers.{name}.{key}: {str(task)[:80]} is no task with its options"
+            )
+        yield task, dict(options)
+
+
+_USED: Mapping[str, Any] = {
+    "version": None,
+    "brokers": {
+        "socket": {"socket_path": None},
+        "pg_notify": {
+            "config": None,
+            "channels": None,
+            "max_connection_idle_seconds": None,
+            "default_publish_channel": None,
+        },
+    },
+    "producers": {
+        "ControlProducer": None,
+        "BrokeredProducer": None,
+        SCHEDULED: {"task_schedule": None},
+        ON_START: {"task_list": None},
+    },
+    "service": {
+        "pool_kwargs": {"max_workers": None},
+        "main_kwargs": {"node_id": None, "chunk_message_timeout_seconds": None},
+        "chunk_message_timeout_seconds": None,
+    },
+    "publish": None,
+    "worker": {"worker_cls": None, "worker_kwargs": None},
+}
+"""What a fleet, its workers or its publishers go by. None: with all that is below it."""
+
+
+def ignored(config: object) -> list[str]:
+    """The settings of a configuration that nothing goes by, as ``service.pool_cls``: what the real
+    service would do with them is not done, or they are misspelt."""
+    found = list(_unused(config, _USED, ""))
+    pool = config["service"]["pool_kwargs"] if MIN_WORKERS in found else {}  # type: ignore[index]
+    if pool and pool["min_workers"] == pool.get("max_workers"):
+        found.remove(MIN_WORKERS)  # As many as there are in any case.
+    return found
+
+
+MIN_WORKERS = "service.pool_kwargs.min_workers"
+
+
+def _unused(found: object, used: Mapping[str, Any] | None, path: str) -> Iterator[str]:
+    if used is None or not isinstance(found, dict):
+        return
+    for name, below in found.items():
+        key = _kind(name)
+        if key in used:
+            yield from _unused(below, used[key], f"{path}{name}.")
+        else:
+            yield f"{path}{str(name)[:80]}"
 
 
 def workers_of(config: object) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from beads_workers.cli.errors import EXIT_USAGE, CommandError
 from beads_workers.cli.options import POLL_PUSH_SECONDS
 from beads_workers.cli.refusals import of_trackers, refuse
+from beads_workers.core.text import printable
 from beads_workers.integrations.dispatcherd import CONFIG
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
 VARIABLE = "DISPATCHERD_CONFIG_FILE"
 """Where dispatcherd itself looks for its settings."""
+IGNORED = "no setting of dispatcherd, or of something that a fleet does in its own way"
 EXTRA = "pip install 'beads-workers[dispatcherd]'"
 
 
@@ -34,7 +37,9 @@ def prepare_dispatcherd(
     options = resolved.options
     not_ours = {**of_trackers(options, issues), "--shared": options.shared}
     refuse(not_ours, "{} does not go with tasks of dispatcherd")
-    brokers, workers = find_brokers(str(options.source))
+    brokers, workers, unused = find_brokers(str(options.source))
+    for each in unused:
+        print(f"warn {'config':<8} {printable(each)} is ignored: {IGNORED}", file=sys.stderr)
     if resolved.origin["workers"] == "default" and workers is not None:
         resolved = replace(resolved, options=replace(options, workers=workers))
     folder = Path.cwd()
@@ -59,22 +64,22 @@ def prepare_dispatcherd(
     )
 
 
-def find_brokers(source: str) -> tuple[Brokers, int | None]:
-    """What it names, and how many workers it asks for, if it does."""
+def find_brokers(source: str) -> tuple[Brokers, int | None, list[str]]:
+    """What it names; how many workers it asks for, if it does; settings that nothing goes by."""
     from beads_workers.integrations.dispatcherd import configuration
 
     try:
         if source.startswith(CONFIG):
             config = _read(_path(source))
             brokers = configuration.from_config(config)
-            workers = configuration.workers_of(config)
+            workers, unused = configuration.workers_of(config), configuration.ignored(config)
         else:
-            brokers, workers = configuration.from_url(source), None
+            brokers, workers, unused = configuration.from_url(source), None, []
     except ValueError as error:
         raise CommandError(f"--source: {error}", "see docs/DISPATCHERD.md", EXIT_USAGE) from None
     if brokers.postgres:
         _need("psycopg")
-    return brokers, workers
+    return brokers, workers, unused
 
 
 def _path(source: str) -> Path:

@@ -6,7 +6,7 @@ import json
 import selectors
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,13 @@ from beads_workers.core.queries import FoundTask, TaskFilter
 from beads_workers.core.settings import FleetSettings
 from beads_workers.core.source import Source
 from beads_workers.integrations.dispatcherd.brokers import Answer, Broker, UnixBroker
-from beads_workers.integrations.dispatcherd.configuration import Brokers, brokers_from_json
+from beads_workers.integrations.dispatcherd.configuration import (
+    ON_START,
+    SCHEDULED,
+    Brokers,
+    Produced,
+    brokers_from_json,
+)
 from beads_workers.integrations.dispatcherd.control import Service
 from beads_workers.integrations.dispatcherd.queue import QueuedTask, TaskQueue
 from beads_workers.integrations.dispatcherd.source import DispatcherdSource, message_of
@@ -44,6 +50,7 @@ WARNINGS_SECONDS = 60.0
 """So many wrong messages are shown in such a time: a peer that sends nothing else must not fill
 the journal."""
 
+Receive = Callable[[bytes, str, Callable[[str], Answer]], None]
 Reply = Callable[[dict[str, Any]], None]
 Answerer = Callable[[ControlRequest, Reply], None]
 """Answers a control request, at once or later, whether or not anybody wants the answer."""
@@ -183,9 +190,9 @@ class DispatcherdIngress:
 
     def tick(self, now: float) -> None:
         """What was read goes on file and into the queue; and whatever time has come for."""
-        self._enter(now)
         for broker in self.brokers:
             broker.tick(now)
+        self._enter(now)
         self.queue.on_deadline(now)
         if self.chunks.active_messages and now >= self._expire_at:
             self._expire_at = now + EXPIRE_SECONDS
@@ -263,6 +270,58 @@ class DispatcherdIngress:
         return True
 
 
+class Producers:
+    """What the configuration itself has done: a broker (``brokers.Broker``) that nobody writes to.
+
+    As the real one: a period begins when its task was brought, and what was missed is not made up
+    for. ``produced``: all of one kind.
+    """
+
+    def __init__(self, producer: str, produced: Sequence[Produced], receive: Receive) -> None:
+        self.producer = producer
+        self._produced = produced
+        self._receive = receive
+        now = time.monotonic()
+        self._due = [now + each.seconds for each in produced]
+        self._count = 0
+        self._paused = False
+
+    def deadline(self) -> float:
+        """See ``Broker``."""
+        return float("inf") if self._paused else min(self._due, default=float("inf"))
+
+    def tick(self, now: float) -> None:
+        """See ``Broker``."""
+        for number, each in enumerate(self._produced):
+            if self._paused or now < self._due[number]:
+                continue
+            self._due[number] = now + each.seconds if each.seconds else float("inf")
+            # Their own names: sch-1 is the first of all, on-start-0 likewise.
+            self._count += 1
+            name = f"sch-{self._count}" if each.seconds else f"on-start-{self._count - 1}"
+            self._receive(json.dumps({**each.message, "uuid": name}).encode(), "", _no_answer)
+
+    def status(self) -> dict[str, Any]:
+        """See ``Broker``."""
+        return {"produced_count": self._count}
+
+    def pause(self, paused: bool) -> None:
+        """See ``Broker``."""
+        self._paused = paused
+
+    def stop_accepting(self) -> None:
+        """See ``Broker``."""
+        self._due = [float("inf")] * len(self._due)
+
+    def close(self) -> None:
+        """See ``Broker``."""
+        self.stop_accepting()
+
+
+def _no_answer(reply_to: str) -> Answer:
+    return lambda text: None
+
+
 def _nobody(asked: ControlRequest, reply: Reply) -> None:
     reply({"error": f"No control method {asked.control}"})
 
@@ -289,6 +348,12 @@ def open_dispatcherd(
         from beads_workers.integrations.dispatcherd.postgres import PostgresBroker
 
         ingress.brokers.append(PostgresBroker(settings, selector, tell, ingress))
+    for name, produced in (
+        (SCHEDULED, [each for each in brokers.produced if each.seconds]),
+        (ON_START, [each for each in brokers.produced if not each.seconds]),
+    ):
+        if produced:
+            ingress.brokers.append(Producers(name, produced, ingress.receive))
     return ingress
 
 

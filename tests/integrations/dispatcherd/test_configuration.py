@@ -11,9 +11,11 @@ import pytest
 from beads_workers.integrations.dispatcherd.configuration import (
     Brokers,
     Postgres,
+    Produced,
     brokers_from_json,
     from_config,
     from_url,
+    ignored,
     workers_of,
 )
 
@@ -106,3 +108,59 @@ def test_a_wrong_url_says_what_is_wrong(url: str, reason: str) -> None:
 def test_a_wrong_configuration_says_what_is_wrong(change: dict[str, Any], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         from_config({"version": 2, "brokers": {"socket": {"socket_path": "/d"}}} | change)
+
+
+PRODUCERS = {
+    "ScheduledProducer": {
+        "task_schedule": {"shop.tasks.clean": {"schedule": 2.5, "kwargs": {"deep": True}}}
+    },
+    "OnStartProducer": {"task_list": {"shop.tasks.warm": {}, "shop.tasks.tell": {"args": [1]}}},
+}
+
+
+def test_producers_bring_tasks_as_their_publishers_would() -> None:
+    brokers = from_config(CONFIG | {"producers": PRODUCERS})
+    assert brokers.produced == (
+        Produced({"kwargs": {"deep": True}, "task": "shop.tasks.clean"}, 2.5),
+        Produced({"task": "shop.tasks.warm"}),
+        Produced({"args": [1], "task": "shop.tasks.tell"}),
+    )
+    assert brokers_from_json(asdict(brokers)) == brokers
+
+
+@pytest.mark.parametrize(
+    ("producers", "reason"),
+    [
+        ({"ScheduledProducer": {"task_schedule": {"a.b": {}}}}, "'schedule' of a.b is no number"),
+        ({"ScheduledProducer": {"task_schedule": {"a.b": {"schedule": 0}}}}, "'schedule' of a.b"),
+        ({"ScheduledProducer": {"task_schedule": {"a.b": 5}}}, "a.b is no task"),
+        ({"OnStartProducer": {"task_list": ["a.b"]}}, "task_list is no table"),
+        ({"OnStartProducer": {"task_list": {7: {}}}}, "7 is no task"),
+        ([], "producers is no table"),
+    ],
+)
+def test_what_no_producer_could_bring_is_refused(producers: Any, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        from_config(CONFIG | {"producers": producers or ["x"]})
+
+
+def test_settings_that_nothing_goes_by_are_named() -> None:
+    assert ignored(CONFIG) == ["service.pool_kwargs.min_workers"]
+    config = {
+        "version": 2,
+        "brokers": {"dispatcherd.brokers.socket": {"socket_path": "/x", "soket": 1}},
+        "producer": {},
+        "producers": PRODUCERS | {"MyProducer": {"a": {"b": 1}}},
+        "service": {"pool_kwargs": {"max_worker": 3}, "main_kwargs": {}, "pool_cls": "x"},
+        "publish": {"anything": 1},
+        "worker": {"worker_cls": "x", "worker_kwargs": {"a": 1}, "worker_class": "y"},
+    }
+    assert ignored(config) == [
+        "brokers.dispatcherd.brokers.socket.soket",
+        "producer",
+        "producers.MyProducer",
+        "service.pool_kwargs.max_worker",
+        "service.pool_cls",
+        "worker.worker_class",
+    ]
+    assert ignored([]) == ignored({"brokers": 7}) == []

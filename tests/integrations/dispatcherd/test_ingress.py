@@ -15,7 +15,7 @@ from beads_workers.core.events import Arrived
 from beads_workers.core.model import IssueId
 from beads_workers.core.queries import TaskFilter
 from beads_workers.integrations.dispatcherd import ingress as module
-from beads_workers.integrations.dispatcherd.configuration import Brokers
+from beads_workers.integrations.dispatcherd.configuration import Brokers, Produced
 from beads_workers.integrations.dispatcherd.control import Service
 from tests.integrations.dispatcherd.stepped_ingress import SteppedIngress, control, task
 
@@ -120,3 +120,31 @@ def test_a_file_that_is_mostly_over_is_begun_anew(
         stepped.ingress.queue.ended(IssueId(job.issue_id))
     stepped.turn()
     assert stepped.path.stat().st_size < 3000 and stepped.filed() == []
+
+
+def test_producers_bring_tasks_at_the_start_and_again_and_again(tmp_path: Path) -> None:
+    produced = (
+        Produced({"task": "shop.warm"}),
+        Produced({"task": "shop.tell", "args": [1]}),
+        Produced({"task": "shop.clean"}, 0.05),
+    )
+    made = SteppedIngress(tmp_path, Brokers(produced=produced))
+    made.turn()
+    assert made.filed() == ["on-start-0", "on-start-1"]
+    made.until(lambda: len(made.queued()) >= 5)
+    assert made.queued()[:5] == ["on-start-0", "on-start-1", "sch-1", "sch-2", "sch-3"]
+    tasks = [found.message for found in made.ingress.find(TaskFilter())]
+    assert [(each["task"], each.get("args")) for each in tasks[:2]] == [
+        ("shop.warm", None),
+        ("shop.tell", [1]),
+    ]
+    service = Service()
+    made.ingress.describe(service)
+    assert service.producers["OnStartProducer"]["produced_count"] == 2
+    assert service.producers["ScheduledProducer"]["produced_count"] >= 3
+    made.ingress.stop_accepting()
+    count = len(made.queued())
+    for _ in range(20):
+        made.turn()
+    assert len(made.queued()) == count
+    made.close()
