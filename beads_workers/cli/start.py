@@ -363,13 +363,12 @@ def _run(
     launch: Launch, settings: FleetSettings, page: Page | None, *, as_json: bool, draw: bool
 ) -> NoReturn:
     from beads_workers.cli.launch import Interrupts, watch_run
+    from beads_workers.ui.terminal import can_draw
 
+    draws = draw and not as_json and can_draw()
     started = _started(launch, settings, page)
-    drawn = None
-    if draw and not as_json:
-        drawn = dashboard(settings.state_directory, started)
-    # Whoever reads that the fleet is there may at once tell us to stop it.
-    interrupts = None if drawn else Interrupts(launch.client)
+    # Whoever sees that the fleet is there may at once tell us to stop it.
+    interrupts = None if draws else Interrupts(launch.client)
     if not as_json:
         say_preflight(settings, started)
     elif page is not None:
@@ -380,7 +379,7 @@ def _run(
         runs=Path(settings.state_directory) / "runs",
         named=settings.filters.only,
         as_json=as_json,
-        show=drawn,
+        show=dashboard(settings.state_directory, started) if draws else None,
         interrupts=interrupts,
         worktrees=settings.work.worktrees,
     )
@@ -389,12 +388,8 @@ def _run(
 
 def dashboard(
     state_directory: str, started: dict[str, Any]
-) -> Callable[[ControlClient], WatchResult] | None:
-    """What draws this run; None where there is no terminal to draw on."""
-    from beads_workers.ui.terminal import can_draw
-
-    if not can_draw():
-        return None
+) -> Callable[[ControlClient], WatchResult]:
+    """What draws this run."""
 
     def show(client: ControlClient) -> WatchResult:
         from beads_workers.cli import live
