@@ -95,7 +95,8 @@ def test_what_an_agent_files_waits_for_a_person(
     assert actor.startswith("beads-workers/") and actor.endswith(f"/{issue}")
     (found,) = any_project.read_all().keys() - {issue}
     assert any_project.read_all()[found][0] == "open"
-    assert f"1 issue filed by agents: 'beads-workers start {found}' takes it" in fleet.said()
+    said = fleet.said()
+    assert f"1 issue filed by agents; to take it: beads-workers start {found} " in said
     # The next run holds it as well, until somebody says its name or --discovered take.
     again: Fleet = start(any_project, *once)
     again.wait()

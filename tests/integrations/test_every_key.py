@@ -49,6 +49,7 @@ command = ["echo", "{id}"]
 term_grace = "2s"
 stop_timeout = 20
 suspend = true
+issue_commands = true
 notify = "desktop"
 keep_runs = 3
 log_max = "1MiB"
@@ -106,7 +107,7 @@ def test_every_key_is_read_and_its_origin_kept(tmp_path: Path) -> None:
         3, ("schema/*.sql",),
         True, "main", "release", 3, "merge", "git push", ("node --version",), "origin", 1, 600.0,
         True,
-        "desktop", 3, 1 << 20, 2 << 20, True, ("shop.tasks",), ("rrq:serve it",), 5,
+        "desktop", 3, 1 << 20, 2 << 20, True, ("shop.tasks",), True, ("rrq:serve it",), 5,
         "py#f", 9464, 8421, True, {"hero": HeroTable(worker="w1")}, True,
     )  # fmt: skip
     assert set(resolved.origin.values()) == {str(path)}
