@@ -10,11 +10,10 @@ from typing import Any
 from beads_workers.cli.errors import EXIT_TRACKER, EXIT_UNKNOWN, EXIT_USAGE, CommandError
 from beads_workers.cli.why import Scheduler
 from beads_workers.core.model import IssueId
-from beads_workers.core.settings import FleetSettings
 from beads_workers.core.source import ClaimingSource, Result, Settled, SourceError
 from beads_workers.core.text import json_line, printable
 from beads_workers.runtime.abandoned import RunClaims, claims_of_runs, give_back
-from beads_workers.runtime.run_directory import RunDirectory
+from beads_workers.runtime.run_directory import RunDirectory, tracker_folder
 from beads_workers.runtime.sources import open_source
 
 
@@ -27,7 +26,8 @@ def release_abandoned(issues: Sequence[str], directory: Path, *, as_json: bool) 
             if not isinstance(source, ClaimingSource):
                 said = f"{settings.source} shows no claims of runs"
                 raise CommandError(f"nothing to give back: {said}", "", EXIT_USAGE)
-            claims = claims_of_runs(source.held(), RunDirectory(directory), _folder(settings))
+            folder = tracker_folder(settings.tracker)
+            claims = claims_of_runs(source.held(), RunDirectory(directory), folder)
             _check(issues, claims)
             settled: list[tuple[str, Settled]] = []
             for each, wanted in _chosen(issues, claims):
@@ -36,11 +36,6 @@ def release_abandoned(issues: Sequence[str], directory: Path, *, as_json: bool) 
         raise CommandError(str(error), error.hint, EXIT_TRACKER) from error
     left = [] if issues else [each for each in claims if each.living or each.elsewhere]
     _tell(settled, left, as_json=as_json)
-
-
-def _folder(settings: FleetSettings) -> Path:
-    tracker = Path(settings.tracker).resolve()
-    return tracker if tracker.is_dir() else tracker.parent
 
 
 def _check(issues: Sequence[str], claims: Sequence[RunClaims]) -> None:

@@ -19,7 +19,7 @@ from beads_workers.cli.errors import EXIT_NOT_RUNNING, EXIT_USAGE, CommandError
 from beads_workers.runtime.locks import is_locked
 
 if TYPE_CHECKING:
-    from beads_workers.runtime.project import Mark
+    from beads_workers.runtime.project import Mark, Project
 
 
 T = TypeVar("T")
@@ -76,6 +76,20 @@ def check_own(path: Path) -> Path:
 
     owned(lambda: check_owner(path, Path.cwd()))
     return path
+
+
+def project_here() -> Project | None:
+    """The project of the current folder; raises ``CommandError`` for one of a stranger's."""
+    from beads_workers.runtime.project import find_project
+
+    return owned(lambda: find_project(Path.cwd()))
+
+
+def tracker_here() -> Path | None:
+    """The nearest embedded tracker; raises ``CommandError`` for one of a stranger's."""
+    from beads_workers.runtime.project import find_tracker
+
+    return owned(lambda: find_tracker(Path.cwd()))
 
 
 def owned(find: Callable[[], T]) -> T:

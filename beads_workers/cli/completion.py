@@ -68,9 +68,9 @@ def among(*names: str) -> Completer:
 
 def _issues(ctx: typer.Context) -> Iterator[str]:
     """Those that are not closed, of ``bd`` or of the embedded tracker."""
-    from beads_workers.runtime.project import find_project
+    from beads_workers.cli.client import project_here
 
-    project, said = find_project(Path.cwd()), ctx.params.get("source")
+    project, said = project_here(), ctx.params.get("source")
     if project is None or said not in (None, "bd", "sqlite"):
         return
     if project.beads is not None and said != "sqlite":
@@ -148,7 +148,7 @@ def _begun(ctx: typer.Context) -> Iterator[tuple[str, str]]:
     from beads_workers.runtime.journal_file import read_journal
 
     directory, until = _directory(ctx), time.monotonic() + ASK_SECONDS
-    for run_id in directory.run_ids()[-1:]:
+    if run_id := directory.last_run():
         for entry in read_journal(directory.run(run_id) / "journal.jsonl"):
             if isinstance(entry.record, Started):
                 yield entry.record.worker_id, entry.record.issue_id

@@ -459,11 +459,10 @@ def _landing(here: Situation) -> Any:
 def _fleet(here: Situation) -> Any:
     from beads_workers.doctor.leftovers import elsewhere, living
     from beads_workers.doctor.rules import ok
+    from beads_workers.runtime.run_directory import tracker_folder
 
     if (running := living(here.state)) is not None:
         return running
-    if here.place is not None:
-        folder = here.place if here.place.is_dir() else here.place.parent
-        if (other := elsewhere(folder)) is not None:
-            return other
+    if here.place is not None and (other := elsewhere(tracker_folder(str(here.place)))) is not None:
+        return other
     return ok("fleet", "none is running here")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from beads_workers.agents.adapter import load
 from beads_workers.agents.presets import find_agents
 from beads_workers.cli.agents import find_agent, find_fleet_agents, found_here, in_worktree
-from beads_workers.cli.client import owned
+from beads_workers.cli.client import project_here
 from beads_workers.cli.config import Resolved
 from beads_workers.cli.errors import EXIT_TRACKER, EXIT_USAGE, CommandError
 from beads_workers.cli.kinds import kind_said, need
@@ -38,7 +38,7 @@ from beads_workers.core.text import printable
 from beads_workers.executors.command import NAMES, check_command, unsafe_script
 from beads_workers.kinds import SourceKind
 from beads_workers.registry import kind_of, kinds, service
-from beads_workers.runtime.project import STATE_FOLDER, Project, find_project
+from beads_workers.runtime.project import STATE_FOLDER, Project
 from beads_workers.worktrees.git import BRANCHES, GitError, git
 from beads_workers.worktrees.making import matching, resolve_base
 from beads_workers.worktrees.places import default_folder
@@ -455,7 +455,7 @@ def find_tracker(source: str | None) -> TrackerChoice:
     kind = kind_said(source)
     if kind is not None and kind.locate is not None:
         return _located(kind, str(source))
-    project = owned(lambda: find_project(Path.cwd()))
+    project = project_here()
     if project is None:
         raise CommandError(
             "no tracker here: neither a .beads folder nor an embedded tracker, up to /",

@@ -7,12 +7,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from beads_workers.cli.client import owned
+from beads_workers.cli.client import project_here
 from beads_workers.cli.config import FILE_NAME, find_file, read_file, set_key
 from beads_workers.cli.errors import CommandError
 from beads_workers.core.text import printable
 from beads_workers.doctor.verify import VerifyProposal, propose
-from beads_workers.runtime.project import find_project
 
 NONE_HINT = (
     "say it yourself, in beads-workers.toml (verify = \"./check.sh\") or with 'start --verify CMD'"
@@ -66,7 +65,7 @@ def here(*, write: bool) -> VerifySetting:
 
     Raises ``CommandError``.
     """
-    project = owned(lambda: find_project(Path.cwd()))
+    project = project_here()
     file = find_file(Path.cwd())
     folder = project.folder if project else file.parent if file else Path.cwd()
     found = propose(folder)

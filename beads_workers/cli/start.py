@@ -82,7 +82,8 @@ def _also_run(settings: FleetSettings) -> Iterator[tuple[str, str]]:
     from beads_workers.cli.preparation import TrackerChoice, commands_of_issues
 
     tracker = TrackerChoice(settings.source, Path(settings.tracker), Path(settings.project))
-    if (brought := commands_of_issues(tracker)) and shown_command(settings.work) != ISSUES_OWN:
+    others = shown_command(settings.work) != ISSUES_OWN
+    if others and (brought := commands_of_issues(tracker)):
         bring = "issue brings its own command" if brought == 1 else "issues bring their own command"
         yield "issues", f"{brought} {bring}, which runs instead"
     worktrees = settings.work.worktrees

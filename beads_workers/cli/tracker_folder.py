@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from beads_workers.cli.client import owned
+from beads_workers.cli.client import project_here, tracker_here
 from beads_workers.cli.errors import EXIT_TRACKER, EXIT_USAGE, CommandError
 from beads_workers.core.source import SourceError
 from beads_workers.core.text import json_line, printable
-from beads_workers.runtime.project import STATE_FOLDER, TRACKER_FILE, find_project, find_tracker
+from beads_workers.runtime.project import STATE_FOLDER, TRACKER_FILE
 
 if TYPE_CHECKING:
     import sqlite3
@@ -90,9 +90,9 @@ def opened() -> Iterator[sqlite3.Connection]:
     """A connection to the nearest tracker on the way up; ``CommandError`` without one."""
     from beads_workers.trackers.sqlite.store import connect, translated
 
-    database = owned(lambda: find_tracker(Path.cwd()))
+    database = tracker_here()
     if database is None:
-        project = owned(lambda: find_project(Path.cwd()))
+        project = project_here()
         if project is not None and project.beads is not None:
             hint = "ask bd: 'bd list', 'bd show ID'; a run's jobs: 'beads-workers list --envelopes'"
             raise CommandError("the tracker of this project is bd", hint, EXIT_TRACKER)

@@ -67,6 +67,17 @@ def json_line(value: Any) -> str:
     return _UNSAFE_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", line)
 
 
+LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
+"""With any port: the other end of a tunnel (``ssh -L``) may have another one."""
+
+
+def is_local(host: str) -> bool:
+    """Whether what an HTTP request names as its ``Host`` is this machine."""
+    whole = host.strip().lower()
+    name, _, port = whole.rpartition(":")
+    return (name if port.isdecimal() else whole) in LOCAL_NAMES
+
+
 def _safe(character: str) -> str:
     if character.isprintable() or character in _JOINERS:
         return character

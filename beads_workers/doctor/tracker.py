@@ -22,7 +22,7 @@ from beads_workers.doctor.rules import Check, fail, ok, warn
 from beads_workers.kinds import Looked
 from beads_workers.runtime import sessions
 from beads_workers.runtime.abandoned import claims_of_runs
-from beads_workers.runtime.run_directory import RunDirectory
+from beads_workers.runtime.run_directory import RunDirectory, tracker_folder
 from beads_workers.runtime.sources import open_source
 from beads_workers.trackers.bd.calls import BdCalls
 from beads_workers.trackers.bd.source import Listings, held_by_runs
@@ -90,10 +90,8 @@ def _listed(fleet: FleetSettings, lead: str, remedy: Callable[[SourceError], str
 
 def _abandoned(fleet: FleetSettings, held: Sequence[HeldElsewhere]) -> Iterator[Check]:
     """What the tracker shows in the name of runs that are over, or that nobody here knows."""
-    tracker = Path(fleet.tracker)
-    folder = tracker if tracker.is_dir() else tracker.parent
-    claims = claims_of_runs(held, RunDirectory(Path(fleet.state_directory)), folder)
-    for each in claims:
+    directory, folder = RunDirectory(Path(fleet.state_directory)), tracker_folder(fleet.tracker)
+    for each in claims_of_runs(held, directory, folder):
         if each.living:
             continue
         ids = printable(some(each.issue_ids))

@@ -42,6 +42,7 @@ from beads_workers.runtime.run_directory import (
     RunInfo,
     host_name,
     lock_tracker,
+    tracker_folder,
 )
 from beads_workers.runtime.sockets import TcpListener, free_socket
 from beads_workers.runtime.sources import (
@@ -64,10 +65,10 @@ if TYPE_CHECKING:
 
 
 TRACKER_STOP_SECONDS = 10.0
-TYPED_CHARS_MAX = 2000
-"""A command line that is longer is not kept in the journal: it is only said again to people."""
 """For the last flush of the tracker. A call that takes longer goes on without us: the journal
 names it, and the next start waits for its end."""
+TYPED_CHARS_MAX = 2000
+"""A command line that is longer is not kept in the journal: it is only said again to people."""
 
 
 class Fleet:
@@ -127,12 +128,8 @@ class Fleet:
         self._zygote.begin((alive,), soft)
         return ZygoteClient(self._zygote, another)
 
-    def _tracker_folder(self) -> Path:
-        tracker = Path(self._settings.tracker).resolve()
-        return tracker if tracker.is_dir() else tracker.parent
-
     def _lock(self) -> list[int]:
-        folder, shared = self._tracker_folder(), self._settings.shared
+        folder, shared = tracker_folder(self._settings.tracker), self._settings.shared
         try:
             return [self._directory.lock(), lock_tracker(folder, shared=shared)]
         except AlreadyRunning as error:

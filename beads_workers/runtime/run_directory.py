@@ -239,6 +239,12 @@ def _next_run_id(last: str) -> str:
     return f"{stamp}.{count:03d}-{os.urandom(3).hex()}"
 
 
+def tracker_folder(tracker: str) -> Path:
+    """What is locked for the tracker at this path: a folder, or the one of a database."""
+    path = Path(tracker).resolve()
+    return path if path.is_dir() else path.parent
+
+
 def lock_tracker(folder: Path, *, shared: bool = False) -> int:
     """One orchestrator per tracker on this machine, whatever its state directory.
 

@@ -34,14 +34,12 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 from xml.etree.ElementTree import tostring
 
+from beads_workers.core.text import is_local
 from beads_workers.ui.report_html import ICON, policy_hash, read_own
 from beads_workers.ui.report_html import patterns as report_patterns
 from beads_workers.ui.web_shown import Message, Shown
 
 HOST = "127.0.0.1"
-LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
-"""With any port: the other end of a tunnel (``ssh -L``) may have another one."""
-
 HEAD_SECONDS = 10.0
 """From the connection to the end of the request."""
 
@@ -95,14 +93,9 @@ def page() -> tuple[bytes, str]:
 # --- who may -------------------------------------------------------------------------------------
 
 
-def is_local(hosts: list[str]) -> bool:
+def is_for_us(hosts: list[str]) -> bool:
     """Whether a request with these ``Host`` headers was meant for this machine."""
-    if len(hosts) != 1:
-        return False
-    name, _, port = hosts[0].strip().lower().rpartition(":")
-    if not port.isdecimal():  # No port: the name is all of it.
-        name = hosts[0].strip().lower()
-    return name in LOCAL_NAMES
+    return len(hosts) == 1 and is_local(hosts[0])
 
 
 def within(token: str, path: str) -> str | None:
@@ -257,7 +250,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _judged(self) -> tuple[str, dict[str, list[str]]] | None:
         """Where in the page a request wants to go, and its query; None once it is refused."""
         parts = urlsplit(self.path)
-        if not is_local(self.headers.get_all("Host", [])):
+        if not is_for_us(self.headers.get_all("Host", [])):
             self._refuse(HTTPStatus.MISDIRECTED_REQUEST)
         elif parts.netloc or (inside := within(self.server.token, parts.path)) is None:
             self._refuse(HTTPStatus.NOT_FOUND)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from beads_workers.ui.web import CONNECTIONS_MAX, is_local, page, within
+from beads_workers.ui.web import CONNECTIONS_MAX, is_for_us, page, within
 from beads_workers.ui.web_shown import VIEWERS_MAX
 from tests.support.fleet import until
 from tests.support.web import TOKEN, Served, Viewer
@@ -87,7 +87,7 @@ def test_only_the_token_leads_inside(path: str, inside: str | None) -> None:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost:1", "LOCALHOST:8080", "[::1]:80"])
 def test_this_machine_is_local(host: str) -> None:
-    assert is_local([host])
+    assert is_for_us([host])
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_this_machine_is_local(host: str) -> None:
     ],
 )
 def test_no_other_host_is_local(hosts: list[str]) -> None:
-    assert not is_local(hosts)
+    assert not is_for_us(hosts)
 
 
 @pytest.mark.parametrize("path", ["", "events", "log?worker=W1", "control"])

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from beads_workers.cli.client import find_state_directory, owned
+from beads_workers.cli.client import find_state_directory, project_here, tracker_here
 from beads_workers.cli.errors import EXIT_TRACKER, EXIT_USAGE, CommandError, unreadable
 from beads_workers.cli.tracker_folder import Json, opened, warn
 from beads_workers.core.text import counted, json_line, printable
@@ -131,13 +131,10 @@ def _print_schema() -> None:
 
 
 def _look_for_bd() -> None:
-    from beads_workers.runtime.project import find_project, find_tracker
-
-    here = Path.cwd()
-    project = owned(lambda: find_project(here))
+    project = project_here()
     if project is None or project.beads is None:
         return
-    if find_tracker(here) is None:
+    if tracker_here() is None:
         raise CommandError(
             "jobs are handed in to the embedded tracker, and this project has only bd",
             "with bd, an issue names its function in a label: bd create TITLE -l call:pkg.mod.fn",

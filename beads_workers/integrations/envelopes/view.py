@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from beads_workers.cli.client import owned
+from beads_workers.cli.client import tracker_here
 from beads_workers.cli.errors import CommandError
 
 if TYPE_CHECKING:
@@ -61,11 +61,10 @@ def print_list(directory: Path, *, closed_too: bool, as_json: bool) -> None:
 
 def _all_jobs(directory: Path, *, closed_too: bool) -> list[Envelope]:
     from beads_workers.integrations.envelopes.wire import JobState
-    from beads_workers.runtime.project import find_tracker
 
     known = of_last_run(directory)
     jobs = dict(known.jobs)
-    if (database := owned(lambda: find_tracker(Path.cwd()))) is not None:
+    if (database := tracker_here()) is not None:
         here = _of_tracker(jobs, closed_too=closed_too)
         elsewhere = known.source != "sqlite" or not database.is_relative_to(directory.resolve())
         jobs = (jobs | here) if elsewhere else here

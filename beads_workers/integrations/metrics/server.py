@@ -15,6 +15,7 @@ from typing import Any
 from beads_workers.core.events import Event
 from beads_workers.core.model import value
 from beads_workers.core.snapshot import Board
+from beads_workers.core.text import is_local
 from beads_workers.integrations.metrics import figures
 from beads_workers.integrations.metrics import figures as usage
 from beads_workers.integrations.metrics.figures import CONTENT_TYPE, ProcessUse, to_text
@@ -33,8 +34,6 @@ _LINE = re.compile(rb"([A-Z]{1,16}) (\S{1,2000}) HTTP/1\.[01]", re.ASCII)
 
 
 _HOST = re.compile(rb"(?im)^host[ \t]*:[ \t]*([^\r\n]*?)[ \t]*\r?$", re.ASCII)
-_PORT = re.compile(rb":[0-9]*$")
-LOCAL_NAMES = (b"localhost", b"127.0.0.1", b"[::1]")
 
 
 class HttpStatus(Enum):
@@ -67,7 +66,7 @@ def judge(received: bytes, path: str) -> HttpRequest | None:
     line = _LINE.fullmatch(received[: end.start()].split(b"\n", 1)[0].rstrip(b"\r"))
     if line is None:
         return HttpRequest(HttpStatus.BAD_REQUEST)
-    if not _is_local(received[: end.start()]):
+    if not _is_for_us(received[: end.start()]):
         return HttpRequest(HttpStatus.MISDIRECTED)
     head_only = line[1] == b"HEAD"
     if line[1] not in (b"GET", b"HEAD"):
@@ -76,13 +75,12 @@ def judge(received: bytes, path: str) -> HttpRequest | None:
     return HttpRequest(HttpStatus.OK if found else HttpStatus.NOT_FOUND, head_only)
 
 
-def _is_local(head: bytes) -> bool:
+def _is_for_us(head: bytes) -> bool:
     """Whether it was meant for this machine: a page elsewhere may give its own name our address.
 
     Who names no host is no browser.
     """
-    names = [found[1].lower() for found in _HOST.finditer(head)]
-    return all(_PORT.sub(b"", name) in LOCAL_NAMES for name in names)
+    return all(is_local(found[1].decode("latin-1")) for found in _HOST.finditer(head))
 
 
 def response(asked: HttpRequest, content_type: str, body: bytes) -> bytes:
