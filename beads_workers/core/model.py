@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple, NewType, TypeVar, dataclass_transform
@@ -14,17 +14,48 @@ from beads_workers.core import limits
 # Values: dataclasses that nobody changes, made by the dozen for every task.
 #
 # ``@value`` is ``@dataclass(frozen=True, slots=True)`` to the type checker, which refuses every
-# assignment to a field. At run time nothing is in its way, because that guard is what such a class
-# costs: three quarters of the time to make an instance, and half of the time to make the class.
+# assignment to a field. At run time nothing is in its way, because that guard is three quarters of
+# the time to make an instance. ``dataclass`` compiles source for each method of each class, which
+# was half of the time of every start: here it does so where a method is called for the first time.
 
 
 T = TypeVar("T")
+COMPILED = {"__init__": "init", "__repr__": "repr", "__eq__": "eq", "__hash__": "unsafe_hash"}
+"""Each method with the argument of ``dataclass`` that asks for it."""
+_LATER: list[Callable[[str], object]] = []
+"""For each value: compiles one of its methods."""
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def value(kind: type[T]) -> type[T]:
     """Make ``kind`` a value: compared and hashed by its fields, which are never set again."""
-    return dataclass(slots=True, unsafe_hash=True)(kind)
+    body = {k: v for k, v in kind.__dict__.items() if k not in ("__dict__", "__weakref__")}
+    made: type[T] = dataclass(slots=True, **dict.fromkeys(COMPILED.values(), False))(kind)
+
+    def compiled(method: str) -> Callable[..., Any]:
+        # In a copy of the class as it was written, so that two threads do not meet.
+        again: Any = type(made)
+        copy = again(made.__name__, made.__bases__, dict(body))
+        asked = {argument: name == method for name, argument in COMPILED.items()}
+        real: Callable[..., Any] = getattr(dataclass(**asked)(copy), method)
+        setattr(made, method, real)
+        return real
+
+    for method in COMPILED.keys() - body.keys():
+        setattr(made, method, _first(method, compiled))
+    _LATER.append(compiled)
+    return made
+
+
+def _first(method: str, compiled: Callable[[str], Callable[..., Any]]) -> Callable[..., Any]:
+    return lambda *args, **kwargs: compiled(method)(*args, **kwargs)
+
+
+def compile_values() -> None:
+    """Do now what the first instance of each value would do: before forks, once for them all."""
+    for compiled in _LATER:
+        compiled("__init__")
+    _LATER.clear()
 
 
 # --- jobs ----------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from typing import Any
 from beads_workers import registry
 from beads_workers.core import limits
 from beads_workers.core.framing import Line, LineReader
+from beads_workers.core.model import compile_values
 from beads_workers.core.settings import WorkerSettings, worker_from_json
 from beads_workers.core.wire import Shutdown, Wait, encode
 from beads_workers.runtime import sessions
@@ -108,8 +109,7 @@ def _say_reported(report_end: int, workers: int) -> None:
 # What every worker does first, done in the zygote before it forks one.
 #
 # A page of memory is shared by the zygote and its workers until somebody writes to it, and running
-# Python writes: to code that is being specialised, to caches of attributes, to free lists. What
-# was
+# Python writes: to code that is being specialised, to caches of attributes, to free lists. What was
 # written before the fork need not be written again by each of a hundred workers.
 
 
@@ -254,6 +254,7 @@ class _Zygote:
     def _spawn(self, batch: list[WorkerSettings]) -> None:
         if not self.warmed_up:
             self.warmed_up = True
+            compile_values()
             if not batch[0].work.executors:
                 warm_up(batch[0])
             _ignore_signals()
