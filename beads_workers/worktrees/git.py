@@ -42,8 +42,9 @@ for its ``HEAD``."""
 _TABLES_LOCKED = "cannot lock references"
 """What git says of this lock. It says ``cannot lock ref 'refs/...'`` of a ref's own."""
 
-_WAITS = ("-c", "reftable.lockTimeout=2000")
-"""It gives up after 100 ms, and everybody who writes a ref holds this lock."""
+_WAITS = ("-c", "reftable.lockTimeout=2000", "-c", "core.packedRefsTimeout=5000")
+"""It gives up after 100 ms, and everybody who writes a ref holds this lock; after a second where
+refs are packed, which is what git's own maintenance does beside us."""
 
 FALLBACK_IDENTITY = ("-c", "user.name=beads-workers", "-c", "user.email=beads-workers@localhost")
 

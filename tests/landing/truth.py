@@ -111,13 +111,16 @@ class World:
                 case Advance(number, place):
                     self._advance(number, place)
                 case Refuse(key):
-                    assert key not in self.landed
-                    self.refused[key] = "verify"
-                    self.convicted.append(key)
+                    self._refuse(key)
                 case Say(pause):
                     self.pauses.append(pause)
 
     # --- inside -----------------------------------------------------------------------------------
+
+    def _refuse(self, key: str) -> None:
+        assert key not in self.landed
+        self.refused[key] = "verify"
+        self.convicted.append(key)
 
     def _build(self, number: int, keys: tuple[str, ...]) -> None:
         assert len(set(keys)) == len(keys) and not set(keys) & set(self.landed)
