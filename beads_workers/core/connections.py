@@ -547,7 +547,9 @@ class Sender:
         grace = self.grace(connection) + limits.TIMEOUT_MARGIN_SECONDS
         timeout = 0.0 if in_flight.cancelled else self._timeout(in_flight.job)
         if timeout is not None:
-            key = Overdue(connection.conn_id)
+            key, call = Overdue(connection.conn_id), in_flight.job.call
+            if call is not None and call.message is not None:
+                grace += limits.SET_UP_SECONDS
             self._timers.set_earlier(key, self._effects.now + timeout + grace)
 
     def _task(self, connection: Connection, in_flight: InFlight) -> Task:

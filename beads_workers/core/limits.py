@@ -289,6 +289,9 @@ ABANDON_GRACE_SECONDS = 0.5
 """The same where the orchestrator is gone: the next one may be waiting, and nobody hears us."""
 LEAVE_MARGIN_SECONDS = 1.0
 """A worker that lost its connection ends its task within the grace, and exits within this."""
+SET_UP_SECONDS = 120.0
+"""What a task of dispatcherd that has a timeout needs first is ready by then: its worker class, its
+module. The time of the task itself begins afterwards."""
 TIMEOUT_MARGIN_SECONDS = 15.0
 """A worker that has not ended an attempt this long after its timeout is itself stuck."""
 

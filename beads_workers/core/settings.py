@@ -149,7 +149,8 @@ class Work:
     none, and ``function`` for issues that name no function. ``contexts``: for scripts that come
     with jobs; ``log_root``: where those may write their logs. ``hidden_variables``: of the fleet's
     environment, which tasks do not inherit: its own secrets. ``function_variables``: of the
-    environment of functions.
+    environment of functions. ``functions_ahead``: their processes are there, with what tasks of
+    dispatcherd need, before the first task comes.
     """
 
     command: tuple[str, ...] | None = None
@@ -176,6 +177,7 @@ class Work:
     log_root: LogRoot | None = None
     hidden_variables: tuple[str, ...] = ()
     function_variables: Mapping[str, str] = field(default_factory=dict, hash=False)
+    functions_ahead: bool = False
 
     @property
     def agent(self) -> Agent | None:

@@ -231,8 +231,9 @@ class Current:
 
     ``result``: the JSON text of what a step that succeeded requeued, or ``result_file``, the path
     of a file with it. ``is_stopping``: it has said that its worker is to end. ``was_asked``: to end
-    by itself; it has not been told yet. ``suspended_at``: it is stopped since then. ``receipt``: an
-    agent's.
+    by itself; it has not been told yet. ``suspended_at``: it is stopped since then.
+    ``set_up_since``: what it needs is being set up since then, and its own time has not begun.
+    ``receipt``: an agent's.
     """
 
     task: Task
@@ -248,12 +249,13 @@ class Current:
     is_stopping: bool = False
     was_asked: bool = False
     suspended_at: float | None = None
+    set_up_since: float | None = None
     receipt: Mapping[str, Any] | None = None
 
     @property
-    def asks_first(self) -> bool:
-        """Whether it is to be asked to end before it is told: a task of dispatcherd is, because its
-        author expects that."""
+    def is_dispatched(self) -> bool:
+        """Whether it is a task of dispatcherd, as whose author expects it is asked to end before it
+        is told, and its time begins once its worker class is ready."""
         return self.step.call is not None and self.step.call.message is not None
 
     def next_step(self) -> Step:
@@ -285,6 +287,9 @@ class Current:
             case WorkerState.WORKING:
                 self.answer = failure(self.step, ended)
                 self.error_detail = detail(self.step, self.task, ended)
+            case WorkerState.TIMING_OUT if self.set_up_since is not None:
+                seconds = limits.SET_UP_SECONDS
+                self.answer = Outcome(OutcomeKind.TIMEOUT, f"not set up after {seconds:g} s")
             case WorkerState.TIMING_OUT:
                 seconds = (self.times_out_at or self.started) - self.started
                 self.answer = timed_out(self.step, seconds, ended)
@@ -488,6 +493,9 @@ class WorkerHalf:
         if isinstance(event, ev.StepSaid):
             # Beside the conversation: what a task says, and hears, changes no state.
             return self._say_aside(event.message, now)
+        if isinstance(event, ev.StepBegun):
+            self._begin(now)
+            return []
         if isinstance(event, ev.MessageReceived) and isinstance(event.message, ControlReply):
             return [ev.TellStep(event.message.reply)]
         if isinstance(event, ev.MessageReceived) and isinstance(event.message, StatusAsked):
@@ -712,10 +720,25 @@ class WorkerHalf:
             self._deadline = min(limit, current.times_out_at or limit)
         elif step.kind in (StepKind.CLOSE, StepKind.RELEASE):
             self._deadline = now + limits.SELF_CLAIM_CALL_SECONDS
+        elif current.is_dispatched:
+            current.set_up_since = now
+            has_limit = current.times_out_at is not None
+            self._deadline = now + limits.SET_UP_SECONDS if has_limit else None
         else:
             self._deadline = current.times_out_at
         self._out.append(ev.RunStep(current.plan, step))
         self._suspend(now)
+
+    def _begin(self, now: float) -> None:
+        current = self.current
+        if current is None or current.set_up_since is None:
+            return
+        waited, current.set_up_since = now - current.set_up_since, None
+        current.started += waited
+        if current.times_out_at is not None:
+            current.times_out_at += waited
+        if self.state is WorkerState.WORKING:
+            self._deadline = current.times_out_at
 
     def _pause(self, reaction: WorkerReaction, now: float) -> None:
         self._paused = reaction is WorkerReaction.PAUSE
@@ -751,7 +774,7 @@ class WorkerHalf:
     def _end(self, now: float) -> None:
         current = self._busy()
         self._continue(now)  # What is stopped hears nothing.
-        current.was_asked = current.asks_first
+        current.was_asked = current.is_dispatched
         self._deadline = now + self._grace() / (2 if current.was_asked else 1)
         self._out.append(ev.EndStep(hard=False, ask=current.was_asked))
 

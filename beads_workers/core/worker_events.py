@@ -100,6 +100,11 @@ class StepNotStarted:
     degraded: bool = False
 
 
+@value
+class StepBegun:
+    """A task of dispatcherd is called now: what it needs was set up, and its time begins."""
+
+
 StepOver = StepEnded | StepAnswered | StepNotStarted
 Moving = (
     OrchestratorConnected
@@ -110,7 +115,7 @@ Moving = (
     | StepOver
 )
 """What moves a worker from state to state."""
-Event = Moving | StepSaid
+Event = Moving | StepSaid | StepBegun
 
 
 def name_of(event: Event | None) -> str:
@@ -148,7 +153,10 @@ class SpoolResult:
 
 @value
 class RunStep:
-    """Start a step of ``plan``; answer with what is ``StepOver``."""
+    """Start a step of ``plan``; answer with what is ``StepOver``.
+
+    A task of dispatcherd has its ``StepBegun`` before that, where it came so far.
+    """
 
     plan: Plan
     step: Step

@@ -11,7 +11,7 @@ from dataclasses import replace as with_fields
 from typing import TYPE_CHECKING, Any
 
 from beads_workers import registry
-from beads_workers.core.model import Call, OutcomeKind, Script, actor_of_task
+from beads_workers.core.model import Call, IssueId, OutcomeKind, Script, actor_of_task
 from beads_workers.core.plans import LogCopy, NotRunnable, Plan, Step, StepKind
 from beads_workers.core.redaction import UnsafePath, parts_below, secrets_of
 from beads_workers.core.scripts import from_payload
@@ -240,6 +240,14 @@ def environment(task: Task, settings: WorkerSettings) -> dict[str, str]:
             actor = f"{settings.actor}/{settings.worker_id}"
         added["BEADS_ACTOR"] = added["BD_ACTOR"] = actor
     return added
+
+
+def functions_environment(settings: WorkerSettings) -> dict[str, str]:
+    """The same of a process for functions, while it has no task."""
+    added = environment(Task(IssueId(""), 0, ""), settings)
+    return {k: v for k, v in added.items() if k not in OF_ONE_ISSUE} | dict(
+        settings.work.function_variables
+    )
 
 
 def issue_json(task: Task) -> str:

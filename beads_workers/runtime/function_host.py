@@ -27,7 +27,13 @@ from beads_workers.executors.functions import (
     Resolver,
     not_callable,
 )
-from beads_workers.runtime.functions import CALL_BYTES_MAX, WORKER_FD, answer_line, asking_line
+from beads_workers.runtime.functions import (
+    CALL_BYTES_MAX,
+    WORKER_FD,
+    answer_line,
+    asking_line,
+    begun_line,
+)
 from beads_workers.runtime.output import keep_result
 
 # --- surroundings --------------------------------------------------------------------------------
@@ -191,8 +197,11 @@ class FunctionHost:
             for framed in self._reader.feed(received):
                 assert isinstance(framed, Line), "a worker knows how long a line may be"
                 call = json.loads(framed.text)
-                if "path" in call:  # Else a reply for a call that does not wait for it any more.
+                if "path" in call:
                     self._worker.sendall(self._answer(call))
+                elif "variables" in call:
+                    self._set_up(call["variables"])
+                # Else a reply for a call that does not wait for it any more.
 
     def retire(self) -> None:
         """The worker is gone, or says goodbye."""
@@ -244,22 +253,39 @@ class FunctionHost:
         self._surroundings.remember()
         return self._caller.call(function, call["args"], call["kwargs"])
 
-    def _call_message(self, call: dict[str, Any]) -> CallResult:
-        """The message of another system: called as its own workers call it."""
-        tasks = registry.need("task_messages")  # Few fleets run any.
+    def _set_up(self, variables: Mapping[str, str | None]) -> None:
+        """Be ready for messages before one comes. What is in the way is still there then, and is
+        the answer."""
+        try:
+            self._surroundings.enter(variables)
+            self._prepare(None)
+        except (OSError, NotCallable):
+            pass
+        except registry.need("task_messages").Cancelled:
+            self._die()  # The message came meanwhile, and nobody wants it any more.
+
+    def _prepare(self, path: str | None) -> None:
+        """Raises what ``DispatcherCaller.prepare`` does."""
         if self._messages is None:
-            worker_id = call["variables"].get("BW_WORKER_ID", "")
+            tasks = registry.need("task_messages")  # Few fleets run any.
+            worker_id = os.environ.get("BW_WORKER_ID", "")
             made = tasks.open_caller(worker_id, self._resolver, self._caller, self._ask)
             self._messages = made
+        if self._messages.prepare(path):
+            self._surroundings.settle()
+
+    def _call_message(self, call: dict[str, Any]) -> CallResult:
+        """The message of another system: called as its own workers call it."""
         path = call["path"]
         try:
-            if self._messages.prepare(path):
-                self._surroundings.settle()
+            self._prepare(path)
         except NotCallable as error:
             return not_callable(error)
-        except tasks.Cancelled:
-            cancelled: CallResult = tasks.CANCELLED
+        except registry.need("task_messages").Cancelled:
+            cancelled: CallResult = registry.need("task_messages").CANCELLED
             return cancelled
+        if call.get("tells_begun"):
+            self._worker.sendall(begun_line(call["n"]))
         self._surroundings.remember()
         message = {"task": path, "args": call["args"], "kwargs": call["kwargs"]}
         answer: CallResult = self._messages.call(message | call["message"])

@@ -19,6 +19,7 @@ from typing import Any
 
 from beads_workers.core import limits
 from beads_workers.core.framing import (
+    Framed,
     Line,
     LineReader,
     ProtocolError,
@@ -86,12 +87,22 @@ class CallAsked:
     control_data: Mapping[str, Any]
 
 
+@value
+class CallBegun:
+    """A call is made now: whatever it needs was set up and imported."""
+
+
 def call_line(
-    number: int, call: Call, variables: Mapping[str, str | None], result_file: str
+    number: int,
+    call: Call,
+    variables: Mapping[str, str | None],
+    result_file: str,
+    *,
+    tells_begun: bool = False,
 ) -> bytes:
     """One call. ``variables``: of its environment, those that the last call had not, and None for
-    those that only that had; ``number`` comes back with the answer. Raises ``ValueError`` where it
-    is too long."""
+    those that only that had; ``number`` comes back with the answer. ``tells_begun``: it is told
+    when the function itself is called. Raises ``ValueError`` where it is too long."""
     fields = {
         "n": number,
         "path": call.path,
@@ -102,6 +113,8 @@ def call_line(
     }
     if call.message is not None:
         fields["message"] = call.message
+    if tells_begun:
+        fields["tells_begun"] = True
     line = _ENCODER.encode(fields).encode("ascii") + b"\n"
     if len(line) > CALL_BYTES_MAX:
         raise ValueError(f"arguments of {len(line)} bytes; {CALL_BYTES_MAX} are allowed")
@@ -126,9 +139,20 @@ def answer_line(number: int, answer: CallResult, *, in_file: bool, spent: bool) 
     return f"{line}}}\n".encode("ascii")
 
 
-def parse_answer(line: bytes, number: int) -> Said | CallAsked:
-    """Read the answer to call ``number``, or what it asks; raises ``ProtocolError`` for anything
-    else."""
+def set_up_line(variables: Mapping[str, str]) -> bytes:
+    """What has the process set up what messages of dispatcherd need, before the first one; nothing
+    is answered."""
+    return _ENCODER.encode({"variables": variables}).encode("ascii") + b"\n"
+
+
+def begun_line(number: int) -> bytes:
+    """Call ``number`` is made now."""
+    return b'{"n":%d,"begun":true}\n' % number
+
+
+def parse_answer(line: bytes, number: int) -> Said | CallAsked | CallBegun:
+    """Read the answer to call ``number``, what it asks, or that it has begun; raises
+    ``ProtocolError`` for anything else."""
     if line == b'{"n":%d,"kind":"success"}' % number:
         return _WELL  # What most functions return is nothing.
     fields = parse_object(line)
@@ -136,6 +160,8 @@ def parse_answer(line: bytes, number: int) -> Said | CallAsked:
         raise ProtocolError("an answer to another call")
     if "control" in fields:
         return _asked(fields)
+    if fields.get("begun") is True:
+        return CallBegun()
     kind = _KINDS.get(text(fields, "kind", ""))
     if kind is None:
         raise ProtocolError("no such kind of answer")
@@ -231,6 +257,9 @@ class HostProcess:
         self._variables: Mapping[str, str] = {}
         self._output: object = None
         self._dispatches = False
+        self._framed: list[Framed] = []
+        self._path = ""
+        self._begun: set[str] = set()
         with theirs:
             try:
                 self.pid = _spawn(theirs.fileno(), allowed, environment)
@@ -247,6 +276,11 @@ class HostProcess:
         """Whether it lives and is silent, as it should between calls."""
         return not self.buried and not self._unfit.poll(0)
 
+    def set_up(self, environment: Mapping[str, str]) -> None:
+        """Have it get ready for messages of dispatcherd; call once, before anything else."""
+        self._variables, self._dispatches = environment, True
+        self.socket.send(set_up_line(environment))
+
     def call(
         self,
         call: Call,
@@ -254,11 +288,12 @@ class HostProcess:
         output: int,
         place: object = None,
         result_file: str = "",
-    ) -> None:
+    ) -> bool:
         """Have it called; what it prints goes to the descriptor ``output``.
 
         ``place``: something that is the same for two calls whose output goes to the same file.
-        A result that is too long for an answer goes to ``result_file``. Raises ``ValueError``
+        A result that is too long for an answer goes to ``result_file``. True where ``read`` gives
+        ``CallBegun`` first: something may have to be set up for this message. Raises ``ValueError``
         where the arguments are too long, ``OSError`` where it does not take them; a process that
         has just ended is noticed by ``read``.
         """
@@ -269,7 +304,9 @@ class HostProcess:
         self._variables = environment
         self._number += 1
         self._dispatches = self._dispatches or call.message is not None
-        line = call_line(self._number, call, changed, result_file)
+        tells = call.message is not None and call.path not in self._begun
+        self._path = call.path
+        line = call_line(self._number, call, changed, result_file, tells_begun=tells)
         same = place is not None and place is self._output
         self._output = place
         try:
@@ -282,29 +319,39 @@ class HostProcess:
                 self.socket.setblocking(False)
         except (BrokenPipeError, ConnectionResetError):
             pass  # It has ended, as the next reading tells.
+        return tells
 
-    def read(self) -> Said | CallAsked | HostExited | None:
+    def read(self) -> Said | CallAsked | CallBegun | HostExited | None:
         """What came of the call, or what it asks; None: nothing yet. ``HostExited`` has buried the
-        process, and so has an answer that makes no sense."""
+        process, and so has an answer that makes no sense. After ``CallBegun`` read once more."""
+        if not self._framed:
+            try:
+                received = self.socket.recv(1 << 16)
+            except BlockingIOError:
+                # A child that it has left may keep the connection open.
+                return self._bury() if _is_dead(self._pidfd, 0) else None
+            except OSError:
+                received = b""
+            if not received:
+                return self._closed()
+            self._framed = self._reader.feed(received)
+            if not self._framed:
+                return None
         try:
-            received = self.socket.recv(1 << 16)
-        except BlockingIOError:
-            # A child that it has left may keep the connection open.
-            return self._bury() if _is_dead(self._pidfd, 0) else None
-        except OSError:
-            received = b""
-        if not received:
-            return self._closed()
-        framed = self._reader.feed(received)
-        if not framed:
-            return None
-        try:
-            if len(framed) > 1 or not isinstance(framed[0], Line):
-                raise ProtocolError("more than an answer")
-            return parse_answer(framed[0].text, self._number)
+            return self._parsed(self._framed.pop(0))
         except ProtocolError as error:
             self.close()
             return _broken(f"its process said what is no answer ({error})")
+
+    def _parsed(self, framed: Framed) -> Said | CallAsked | CallBegun:
+        if not isinstance(framed, Line):
+            raise ProtocolError("too long for an answer")
+        said = parse_answer(framed.text, self._number)
+        if isinstance(said, CallBegun):
+            self._begun.add(self._path)
+        elif self._framed:
+            raise ProtocolError("more than an answer")
+        return said
 
     def tell(self, reply: Mapping[str, object]) -> None:
         """Hand it what it has asked for; one that does not take it waits for nothing."""
@@ -386,16 +433,24 @@ def _spawn(theirs: int, allowed: Sequence[str], environment: Mapping[bytes, byte
 
 Questions = Callable[[str, Mapping[str, Any]], None]
 """Takes a control command and its data."""
+Begun = Callable[[], None]
+"""Told when a message of dispatcherd is called, after what it needs was set up."""
 
 
 class CallStep:
     """A running call; the same shape as ``steps.RunningStep``."""
 
     def __init__(
-        self, host: HostProcess, output: AttemptOutput, result_file: str, asked: Questions
+        self,
+        host: HostProcess,
+        output: AttemptOutput,
+        result_file: str,
+        asked: Questions,
+        begun: Begun,
     ) -> None:
         self._host = host
         self._asked = asked
+        self._begun = begun
         self._result_file = result_file
         self.fd = host.socket.fileno()
         self.output = output
@@ -422,6 +477,9 @@ class CallStep:
             case CallAsked(command, data):
                 self._asked(command, data)
                 return None
+            case CallBegun():
+                self._begun()
+                return self.finish()
             case HostExited(status):
                 return step_ended(status, self.output.end())
             case Said(outcome, in_file, spent, is_stopping):
@@ -439,8 +497,9 @@ class Functions:
     ``asked``: told what a call asks of the orchestrator.
     """
 
-    def __init__(self, allowed: Sequence[str], asked: Questions) -> None:
+    def __init__(self, allowed: Sequence[str], asked: Questions, begun: Begun) -> None:
         self._asked = asked
+        self._begun = begun
         self._allowed = allowed
         self._host: HostProcess | None = None
         self._output: AttemptOutput | None = None
@@ -455,13 +514,22 @@ class Functions:
         output = self._prepared(plan, step)
         try:
             host = self._living(step, inherited)
-            host.call(step.call, step.environment, output.fd, output, plan.result_file)
+            result_file, environment = plan.result_file, step.environment
+            tells = host.call(step.call, environment, output.fd, output, result_file)
         except (OSError, ValueError) as error:
             self.let_go()
             self.close()
             degraded = isinstance(error, OSError) and error.errno in MACHINE_ERRORS
             raise CannotStart(f"cannot call {step.name}: {error}", degraded=degraded) from None
-        return CallStep(host, output, plan.result_file, self._asked)
+        if step.call.message is not None and not tells:
+            self._begun()
+        return CallStep(host, output, result_file, self._asked, self._begun)
+
+    def start_ahead(self, added: Mapping[str, str], inherited: Mapping[bytes, bytes]) -> None:
+        """Where there is no process, have one that is ready for messages of dispatcherd when the
+        first one comes; raises ``OSError``. ``added``: to its environment."""
+        self._host = HostProcess(self._allowed, {**inherited, **encoded(added)})
+        self._host.set_up(added)
 
     @property
     def fd(self) -> int:

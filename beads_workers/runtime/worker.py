@@ -56,12 +56,13 @@ from beads_workers.core.worker_events import (
     RunStep,
     SendMessage,
     SpoolResult,
+    StepBegun,
     StepNotStarted,
     StepSaid,
     SuspendStep,
     TellStep,
 )
-from beads_workers.executors.command import plan
+from beads_workers.executors.command import functions_environment, plan
 from beads_workers.runtime import sessions
 from beads_workers.runtime.functions import CallStep, Functions
 from beads_workers.runtime.processes import (
@@ -308,6 +309,7 @@ def run_worker(
     functions = Functions(
         settings.work.allow_modules,
         lambda name, data: events.append(StepSaid(ControlAsked(name, data))),
+        lambda: events.append(StepBegun()),
     )
     process = _Process(settings, half, selector, connection, functions, events)
     for name in settings.work.hidden_variables:
@@ -339,6 +341,7 @@ class _Process:
         self.selector.register(wake, selectors.EVENT_READ)
         self._carry_out(self.half.start())
         self._drain()
+        self._start_functions_ahead()
         self._tell_all(self.connection.flush())
         while self.status is None:
             # The step goes first: work that is done before SHUTDOWN is read is still DONE.
@@ -469,6 +472,16 @@ class _Process:
         # It stays watched from call to call.
         self._watch_functions()
 
+    def _start_functions_ahead(self) -> None:
+        if not self.settings.work.functions_ahead or self.functions.fd >= 0:
+            return
+        try:
+            os.chdir(self.settings.project)
+            self.functions.start_ahead(functions_environment(self.settings), self.inherited)
+        except OSError:
+            pass  # The next call says more.
+        self._watch_functions()
+
     def _watch_captured(self, step: RunningStep) -> None:
         if step.captured is not None:
             self.captured = step.captured.fd
@@ -526,5 +539,7 @@ class _Process:
             self.spares.do(lambda: sessions.end(()))
             self.spares.do(lambda: sweep(self.settings.run_id, self.settings.worker_id))
         self._watch_functions()
+        if isinstance(step, CallStep):
+            self._start_functions_ahead()
         answer = step.answer if isinstance(step, RunningStep) else None
         self._tell(answer or ended)

@@ -13,7 +13,7 @@ import time
 import traceback
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -122,6 +122,7 @@ def warm_up(settings: WorkerSettings) -> None:
     There must be no child yet. INT, TERM, HUP and CHLD do nothing afterwards, until they are set.
     """
     said = (Wait(1), Shutdown("user_requested"))
+    settings = replace(settings, work=replace(settings.work, functions_ahead=False))
     lines = b"".join(encode(m, settings.worker_id, time.time(), v1=False) for m in said)
     for _ in range(TIMES):
         try:

@@ -95,8 +95,34 @@ def test_a_task_of_dispatcherd_is_asked_told_and_killed_when_it_is_cancelled() -
 
 def test_and_when_its_time_is_over() -> None:
     book = Playbook(DISPATCHED)
-    book.tell(CONNECTED, task(timeout=7.0))
+    book.tell(CONNECTED, task(timeout=7.0), wev.StepBegun())
     assert book.tick() == [ASK]
+    ended(book)
+    (answer, _) = book.tell(wev.StepEnded(-9, "", "KILL"))
+    assert isinstance(answer, wev.SendMessage) and isinstance(answer.message, Failed)
+    assert answer.message.outcome is OutcomeKind.TIMEOUT
+
+
+def test_its_time_begins_when_what_it_needs_is_there() -> None:
+    book = Playbook(DISPATCHED)
+    book.tell(CONNECTED, task(timeout=7.0))
+    book.now += 100.0
+    assert book.tell(wev.StepBegun()) == []
+    began = book.now
+    assert book.tick() == [ASK]
+    assert book.now == began + 7.0
+    (answer, _) = book.tell(wev.StepAnswered(Outcome(OutcomeKind.ERROR, "cancelled by SIGUSR1")))
+    assert isinstance(answer, wev.SendMessage) and isinstance(answer.message, Failed)
+    assert (answer.message.error, answer.message.duration_ms) == ("timed out after 7 s", 7000)
+
+
+def test_what_is_never_ready_is_ended_and_said_so() -> None:
+    book = Playbook(DISPATCHED)
+    book.tell(CONNECTED, task(timeout=7.0))
+    began = book.now
+    assert book.tick() == [ASK]
+    assert book.now == began + limits.SET_UP_SECONDS
+    book.tell(wev.StepBegun())
     ended(book)
     (answer, _) = book.tell(wev.StepEnded(-9, "", "KILL"))
     assert isinstance(answer, wev.SendMessage) and isinstance(answer.message, Failed)

@@ -110,6 +110,45 @@ submit_task(deeds.fail, args=(file,), uuid="fails")
     assert place.lines().count("tried") == 1, "once, unless it is allowed more"
 
 
+SLOW_START = """
+import time
+from dispatcherd.worker.task import TaskWorker
+
+class Slow(TaskWorker):
+    def __init__(self, *, file, **rest):
+        super().__init__(**rest)
+        self.file = file
+
+    def on_start(self):
+        time.sleep(2)
+        with open(self.file, "a") as out:
+            print("ready", file=out)
+"""
+
+
+def test_what_a_worker_class_does_at_its_start_is_done_ahead_and_outside_of_timeouts(
+    socket_place: DispatchedPlace, start: StartFleet
+) -> None:
+    place = socket_place
+    (place.folder / "slow.py").write_text(SLOW_START)
+    config = json.loads(place.config.read_text())
+    config["worker"] = {"worker_cls": "slow.Slow", "worker_kwargs": {"file": str(place.file)}}
+    place.config.write_text(json.dumps(config))
+    place.environment["PYTHONPATH"] = str(place.peer.packages)
+    fleet = serving(place, start)
+    place.publish(
+        """
+for number in range(8):
+    submit_task(deeds.note, args=(file, f"n{number}", 0.2), uuid=f"n{number}", timeout=1.5)
+submit_task(deeds.note, args=(file, "long", 60), uuid="long", timeout=1.5)
+"""
+    )
+    ended = [fleet.wait_for("finished", issue_id=f"n{number}") for number in range(8)]
+    assert {record["outcome"] for record in ended} == {"success"}
+    assert fleet.wait_for("finished", issue_id="long")["outcome"] == "timeout"
+    until(lambda: place.lines().count("ready") == 3, what="the next one is there ahead of a task")
+
+
 def test_retries_are_a_setting(socket_place: DispatchedPlace, start: StartFleet) -> None:
     fleet = serving(socket_place, start, "--max-attempts", "3", "--retry-delay", "0.05")
     socket_place.publish(

@@ -46,6 +46,7 @@ def prepare_dispatcherd(
     state = Path(options.state_dir) if options.state_dir else folder / STATE_FOLDER
     tracker = TrackerChoice("dispatcherd", state.absolute(), folder)
     work = find_work(resolved, tracker)
+    work = replace(work, functions_ahead=bool(work.allow_modules))
     if (source := str(options.source)).startswith(CONFIG):
         work = replace(work, function_variables={VARIABLE: str(_path(source).absolute())})
     settings = settings_of(resolved, tracker, work, (), owned=owned)

@@ -66,19 +66,20 @@ class DispatcherCaller:
         self._worker: Any = None
         self._is_ready = self._has_shut_down = False
 
-    def prepare(self, path: str) -> bool:
-        """Import what is to be called; True where anything was. Raises ``NotCallable``.
+    def prepare(self, path: str | None) -> bool:
+        """Set up what calls tasks, and import this one; True where anything was to be done. Raises
+        ``NotCallable``.
 
         Raises ``Cancelled`` where SIGUSR1 comes meanwhile.
         """
-        if self._is_ready and path in self._resolver.known:
+        if self._is_ready and (path is None or path in self._resolver.known):
             return False
         set_handler(SIGUSR1, _cancel)
         try:
             if not self._is_ready:
                 self._worker = self._made()
                 self._is_ready = True
-            if path not in self._resolver.known:
+            if path is not None and path not in self._resolver.known:
                 self._resolver.find(path)
         finally:
             # While no task runs there is nothing to cancel, and no reason to die.

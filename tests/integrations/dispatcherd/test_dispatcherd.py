@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from beads_workers.core.model import Call, OutcomeKind
-from beads_workers.runtime.functions import CallAsked, HostExited, HostProcess, Said
+from beads_workers.runtime.functions import CallAsked, CallBegun, HostExited, HostProcess, Said
 from tests.support.dispatcherd import Dispatcherd
 from tests.support.fleet import until
 
@@ -93,6 +93,12 @@ class Caller:
             self.host.call(call, {"BW_WORKER_ID": "W3"}, log.fileno())
 
     def heard(self) -> Said | CallAsked | HostExited:
+        """What it says next, but for that it has begun."""
+        while isinstance(said := self.next(), CallBegun):
+            pass
+        return said
+
+    def next(self) -> Said | CallAsked | CallBegun | HostExited:
         """What it says next."""
         poll = select.poll()
         poll.register(self.host.socket, select.POLLIN)
@@ -294,6 +300,54 @@ def test_the_settings_choose_the_worker_class_and_let_tasks_publish(
         caller.said("decorated.doubled", 4)
         caller.host.retire()
     assert trace.read_text().splitlines()[-2:] == ["after 8", "shutdown"]
+
+
+GETS_READY = """
+import time
+from dispatcherd.worker.task import TaskWorker
+from plain import write_down
+class Mine(TaskWorker):
+    def on_start(self):
+        write_down("trace", "begun")
+        while not __import__("os").path.exists("go"): time.sleep(0.01)
+"""
+
+
+def _getting_ready(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Caller]:
+    """A process that was told to get ready, and waits for the file ``go`` within that."""
+    (folder / "mine.py").write_text(GETS_READY)
+    config = folder / "dispatcher.yml"
+    config.write_text("version: 2\nworker: {worker_cls: mine.Mine}\n")
+    monkeypatch.setitem(os.environb, b"DISPATCHERD_CONFIG_FILE", os.fsencode(config))
+    for caller in _made(folder, monkeypatch, Dispatcherd().packages):
+        caller.host.set_up({"BW_WORKER_ID": "W3"})
+        until((folder / "trace").exists)
+        yield caller
+
+
+@peers
+def test_what_got_ready_ahead_says_when_it_calls_and_only_for_the_first_of_a_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for caller in _getting_ready(tmp_path, monkeypatch):
+        caller.begin("decorated.doubled", 4)
+        (tmp_path / "go").touch()
+        assert caller.next() == CallBegun()
+        said = caller.next()
+        assert isinstance(said, Said) and said.outcome.result == "8"
+        caller.begin("decorated.doubled", 5)
+        assert isinstance(caller.next(), Said)
+        assert (tmp_path / "trace").read_text() == "begun\n"
+
+
+@peers
+def test_a_cancel_while_it_gets_ready_ends_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for caller in _getting_ready(tmp_path, monkeypatch):
+        caller.begin("decorated.doubled", 4)
+        caller.host.ask_to_cancel()
+        assert caller.heard() == HostExited(-signal.SIGTERM)
 
 
 @peers
