@@ -134,9 +134,9 @@ class Effects:
         elif change.stood is Standing.COOLING:
             self.timers.cancel(RetryDue(issue.issue_id))
 
-    def note(self, level: str, text: str) -> None:
+    def note(self, level: str, text: str, refused: int = 0) -> None:
         """Tell people: ``info``, ``warning`` or ``error``."""
-        self._commands.append(Write(Noted(level, text)))
+        self._commands.append(Write(Noted(level, text, refused)))
 
     def flush(self) -> list[Command]:
         """All commands since the last call, in order."""

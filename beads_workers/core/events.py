@@ -267,9 +267,13 @@ class StatusWanted:
 
 @value
 class Warned:
-    """Something at the edge that people should know, and that changes nothing."""
+    """Something at the edge that people should know, and that changes nothing.
+
+    ``refused``: so many messages of a publisher were not taken since the last time.
+    """
 
     text: str
+    refused: int = 0
 
 
 @value

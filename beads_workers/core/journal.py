@@ -408,10 +408,14 @@ class Refunded(Record):
 
 @value
 class Noted(Record):
-    """Something a person may want to read. ``level``: ``info``, ``warning`` or ``error``."""
+    """Something a person may want to read. ``level``: ``info``, ``warning`` or ``error``.
+
+    ``refused``: so many messages of publishers were not taken since the last one.
+    """
 
     level: str
     text: str
+    refused: int = 0
 
 
 @value

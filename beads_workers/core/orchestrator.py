@@ -296,8 +296,8 @@ class Orchestrator:
                 self._connections.serve_waiting(soon=self._scheduler.coming())
             case ev.LanderGone(why):
                 self._parts.landings.died(why)
-            case ev.Warned(text):
-                self._effects.note("warning", text)
+            case ev.Warned(text, refused):
+                self._effects.note("warning", text, refused)
             case ev.AccountTold(account, closed):
                 self._parts.agents.learn(account, closed)
                 self._scheduler.reschedule()

@@ -219,6 +219,8 @@ class Counters:
     """By action and result."""
     trips: dict[str, TripTimes] = field(default_factory=dict)
     """By kind, see ``kind_of``."""
+    refused: int = 0
+    """Messages of publishers that were not taken."""
     _kind: str = RECOVER
     _since: float = 0.0
 
@@ -397,6 +399,7 @@ class Board:
             case rec.SourceTrouble() | rec.SourceRecovered() as source:
                 self._source(source, entry.elapsed)
             case rec.Noted():
+                self.counters.refused += entry.record.refused
                 self.notes.append(entry)
             case _:
                 self._about_run(entry)

@@ -322,8 +322,8 @@ def test_producers_of_the_configuration_run_and_what_is_ignored_is_named(
     assert "min_workers" not in fleet.errors, "as many as there are"
     until(lambda: place.lines().count("end again") >= 3)
     assert place.lines().count("4") == 1, "once, at the start"
-    names = {record["issue_id"] for record in fleet.journal("finished")}
-    assert {"on-start-0", "sch-1", "sch-2", "sch-3"} <= names
+    for name in ("on-start-0", "sch-1", "sch-2", "sch-3"):
+        fleet.wait_for("finished", issue_id=name)
     assert place.ask("producers")["OnStartProducer"]["produced_count"] == 1
     assert fleet.call("stop").returncode == 0
     first = place.lines().count("4")

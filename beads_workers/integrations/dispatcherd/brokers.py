@@ -59,6 +59,9 @@ class Receiver(Protocol):
     def warn(self, text: str) -> None:
         """Something that people should know; not shown without end."""
 
+    def refuse(self, text: str) -> None:
+        """The same of a message that is not taken: it is counted."""
+
 
 def in_chunks(text: str, max_bytes: int) -> list[str]:
     """A reply as its broker takes it."""
@@ -85,12 +88,14 @@ SILENT_SECONDS = 60.0
 
 
 class BrokerClient:
-    """One connection. ``asked``: it has sent a whole line. ``since``: when it came, or said
-    something last. ``held``: bytes of a line that is not complete."""
+    """One connection. ``number``: of those before it. ``asked``: it has sent a whole line.
+    ``since``: when it came, or said something last. ``held``: bytes of a line that is not
+    complete."""
 
-    def __init__(self, sock: socket.socket, now: float) -> None:
+    def __init__(self, sock: socket.socket, now: float, number: int) -> None:
         sock.setblocking(False)
         self.socket = sock
+        self.number = number
         self.since = now
         self.asked = False
         self.over = False
@@ -145,6 +150,7 @@ class UnixBroker:
         self._selector = selector
         self._receiver = receiver
         self._visitors: dict[socket.socket, BrokerClient] = {}
+        self._count = 0
         self._masks: dict[socket.socket, int] = {}
         self._unread = 0
         self._lines = 0
@@ -201,7 +207,8 @@ class UnixBroker:
     def _enter(self, peers: Peers) -> None:
         now = time.monotonic()
         for sock, _ in peers:
-            visitor = BrokerClient(sock, now)
+            visitor = BrokerClient(sock, now, self._count)
+            self._count += 1
             # Most have sent their message and left before we look: nobody has to watch for them.
             self._hear(visitor)
             if visitor.over:
@@ -226,14 +233,14 @@ class UnixBroker:
             for line in lines:
                 self._line(visitor, line)
             if self._unread > UNREAD_BYTES_MAX:
-                self._receiver.warn("dispatcherd: too many unfinished messages, one is dropped")
+                self._receiver.refuse("dispatcherd: too many unfinished messages, one is dropped")
                 self._unread -= visitor.held
                 visitor.held, visitor.over = 0, True
 
     def _line(self, visitor: BrokerClient, line: Framed) -> None:
         if not isinstance(line, Line):
             most = limits.LINE_BYTES_MAX
-            self._receiver.warn(f"dispatcherd: a line of over {most} bytes was skipped")
+            self._receiver.refuse(f"dispatcherd: a line of over {most} bytes was skipped")
             return
         visitor.asked, visitor.since = True, time.monotonic()
         self._lines += 1
@@ -241,7 +248,8 @@ class UnixBroker:
         def answer(reply_to: str) -> Answer:
             return lambda text: self._answer(visitor, text)
 
-        self._receiver.receive(line.text, "", answer)
+        # A socket has no channels: the real one names the connection, too.
+        self._receiver.receive(line.text, str(visitor.number), answer)
 
     def _answer(self, visitor: BrokerClient, text: str) -> None:
         for chunk in in_chunks(text, SOCKET_BYTES_MAX):
@@ -304,7 +312,7 @@ class UnixBroker:
             if visitor.asked and not visitor.held:
                 continue
             if now >= visitor.since + SILENT_SECONDS:
-                self._receiver.warn("dispatcherd: a message was never finished")
+                self._receiver.refuse("dispatcherd: a message was never finished")
                 self._drop(visitor)
             else:
                 self._look_at = min(self._look_at, visitor.since + SILENT_SECONDS)

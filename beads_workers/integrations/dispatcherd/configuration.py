@@ -163,6 +163,7 @@ _USED: Mapping[str, Any] = {
             "channels": None,
             "max_connection_idle_seconds": None,
             "default_publish_channel": None,
+            "sync_connection_factory": None,
         },
     },
     "producers": {
@@ -175,6 +176,7 @@ _USED: Mapping[str, Any] = {
         "pool_kwargs": {"max_workers": None},
         "main_kwargs": {"node_id": None, "chunk_message_timeout_seconds": None},
         "chunk_message_timeout_seconds": None,
+        "process_manager_kwargs": {"preload_modules": None},
     },
     "publish": None,
     "worker": {"worker_cls": None, "worker_kwargs": None},

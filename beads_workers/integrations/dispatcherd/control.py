@@ -66,7 +66,8 @@ class Service:
 
     ``chunks``: of all that listens here. ``producers``: what brings tasks, besides the source.
     ``metrics``: of the server of figures, None where there is none. ``received``: tasks that came,
-    None where that is how many were claimed; ``queued``: of them, those that nobody has taken.
+    None where that is how many were claimed; ``queued``: of them, those that nobody has taken;
+    ``refused``: messages that were none.
     """
 
     controls: int = 0
@@ -76,6 +77,7 @@ class Service:
     metrics: dict[str, Any] | None = None
     received: int | None = None
     queued: int = 0
+    refused: int = 0
 
 
 @value
@@ -197,6 +199,7 @@ def main(scene: Scene) -> dict[str, Any]:
     return {
         "received_count": received + service.controls,
         "control_count": service.controls,
+        "refused_count": service.refused,
         "pid": board.run.pid if board.run else None,
         "pool": {
             "next_worker_id": max(numbers, default=0) + 1,

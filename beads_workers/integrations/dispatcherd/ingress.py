@@ -84,6 +84,7 @@ class DispatcherdIngress:
         self._disk_full = False
         self._warned = 0
         self._warned_at = 0.0
+        self._refused = self._untold = 0
 
     @property
     def queue(self) -> TaskQueue:
@@ -97,7 +98,7 @@ class DispatcherdIngress:
         try:
             message = self._message(payload)
         except ProtocolError as error:
-            self.warn(f"dispatcherd message refused: {error}: {payload[:200]!r}")
+            self.refuse(f"dispatcherd message refused: {error}: {payload[:200]!r}")
         else:
             if isinstance(message, TaskCall):
                 self._arrived(message, channel, len(payload))
@@ -105,7 +106,7 @@ class DispatcherdIngress:
                 self._control(message, answer)
         if self.chunks.troubles:
             for trouble in self.chunks.troubles:
-                self.warn(f"dispatcherd: {trouble}")
+                self.refuse(f"dispatcherd: {trouble}")
             self.chunks.troubles.clear()
 
     def _arrived(self, task: TaskCall, channel: str, size: int) -> None:
@@ -119,10 +120,18 @@ class DispatcherdIngress:
         if now >= self._warned_at + WARNINGS_SECONDS:
             self._warned, self._warned_at = 0, now
         self._warned += 1
-        if self._warned < WARNINGS_MAX:
-            self._tell(Warned(text))
-        elif self._warned == WARNINGS_MAX:
-            self._tell(Warned("dispatcherd: more of this is not shown for a minute"))
+        if self._warned > WARNINGS_MAX:
+            return
+        if self._warned == WARNINGS_MAX:
+            text = "dispatcherd: more of this is not shown for a minute"
+        untold, self._untold = self._untold, 0
+        self._tell(Warned(text, refused=untold))
+
+    def refuse(self, text: str) -> None:
+        """See ``brokers.Receiver``."""
+        self._refused += 1
+        self._untold += 1
+        self.warn(text)
 
     def _message(self, payload: bytes) -> TaskCall | ControlRequest | None:
         """None for a chunk of a message that is not whole yet."""
@@ -171,6 +180,7 @@ class DispatcherdIngress:
         """Brokers, chunks, and how many tasks have come."""
         service.chunks.append(self.chunks)
         service.received, service.queued = self.queue.received_count, self.queue.waiting_count
+        service.refused = self._refused
         uptime = time.monotonic() - self._began
         for broker in self.brokers:
             service.producers[broker.producer] = broker.status() | {"uptime_seconds": uptime}
@@ -184,6 +194,8 @@ class DispatcherdIngress:
             due.append(at)
         if self.chunks.active_messages:
             due.append(self._expire_at)
+        if self._untold:
+            due.append(self._warned_at + WARNINGS_SECONDS)
         if self._disk_full:
             due.append(self._write_at)
         return min(due, default=float("inf"))
@@ -197,6 +209,8 @@ class DispatcherdIngress:
         if self.chunks.active_messages and now >= self._expire_at:
             self._expire_at = now + EXPIRE_SECONDS
             self.chunks.expire_partial_messages(now)
+        if self._untold and now >= self._warned_at + WARNINGS_SECONDS:
+            self.warn(f"dispatcherd: {self._untold} more messages were refused")
         self._tell_news()
 
     def flush(self) -> None:

@@ -49,7 +49,8 @@ class QueuedTask:
     def same_work(self) -> str:
         """Equal for tasks with the same path and arguments."""
         if not self.key:
-            asked = [self.task.task, list(self.task.args), dict(self.task.kwargs)]
+            task = self.task
+            asked = [task.task, list(task.args), dict(task.kwargs), task.empty]
             self.key = json.dumps(asked, sort_keys=True)
         return self.key
 

@@ -71,6 +71,8 @@ def _until(entry: QueuedTask) -> str:
 COUNT_SECONDS = 0.5
 """How often people are told anew how many tasks wait."""
 LISTED_MAX = 200
+TIMEOUT_SECONDS_MIN = 0.001
+"""What a negative timeout is: the task begins, and its time is over."""
 INTERRUPTED = "it was running when the orchestrator ended, and is not run twice"
 
 
@@ -260,7 +262,7 @@ class DispatcherdSource:
             issue_type="task",
             call=call,
             named=named,
-            timeout_seconds=task.timeout or None,
+            timeout_seconds=max(task.timeout, TIMEOUT_SECONDS_MIN) if task.timeout else None,
             original=message,
             enqueued_at=entry.received_at,
             trace_context=message.get(KEY),
@@ -271,7 +273,7 @@ _CALLED = frozenset(("task", "args", "kwargs"))
 
 
 def message_of(entry: QueuedTask) -> dict[str, Any]:
-    """The message as the real service shows it: with its uuid, and its channel."""
+    """The message as the real service shows it: with its uuid, and its channel if it has one."""
     fields = to_fields(entry.task)
     fields.setdefault("uuid", entry.issue_id)
-    return fields | {"channel": entry.channel}
+    return fields | ({"channel": entry.channel} if entry.channel else {})

@@ -125,6 +125,8 @@ class DispatcherCaller:
         if config.is_setup():
             kind = config.settings.worker.get("worker_cls", kind)
             options = config.settings.worker.get("worker_kwargs", options)
+            for module in _preloaded(config.settings.service):
+                importlib.import_module(module)
         resolve = importlib.import_module("dispatcherd.utils").resolve_callable
         line = _QueuePair(self._ask)
         before = {number: signal.getsignal(number) for number in _ITS_SIGNALS}
@@ -192,6 +194,13 @@ class DispatcherCaller:
                 lambda *a, **k: made().run(*a, **k), args, message.get("kwargs") or {}
             )
         return self._caller.call(function, args, message.get("kwargs") or {})
+
+
+def _preloaded(service: Mapping[str, Any]) -> list[str]:
+    """What the real service's processes have imported before anything else, as an application that
+    sets itself up when it is imported."""
+    found: list[str] = (service.get("process_manager_kwargs") or {}).get("preload_modules") or []
+    return found
 
 
 _ITS_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)

@@ -57,9 +57,11 @@ class OnDuplicate(Enum):
 class TaskCall:
     """Call ``task`` (``package.module.name``) with these arguments, which are JSON values.
 
-    ``time_pub``: epoch seconds; ``timeout`` and ``delay`` in seconds, 0 for none; ``guid`` is only
-    passed on; ``bind``: the first argument is to be dispatcherd's own. ``on_duplicate`` as it was
-    written, see ``duplicates``. ``extra``: further keys as they came (``callbacks``, ``errbacks``).
+    ``time_pub``: epoch seconds; ``timeout`` and ``delay`` in seconds, 0 for none, and a negative
+    ``timeout`` is over at once; ``guid`` is only passed on; ``bind``: the first argument is to be
+    dispatcherd's own. ``on_duplicate`` as it was written, see ``duplicates``. ``extra``: further
+    keys as they came (``callbacks``, ``errbacks``). ``empty``: which of ``args`` and ``kwargs``
+    came empty instead of not at all, which to ``on_duplicate`` is another task.
     """
 
     task: str
@@ -74,6 +76,7 @@ class TaskCall:
     bind: bool = False
     reply_to: str = ""
     extra: Mapping[str, Any] = field(default_factory=dict)
+    empty: tuple[str, ...] = ()
 
     @property
     def duplicates(self) -> OnDuplicate:
@@ -117,9 +120,9 @@ def bare_task(payload: bytes) -> TaskCall | None:
 def from_fields(fields: Mapping[str, Any]) -> Message:
     """The message that an object holds; raises ``ProtocolError``."""
     if fields.get("control") is not None:
-        return ControlRequest(
-            _name(fields, "control"), _object(fields, "control_data"), _reply_to(fields)
-        )
+        # What is no name is the name of no command: whoever asked is answered so.
+        name = str(fields["control"])[:NAME_CHARS_MAX]
+        return ControlRequest(name, _object(fields, "control_data"), _reply_to(fields))
     name = _name(fields, "task")
     _refuse_code(fields)
     return TaskCall(
@@ -130,11 +133,12 @@ def from_fields(fields: Mapping[str, Any]) -> Message:
         time_pub=as_number(fields.get("time_pub")),
         guid=_id(fields, "guid"),
         timeout=_seconds(fields, "timeout"),
-        delay=_seconds(fields, "delay"),
+        delay=max(0.0, _seconds(fields, "delay")),
         on_duplicate=_id(fields, "on_duplicate"),
         bind=fields.get("bind") is True,
         reply_to=_reply_to(fields),
         extra={name: value for name, value in fields.items() if name not in _TASK_FIELDS},
+        empty=tuple(key for key in ("args", "kwargs") if fields.get(key) in ([], {})),
     )
 
 
@@ -177,7 +181,7 @@ def _task_fields(task: TaskCall) -> dict[str, Any]:
         "bind": task.bind,
         "reply_to": task.reply_to,
     }
-    made = {name: value for name, value in made.items() if value}
+    made = {name: value for name, value in made.items() if value or name in task.empty}
     made["task"] = task.task
     if task.time_pub is not None:
         made["time_pub"] = task.time_pub
@@ -242,7 +246,7 @@ def _seconds(fields: Mapping[str, Any], key: str) -> float:
     seconds = as_number(value)
     if seconds is None:
         raise ProtocolError(f"{key} is no number of seconds")
-    return max(0.0, seconds)
+    return seconds
 
 
 def _array(fields: Mapping[str, Any], key: str) -> tuple[Any, ...]:

@@ -245,6 +245,11 @@ def _workers(board: Board) -> Iterator[Family]:
 def _source(board: Board) -> list[Family]:
     spent, trips = board.activity.asking.spent, sorted(board.counters.trips.items())
     return [
+        _counter(
+            "messages_refused_total",
+            "Messages of publishers that were not taken.",
+            board.counters.refused,
+        ),
         _counter("source_calls_total", "Calls of the source: processes, queries.", spent.calls),
         _counter("source_call_seconds_total", "What these calls took.", spent.seconds),
         _counter(

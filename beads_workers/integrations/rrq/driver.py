@@ -32,6 +32,7 @@ from beads_workers.core.worker_events import (
     SendMessage,
     SpoolResult,
     StepAnswered,
+    StepBegun,
     StepNotStarted,
     SuspendStep,
     TellStep,
@@ -184,6 +185,7 @@ class Slot:
                     self.task = self._half.current.task
                     # What is to be read first leaves first: what was said of the task before this.
                     self._events.extend(self._connection.flush())
+                    self._events.append(StepBegun())  # Executors are up, or no task of theirs runs.
                     self._steps.run_step(self, of_plan, step)
                 case EndStep(hard):
                     self._steps.end_step(self, hard=hard)

@@ -72,6 +72,10 @@ class SteppedIngress:
         """What people were told."""
         return [event.text for event in self.events if isinstance(event, Warned)]
 
+    def told_refused(self) -> int:
+        """How many messages were refused, as far as it was told."""
+        return sum(event.refused for event in self.events if isinstance(event, Warned))
+
     def close(self) -> None:
         """The end of the run; a second one changes nothing."""
         if not self.is_closed:

@@ -108,11 +108,12 @@ def test_attempts_are_counted_for_the_pool_and_for_each_worker() -> None:
         FoundTask("q", "queued", ADD),
         FoundTask("d", "delayed", ADD),
         records=(rec.WorkerStarted("W1", 5), STARTED, *ends, STARTED),
-        service=Service(controls=3, received=10),
+        service=Service(controls=3, received=10, refused=4),
     )
     assert ask("main", at) == {
         "received_count": 13,
         "control_count": 3,
+        "refused_count": 4,
         "pid": 77,
         "pool": {
             "next_worker_id": 2,

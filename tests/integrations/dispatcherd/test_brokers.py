@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from beads_workers.core.queries import TaskFilter
 from beads_workers.integrations.dispatcherd import brokers
 from beads_workers.integrations.dispatcherd.configuration import Brokers
 from beads_workers.integrations.dispatcherd.wire import SOCKET_BYTES_MAX
@@ -87,6 +88,15 @@ def test_a_request_keeps_its_connection_until_it_is_answered(
         reply({"late": True})
         stepped.turn()
         assert json.loads(sock.recv(1000)) == {"late": True}
+
+
+def test_a_message_has_its_connection_for_a_channel(stepped: SteppedIngress, path: Path) -> None:
+    for uuid in ("a", "b"):
+        with connected(path) as sock:
+            sock.sendall(task(uuid) + b"\n")
+        stepped.until(lambda uuid=uuid: uuid in stepped.queued())
+    found = stepped.ingress.find(TaskFilter())
+    assert {each.key: each.message["channel"] for each in found} == {"a": "0", "b": "1"}
 
 
 def test_a_long_reply_goes_in_chunks(stepped: SteppedIngress, path: Path) -> None:

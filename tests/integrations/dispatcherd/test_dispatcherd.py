@@ -302,6 +302,23 @@ def test_the_settings_choose_the_worker_class_and_let_tasks_publish(
     assert trace.read_text().splitlines()[-2:] == ["after 8", "shutdown"]
 
 
+@peers
+def test_modules_that_the_settings_preload_are_there_before_the_worker_class(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "first.py").write_text("import sys; sys.modules['set_up'] = sys")
+    (tmp_path / "mine.py").write_text(
+        "import set_up\nfrom dispatcherd.worker.task import TaskWorker as Mine\n"
+    )
+    config = tmp_path / "dispatcher.yml"
+    service = {"process_manager_kwargs": {"preload_modules": ["first"]}}
+    worker = {"worker_cls": "mine.Mine"}
+    config.write_text(json.dumps({"version": 2, "service": service, "worker": worker}))
+    monkeypatch.setitem(os.environb, b"DISPATCHERD_CONFIG_FILE", os.fsencode(config))
+    for caller in _made(tmp_path, monkeypatch, Dispatcherd().packages):
+        assert caller.outcome("decorated.doubled", 4) == (SUCCESS, "8")
+
+
 GETS_READY = """
 import time
 from dispatcherd.worker.task import TaskWorker

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import resource
 import signal
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,22 @@ def test_wrong_messages_are_told_but_not_without_end(stepped: SteppedIngress) ->
     told = stepped.warnings()
     assert len(told) == module.WARNINGS_MAX
     assert "not JSON" in told[0] and "more of this is not shown" in told[-1]
+
+
+def test_what_is_refused_is_counted_where_it_is_not_shown_too(
+    stepped: SteppedIngress, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bring(stepped, *(b"nonsense %d" % number for number in range(1000)), task("a"))
+    service = Service()
+    stepped.ingress.describe(service)
+    assert service.refused == 1000
+    stepped.turn()
+    assert stepped.told_refused() == module.WARNINGS_MAX
+    monkeypatch.setattr(module, "WARNINGS_SECONDS", 0.0)
+    assert stepped.ingress.deadline() <= time.monotonic()
+    stepped.turn()
+    assert stepped.told_refused() == 1000
+    assert stepped.warnings()[-1] == "dispatcherd: 980 more messages were refused"
 
 
 def test_whoever_asks_may_find_and_cancel_what_nobody_has_taken(stepped: SteppedIngress) -> None:

@@ -59,6 +59,7 @@ def test_the_example_of_the_text_is_read() -> None:
         "9760671a-6261-45aa-881a-f66929ff9725",
         1727354869.5126922,
         "8f887a0c51f7450db3542c501ba83756",
+        empty=("kwargs",),
     )
 
 
@@ -120,8 +121,21 @@ def test_a_uuid_that_is_a_number_is_read_as_text() -> None:
     assert of({"task": "a.b", "uuid": 7}) == TaskCall("a.b", uuid="7")
 
 
-def test_a_time_before_now_is_now() -> None:
-    assert of({"task": "a.b", "delay": -3, "timeout": -1}) == TaskCall("a.b")
+def test_a_delay_before_now_is_now_and_a_timeout_is_over() -> None:
+    assert of({"task": "a.b", "delay": -3, "timeout": -1}) == TaskCall("a.b", timeout=-1)
+
+
+def test_empty_arguments_stay_empty_arguments() -> None:
+    for fields in ({"args": []}, {"kwargs": {}}, {"args": [], "kwargs": {}}, {}):
+        task = of({"task": "a.b", **fields})
+        assert isinstance(task, TaskCall) and (task.args, task.kwargs) == ((), {})
+        assert to_fields(task) == {"task": "a.b", **fields}
+
+
+@pytest.mark.parametrize("control", [5, True, "", ["alive"]])
+def test_what_is_no_name_of_a_command_is_asked_for_all_the_same(control: object) -> None:
+    asked = of({"control": control, "reply_to": "r"})
+    assert asked == ControlRequest(str(control), reply_to="r")
 
 
 @pytest.mark.parametrize(
@@ -136,7 +150,6 @@ def test_a_time_before_now_is_now() -> None:
         ({"task": "a.b", "kwargs": [1]}, "kwargs is no object"),
         ({"task": "a.b", "delay": "5"}, "delay is no number of seconds"),
         ({"task": "a.b", "timeout": True}, "timeout is no number of seconds"),
-        ({"control": 5}, "no control"),
         ({"control": "run", "control_data": []}, "control_data is no object"),
         ([1], "not a JSON object"),
     ],

@@ -10,7 +10,7 @@ import pytest
 from beads_workers.core.model import Call, IssueId, Outcome, OutcomeKind
 from beads_workers.core.source import Action, CrashedRun, Settlement
 from beads_workers.integrations.dispatcherd.queue import TaskQueue
-from beads_workers.integrations.dispatcherd.source import DispatcherdSource
+from beads_workers.integrations.dispatcherd.source import TIMEOUT_SECONDS_MIN, DispatcherdSource
 from beads_workers.integrations.dispatcherd.spool import read_spool
 from beads_workers.integrations.dispatcherd.wire import TaskCall
 
@@ -76,6 +76,13 @@ def test_a_task_is_a_call_with_its_message(place: Place) -> None:
         "timeout": 3.0,
         "channel": "ch",
     }
+
+
+def test_a_negative_timeout_is_over_at_once(place: Place) -> None:
+    source = place.source()
+    send(source, "a", timeout=-5.0)
+    (job,) = source.take(9, ()).jobs
+    assert job.timeout_seconds == TIMEOUT_SECONDS_MIN and job.original["timeout"] == -5.0
 
 
 def test_for_a_command_the_message_is_an_issue(place: Place) -> None:
