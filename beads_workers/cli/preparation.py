@@ -153,6 +153,8 @@ def check_commands(tracker: TrackerChoice, brought: int, options: Options) -> No
 
 def allow_functions(tracker: TrackerChoice) -> str:
     """What has the functions called that issues name; "" where none does."""
+    if kind_of(tracker.source).capabilities.push:
+        return "name the modules of the tasks: --allow-module MODULE; or type a command behind --"
     if tracker.source != "sqlite":
         return ""
     from beads_workers.trackers.sqlite.store import a_function

@@ -10,6 +10,7 @@ from beads_workers.core.facts import IssueFacts
 from beads_workers.core.model import IssueId, value
 from beads_workers.core.source import Seen
 from beads_workers.core.text import printable
+from beads_workers.registry import kind_of
 from beads_workers.ui.reasons import (
     FINISHED,
     Cause,
@@ -58,6 +59,10 @@ def explain(issue_id: IssueId, picture: Picture) -> list[Reason]:
     seen = picture.seen.get(issue_id)
     ours = in_our_hands(facts, picture)
     if seen is None and not picture.unseen:
+        if kind_of(picture.facts.source).capabilities.push:
+            text = "no job of that id waits or runs here: it is over, or never came"
+            change = f"see 'beads-workers logs {issue_id}' and 'beads-workers list --envelopes'"
+            return [Reason(Cause.NOT_FOUND, text, change)]
         change = "check the id; 'beads-workers list' or 'bd list' shows what there is"
         return [Reason(Cause.NOT_FOUND, "the tracker has no issue of that id", change)]
     if seen is not None and seen.status in FINISHED:

@@ -22,7 +22,7 @@ from beads_workers.ui.why import explain, headline
 
 NOW = 1_700_000_000.0
 A = IssueId("a")
-RUNNING = Facts("running", "run-1", attempts_max=3, slots=2, look_seconds=4.0)
+RUNNING = Facts("running", "run-1", "bd", attempts_max=3, slots=2, look_seconds=4.0)
 US, THEM = "beads-workers/host/run-1", "beads-workers/host/run-0"
 LATER = "2023-11-14T23:00:00Z"
 
@@ -91,6 +91,14 @@ def test_a_deferral_that_is_over_holds_nothing_back() -> None:
 
 def test_an_issue_that_does_not_exist_is_not_found() -> None:
     assert causes(picture()) == [Cause.NOT_FOUND]
+    assert "'bd list'" in explain(A, picture())[0].change
+
+
+def test_a_job_that_was_sent_and_is_over_is_not_looked_for_in_a_tracker() -> None:
+    shown = picture(facts=replace(RUNNING, source="dispatcherd"))
+    assert causes(shown) == [Cause.NOT_FOUND]
+    assert "it is over, or never came" in said(shown)
+    assert "beads-workers logs a" in explain(A, shown)[0].change
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,12 @@ def prepared(folder: Path, issues: tuple[str, ...] = (), **options: Any) -> Flee
     return prepare_dispatcherd(resolve(said, folder, {}), issues, owned=True)
 
 
+def test_what_gives_it_something_to_run_is_said(folder: Path) -> None:
+    with pytest.raises(CommandError) as caught:
+        prepared(folder, allow_module=())
+    assert "--allow-module" in caught.value.hint
+
+
 def refused(folder: Path, issues: tuple[str, ...] = (), **options: Any) -> str:
     with pytest.raises(CommandError) as caught:
         prepared(folder, issues, **options)
