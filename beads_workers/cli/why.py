@@ -343,6 +343,7 @@ def _picture(facts: Facts, looked: _Looked) -> Picture:
         looked.seen,
         looked.ready,
         looked.error,
+        is_pushed=bool(facts.source) and kind_of(facts.source).capabilities.push,
     )
 
 

@@ -92,6 +92,7 @@ def status(board: Board, elapsed: float) -> dict[str, Any]:
             for issue_id, actor in zip(board.listed.held, board.listed.holders, strict=False)
         ],
         "totals": dict(board.totals),
+        "refused_messages": board.counters.refused,
         "source_state": _source_state(board, elapsed),
         "accounts": accounts,
         "to_review": board.agents.to_review(),

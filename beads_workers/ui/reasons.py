@@ -76,7 +76,7 @@ class Picture:
 
     ``seen`` holds the issues asked about and whatever they wait for, down to the roots; ``ready``
     what the tracker itself calls ready, None where it was not asked. ``unseen``: the tracker could
-    not be looked at, and why.
+    not be looked at, and why. ``is_pushed``: work is sent here, and lies in no tracker.
     """
 
     facts: Facts
@@ -85,6 +85,7 @@ class Picture:
     seen: Mapping[IssueId, Seen] = field(default_factory=dict)
     ready: frozenset[IssueId] | None = None
     unseen: str = ""
+    is_pushed: bool = False
 
     @property
     def has_fleet(self) -> bool:

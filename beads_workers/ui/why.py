@@ -10,7 +10,6 @@ from beads_workers.core.facts import IssueFacts
 from beads_workers.core.model import IssueId, value
 from beads_workers.core.source import Seen
 from beads_workers.core.text import printable
-from beads_workers.registry import kind_of
 from beads_workers.ui.reasons import (
     FINISHED,
     Cause,
@@ -59,7 +58,7 @@ def explain(issue_id: IssueId, picture: Picture) -> list[Reason]:
     seen = picture.seen.get(issue_id)
     ours = in_our_hands(facts, picture)
     if seen is None and not picture.unseen:
-        if kind_of(picture.facts.source).capabilities.push:
+        if picture.is_pushed:
             text = "no job of that id waits or runs here: it is over, or never came"
             change = f"see 'beads-workers logs {issue_id}' and 'beads-workers list --envelopes'"
             return [Reason(Cause.NOT_FOUND, text, change)]

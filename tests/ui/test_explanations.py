@@ -95,7 +95,7 @@ def test_an_issue_that_does_not_exist_is_not_found() -> None:
 
 
 def test_a_job_that_was_sent_and_is_over_is_not_looked_for_in_a_tracker() -> None:
-    shown = picture(facts=replace(RUNNING, source="dispatcherd"))
+    shown = picture(is_pushed=True)
     assert causes(shown) == [Cause.NOT_FOUND]
     assert "it is over, or never came" in said(shown)
     assert "beads-workers logs a" in explain(A, shown)[0].change
