@@ -68,6 +68,7 @@ PUBLISH_SECONDS = 0.05
 
 ALL = None
 NOTHING: frozenset[str] = frozenset()
+NOTES = frozenset({"noted"})
 
 Kinds = frozenset[str] | None
 """Which lines: of these kinds, or ``ALL``."""
@@ -314,7 +315,7 @@ class ControlServer:
         quiet: bool = False,
         look: Callable[[], tuple[Board, float]],
     ) -> None:
-        """``quiet``: the owner is told the end only."""
+        """``quiet``: the owner is told what people should know, and the end."""
         self._selector = selector
         self._tell = tell
         self._status = status
@@ -331,7 +332,7 @@ class ControlServer:
         self.acceptor = Acceptor(name, path, selector, tell, self._enter, SPARES)
         if owner is not None:
             self._owner = self._add(owner)
-            self._followers.add(self._owner, NOTHING if quiet else ALL)
+            self._followers.add(self._owner, NOTES if quiet else ALL)
 
     @cached_property
     def control_plane(self) -> ControlPlane | None:

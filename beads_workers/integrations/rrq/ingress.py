@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from beads_workers.core.events import Arrived, ConnId, Event, Withdrawn
+from beads_workers.core.events import Arrived, ConnId, Event, Warned, Withdrawn
 from beads_workers.core.settings import FleetSettings
 from beads_workers.core.source import Source
 from beads_workers.integrations.rrq import RrqExecutor
@@ -127,6 +127,12 @@ UNREAD_BYTES_MAX = 64 << 20
 FRAME_SECONDS = 60.0
 """A frame that was begun is complete by then, or never."""
 
+WAITING = (
+    "{workers} are worked on, and the deadline of those that wait here runs: "
+    "set max_in_flight in rrq.toml to {workers}, or start more workers (-n)"
+)
+"""What RRQ keeps in its own queue loses no time; what has timed out goes to its dead letters."""
+
 FAREWELL_SECONDS = 1.0
 """At the end, for answers that are still on their way to a peer."""
 
@@ -142,9 +148,12 @@ class RrqIngress:
         selector: selectors.BaseSelector,
         tell: Callable[[Event], None],
         *,
+        workers: int = 0,
         unread_bytes_max: int = UNREAD_BYTES_MAX,
     ) -> None:
-        """Listen. Raises ``OSError`` where something is in the way."""
+        """Listen. ``workers``: people are told once when there are more requests than these; 0 for
+        never. Raises ``OSError`` where something is in the way."""
+        self._workers = workers
         self._unread_bytes_max = unread_bytes_max
         self._serving = serving
         self._selector = selector
@@ -271,6 +280,7 @@ class RrqIngress:
             epoch = time.time()
             for payload in payloads:
                 self._serving.received(conn_id, payload, now, epoch)
+            self._warn_of_waiting()
         if stream.unread:
             self._look_at = min(self._look_at, stream.began + FRAME_SECONDS)
         if stream.broken:
@@ -279,6 +289,12 @@ class RrqIngress:
             self._serving.misread(conn_id, "too many large frames at once")
         if self._serving.is_full(conn_id):
             self._full.add(conn_id)
+
+    def _warn_of_waiting(self) -> None:
+        at_once, workers = self._serving.unanswered, self._workers
+        if 0 < workers < at_once:
+            self._workers = 0
+            self._tell(Warned(f"{at_once} requests at once: {WAITING.format(workers=workers)}"))
 
     def _pump(self, conn_id: ConnId) -> None:
         stream = self._streams.get(conn_id)
@@ -339,7 +355,8 @@ def open_ingress(
     assert isinstance(source, RrqSource)
     rrq = RrqExecutor(**settings.source_options)
     end_with(rrq.parent, selector)
-    return RrqIngress(from_text(rrq.address), source.serving, selector, tell)
+    address, workers = from_text(rrq.address), settings.workers
+    return RrqIngress(address, source.serving, selector, tell, workers=workers)
 
 
 def end_with(parent: int, selector: selectors.BaseSelector) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.core.events import Arrived, Event, Withdrawn
+from beads_workers.core.events import Arrived, Event, Warned, Withdrawn
 from beads_workers.core.model import IssueId, Outcome, OutcomeKind
 from beads_workers.integrations.rrq.ingress import FRAME_SECONDS, RrqIngress
 from beads_workers.integrations.rrq.request_table import UNANSWERED_MAX, RequestTable
@@ -33,6 +33,10 @@ class Bench:
         self.server = RrqIngress(
             Unix(str(self.path)), self.serving, self.selector, self.events.append, **limits
         )
+
+    def warnings(self) -> list[str]:
+        """What people were told."""
+        return [event.text for event in self.events if isinstance(event, Warned)]
 
     def step(self) -> None:
         """One turn of the loop, as far as it is this server's."""
@@ -208,3 +212,23 @@ def test_a_port_is_served_as_well(tmp_path: Path) -> None:
             server.flush()
         server.close()
         assert client.answer() is not None
+
+
+@pytest.mark.parametrize("version", [V1, V2])
+def test_more_requests_than_workers_are_told_once(tmp_path: Path, version: str) -> None:
+    bench = Bench(tmp_path, workers=2)
+    clients = [Client(bench.path) for _ in range(5)]
+    for number, client in enumerate(clients[:2]):
+        client.send(request("add", version=version, request_id=f"r{number}"))
+    bench.read()
+    assert bench.serving.unanswered == 2 and bench.warnings() == []
+    for number, client in enumerate(clients[2:]):
+        client.send(request("add", version=version, request_id=f"s{number}"))
+    bench.read()
+    assert bench.serving.unanswered == 5
+    (told,) = bench.warnings()
+    assert "requests at once: 2 are worked on" in told
+    assert "set max_in_flight in rrq.toml to 2" in told
+    for client in clients:
+        client.close()
+    bench.server.close()
