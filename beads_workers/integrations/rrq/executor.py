@@ -10,6 +10,7 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import assert_never
 
@@ -73,9 +74,21 @@ class SocketFolder:
         """Where what the executor prints is kept."""
         return f"{self._folder}/{name}.{self._prefix}.log"
 
+    def note_works(self, name: str) -> None:
+        """A process of this executor accepts connections. Raises ``OSError``."""
+        os.close(os.open(self._works(name), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+
+    def works(self, name: str) -> bool:
+        """Whether one ever did in this run, at whatever driver: that it does not start is no fault
+        of its description then."""
+        return os.path.exists(self._works(name))  # noqa: PTH110
+
     def close(self) -> None:
         """It is not needed any more."""
         os.close(self._opened)
+
+    def _works(self, name: str) -> str:
+        return f"{self._folder}/{name}.works"
 
     def _path(self, folder: str, name: str, number: int) -> str:
         return f"{folder}/{name}.{self._prefix}.{number}.sock"
@@ -353,7 +366,8 @@ class DrivenExecutor:
         try:
             self._process = launch(step, output, inherited())
         except CannotStart as error:
-            return ev.ProcessNotStarted(str(error), error.missing)
+            works = self._sockets.works(self.described.name)
+            return ev.ProcessNotStarted(str(error), error.missing and not works)
         self._look_at = time.monotonic() + output.look_seconds
         self._selector.register(self._process.fd, selectors.EVENT_READ, lambda mask: self._bury())
         return ev.ProcessStarted()
@@ -383,7 +397,8 @@ class DrivenExecutor:
     def _bury(self) -> None:
         ended = self._finish()
         killed = f"killed by signal {ended.signal}"
-        self._tell(ev.ProcessEnded(killed if ended.status < 0 else f"exit status {ended.status}"))
+        why = killed if ended.status < 0 else f"exit status {ended.status}"
+        self._tell(ev.ProcessEnded(why, self._sockets.works(self.described.name)))
 
     def _finish(self) -> StepEnded:
         process, self._process = self._process, None
@@ -406,6 +421,8 @@ class DrivenExecutor:
             reach(self._address).close()
         except OSError:
             return False
+        with suppress(OSError):  # A disk that is full: others learn it by themselves.
+            self._sockets.note_works(self.described.name)
         return True
 
     def _send(self, slot: int) -> None:

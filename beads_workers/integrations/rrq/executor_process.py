@@ -50,9 +50,11 @@ class ProcessNotStarted:
 
 @value
 class ProcessEnded:
-    """It is gone, and all it had started with it. ``why``: one line."""
+    """It is gone, and all it had started with it. ``why``: one line. ``works``: one of its program
+    has accepted connections in this run, here or at another driver."""
 
     why: str
+    works: bool = False
 
 
 @value
@@ -339,8 +341,8 @@ class ExecutorProcess:
                     self._timers.set(_StillAlive(slot), now + DYING_SECONDS)
             case Broken(slot, why):
                 self._broken(slot, why)
-            case ProcessEnded(why):
-                self._ended(why, now)
+            case ProcessEnded(why, works):
+                self._ended(why, now, works=works)
             case _:
                 assert_never(event)
         self._send_what_may_go()
@@ -445,7 +447,7 @@ class ExecutorProcess:
         self.state, self._was_up, self._failed_starts = ProcessState.UP, True, 0
         self._forget_timers()
 
-    def _ended(self, why: str, now: float) -> None:
+    def _ended(self, why: str, now: float, *, works: bool) -> None:
         killed, before = self.state is ProcessState.ENDING, self.state
         self.state = ProcessState.DOWN
         self._forget_timers()
@@ -455,7 +457,7 @@ class ExecutorProcess:
             self._failed_starts += 1
         if self._failed_starts >= STARTS_MAX:
             self._failed_starts = 0
-            if not self._was_up:
+            if not (self._was_up or works):
                 self._give_up(f"the executor ended before it accepted a connection: {why}")
                 return
             self._release_waiting(f"the executor does not start: {why}")

@@ -220,6 +220,21 @@ def test_a_program_that_is_missing_makes_the_fleet_unusable(bench: Bench) -> Non
     assert "command not found" in failed["error"]
 
 
+@pytest.mark.parametrize("argv", [("/nowhere/at/all",), ("false",)])
+def test_a_program_that_has_been_up_in_this_run_is_waited_for(
+    bench: Bench, argv: tuple[str, ...]
+) -> None:
+    bench.start()
+    bench.result("DONE", "fine")
+    bench.peer.send("SHUTDOWN", reason="stop")
+    os.waitpid(bench.pid, 0)
+    bench.settings = replace(bench.settings, worker_id="W2")
+    bench.start(executors=(Executor("bad", argv),))
+    failed = bench.result("FAILED", "fine")
+    assert failed["outcome"] == "retry", failed
+    assert "error_detail" not in failed
+
+
 def test_its_output_is_kept_and_stays_short(bench: Bench) -> None:
     script = 'head -c 1000000 /dev/zero | tr "\\0" x; exec "$@"'
     argv = ("sh", "-c", script, "sh", *BAD.argv)
