@@ -122,11 +122,15 @@ _ENCODER = json.JSONEncoder(separators=(",", ":"), check_circular=False)
 
 
 def arguments_of(call: Call | None) -> str:
-    """The args and kwargs of a call, as ``[[...], {...}]``; "" where there are none."""
+    """The args and kwargs of a call, as ``[[...], {...}]``; "" where there are none. Null stands
+    for the longer of the two where both would be too long together."""
     if call is None or not (call.args or call.kwargs):
         return ""
-    text = _ENCODER.encode([list(call.args), dict(call.kwargs)])
-    return text if len(text) <= limits.ARGUMENTS_CHARS_MAX else TOO_LONG
+    args, kwargs = _ENCODER.encode(list(call.args)), _ENCODER.encode(dict(call.kwargs))
+    if len(args) + len(kwargs) + 3 <= limits.ARGUMENTS_CHARS_MAX:
+        return f"[{args},{kwargs}]"
+    kept = f"[null,{kwargs}]" if len(args) > len(kwargs) else f"[{args},null]"
+    return kept if len(kept) <= limits.ARGUMENTS_CHARS_MAX else TOO_LONG
 
 
 def arguments(text: str) -> tuple[tuple[Any, ...], dict[str, Any], tuple[str, ...]]:
@@ -134,8 +138,9 @@ def arguments(text: str) -> tuple[tuple[Any, ...], dict[str, Any], tuple[str, ..
     if not text:
         return (), {}, ()
     match stored_value(text):
-        case [list() as args, dict() as kwargs]:
-            return tuple(args), kwargs, ()
+        case [list() | None as args, dict() | None as kwargs] if (args, kwargs) != (None, None):
+            omitted = [name for name, v in (("args", args), ("kwargs", kwargs)) if v is None]
+            return tuple(args or ()), kwargs or {}, tuple(omitted)
         case _:  # Too long to be kept, or damaged.
             return (), {}, ("args", "kwargs")
 

@@ -102,9 +102,14 @@ class Result(Enum):
     """The tracker did not do it; ask again later."""
 
 
+PAST_DEADLINE = "its deadline has passed"
+"""``Settled.error`` of what is over because its sender wanted it by then."""
+
+
 @value
 class Settled:
-    """The answer to one settlement. ``error`` is one line, set with ``FAILED``/``NOT_OURS``."""
+    """The answer to one settlement. ``error`` is one line, set with ``FAILED``/``NOT_OURS``, and
+    where ``APPLIED`` says less than there is to know (``PAST_DEADLINE``)."""
 
     settlement: Settlement
     result: Result

@@ -14,7 +14,7 @@ from beads_workers.cli.client import find_state_directory, project_here, tracker
 from beads_workers.cli.errors import EXIT_TRACKER, EXIT_USAGE, CommandError, unreadable
 from beads_workers.cli.tracker_folder import Json, opened, warn
 from beads_workers.core.text import counted, json_line, printable
-from beads_workers.integrations.envelopes.fold import to_issue
+from beads_workers.integrations.envelopes.fold import call_path, to_issue
 from beads_workers.integrations.envelopes.wire import PROBLEMS_MAX, Submitted
 from beads_workers.runtime.locks import is_locked
 from beads_workers.trackers.issue import BadIssue, TrackerIssue
@@ -112,14 +112,20 @@ def submit(
         return
     print(f"submitted {counted(len(ids), 'job')}")
     if not is_locked(find_state_directory() / "lock"):
-        print(f"next: beads-workers start --allow-module {_packages(jobs)}")
+        print(f"next: beads-workers start {_what_calls(jobs)}")
 
 
-def _packages(jobs: Sequence[Submitted]) -> str:
-    """What is to be allowed for these, as far as one can tell: the modules' first names."""
-    names = dict.fromkeys(job.envelope.job_path.partition(".")[0] for job in jobs)
+def _what_calls(jobs: Sequence[Submitted]) -> str:
+    """What is to be said for these, as far as one can tell: the modules' first names, or where they
+    name functions of an executor, that one."""
+    calls = [call_path(job.envelope.job_path).partition("#") for job in jobs]
+    executors = dict.fromkeys(name for name, mark, _ in calls if mark)
+    if executors:
+        shown = [printable(name, 40) for name in executors][:PACKAGES_SHOWN]
+        return " ".join(f"--executor {name}=rrq:CMD" for name in shown)
+    names = dict.fromkeys(path.partition(".")[0] for path, _, _ in calls if "." in path)
     shown = [printable(name, 40) for name in names if name.isidentifier()][:PACKAGES_SHOWN]
-    return " --allow-module ".join(shown or ["NAME"])
+    return " ".join(f"--allow-module {name}" for name in shown or ["NAME"])
 
 
 def _print_schema() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from math import floor
@@ -12,7 +13,7 @@ from beads_workers.core.inflight import ISSUE_PATH, arguments, stored_value
 from beads_workers.core.issues import Issues, Transition
 from beads_workers.core.journal import Entry
 from beads_workers.core.model import Call, call_of
-from beads_workers.core.source import Action
+from beads_workers.core.source import PAST_DEADLINE, Action
 from beads_workers.core.states import IssueState
 from beads_workers.integrations.envelopes.wire import ATTEMPT_MAX, SECONDS_MAX, Envelope, JobState
 from beads_workers.trackers.issue import (
@@ -163,6 +164,10 @@ class Envelopes:
         if state is IssueState.FOREIGN:
             del self.jobs[settled.issue_id]
             return None
+        if settled.error == PAST_DEADLINE:
+            # Its sender was answered so, whether it had begun or not.
+            over = job if job.state is JobState.ERROR else _failed(job, "", None, at)
+            return replace(over, error=PAST_DEADLINE, reason="timeout")
         if (settled.action, settled.result) != _REQUEUED:
             return None
         if change.before in _AT_WORK:
@@ -313,7 +318,7 @@ def to_issue(job: Envelope, position: int) -> tuple[TrackerIssue, tuple[str, ...
 
     ``position``: how many of its submission come before it; among equals they are taken in order.
     """
-    if job.job_path in NO_CALLS or not job.job_path.strip():
+    if job.job_path in NO_CALLS or not _is_name(job.job_path):
         raise BadIssue(f"job_path: {job.job_path!r} names no callable")
     try:
         checked_id(job.job_id, "job_id")
@@ -329,7 +334,11 @@ def to_issue(job: Envelope, position: int) -> tuple[TrackerIssue, tuple[str, ...
         "args": list(job.args),
         "kwargs": dict(job.kwargs),
     }
-    useless: list[str] = []
+    useless = [
+        f"{name}: not kept, for the job has not begun"
+        for name in (*_OF_ATTEMPT, "attempt", "omitted")
+        if getattr(job, name) not in (None, ())
+    ]
     for name in TAKEN & job.extra.keys():
         try:
             from_object(fields | {name: job.extra[name]})
@@ -339,6 +348,14 @@ def to_issue(job: Envelope, position: int) -> tuple[TrackerIssue, tuple[str, ...
     if job.extra:
         fields[EXTRA] = dict(job.extra)
     return from_object(fields), tuple(sorted(useless))
+
+
+def _is_name(path: str) -> bool:
+    """Names with dots between them, of whatever is no place of a file and can be read."""
+    return path.isprintable() and all(path.split(".")) and not _NO_NAME.search(path)
+
+
+_NO_NAME = re.compile(r"[\s/\\]")
 
 
 def _waiting(issue: TrackerIssue) -> Envelope:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import field
@@ -307,7 +308,14 @@ def read_submission(data: bytes, name: str = "") -> Submission:
 def _read(text: bytes) -> Envelope:
     if len(text) > limits.LINE_BYTES_MAX:
         raise ProtocolError(f"longer than {limits.LINE_BYTES_MAX} bytes")
-    envelope = from_fields(parse_object(text))
+    fields = parse_object(text)
+    for name, each in fields.items():
+        try:
+            json.dumps([name, each], ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            shown = name.encode("ascii", "backslashreplace").decode()
+            raise ProtocolError(f"{shown}: half of a character (a lone surrogate)") from None
+    envelope = from_fields(fields)
     if envelope.state is not JobState.ENQUEUED:
         state = envelope.state.value
         raise ProtocolError(f"state: only 'enqueued' can be handed in, and it is {state!r}")

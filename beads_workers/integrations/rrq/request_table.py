@@ -9,6 +9,7 @@ from beads_workers.core.effects import Timers
 from beads_workers.core.events import ConnId
 from beads_workers.core.framing import ProtocolError
 from beads_workers.core.model import IssueId, Outcome, OutcomeKind, value
+from beads_workers.core.source import PAST_DEADLINE
 from beads_workers.integrations.rrq import wire
 from beads_workers.integrations.rrq.wire import frame, parse
 
@@ -32,7 +33,8 @@ class Ids(NamedTuple):
 
 
 def from_outcome(ids: Ids, outcome: Outcome | None) -> bytes:
-    """The frame that answers a request whose attempt ended so; None: it was never started."""
+    """The frame that answers a request whose attempt ended so; None: it was never started, and the
+    executor ends."""
     if outcome is None:
         return failed(ids, "never started: " + ENDING, type=wire.CANCELLED)
     error = outcome.error
@@ -143,6 +145,7 @@ class Unanswered:
     issue_id: IssueId | None = None
     answer: bytes | None = None
     cancelled: bool = False
+    timed_out: bool = False
 
 
 @dataclass(slots=True)
@@ -273,15 +276,19 @@ class RequestTable:
             taken.append(unanswered)
         return taken
 
-    def settled(self, issue_id: IssueId, outcome: Outcome | None) -> None:
-        """How it went; None: it was never started."""
+    def settled(self, issue_id: IssueId, outcome: Outcome | None) -> str:
+        """How it went; None: it was never started. Returns ``PAST_DEADLINE`` where it was answered
+        so, else ""."""
         unanswered = self._taken.pop(issue_id, None)
         if unanswered is None or unanswered.answer is not None:
-            return
-        if unanswered.cancelled and outcome is not None and outcome.kind is not OutcomeKind.SUCCESS:
+            return PAST_DEADLINE if unanswered is not None and unanswered.timed_out else ""
+        if unanswered.cancelled and (outcome is None or outcome.kind is not OutcomeKind.SUCCESS):
             # However its attempt was ended: it was because somebody asked for that.
             outcome = Outcome(OutcomeKind.CANCELLED, "cancelled")
+        elif outcome is None and not self._ending:
+            outcome = Outcome(OutcomeKind.CANCELLED, "never started: it was released")
         self._answer(unanswered, from_outcome(unanswered.ids, outcome))
+        return ""
 
     @property
     def waiting(self) -> int:
@@ -407,8 +414,9 @@ class RequestTable:
             self._commands.append(Withdraw(unanswered.issue_id, why))
 
     def _time_out(self, unanswered: Unanswered) -> None:
-        self._answer(unanswered, timed_out(unanswered.ids, "its deadline has passed"))
-        self._end(unanswered, "its deadline has passed")
+        unanswered.timed_out = True
+        self._answer(unanswered, timed_out(unanswered.ids, PAST_DEADLINE))
+        self._end(unanswered, PAST_DEADLINE)
 
     def _cancel(self, cancel: wire.CancelRequest) -> None:
         if cancel.protocol_version not in wire.VERSIONS:

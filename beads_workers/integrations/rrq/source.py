@@ -175,9 +175,10 @@ class RrqSource:
 
     def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
         """Answer them; whoever is not there any more is passed over."""
-        for settlement in settlements:
-            self.serving.settled(settlement.issue_id, whole(settlement.outcome))
-        return [Settled(settlement, Result.APPLIED) for settlement in settlements]
+        return [
+            Settled(each, Result.APPLIED, self.serving.settled(each.issue_id, whole(each.outcome)))
+            for each in settlements
+        ]
 
     def renew(self, issue_ids: Sequence[IssueId]) -> Renewed:
         """There are no leases."""

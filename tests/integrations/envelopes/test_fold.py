@@ -16,7 +16,7 @@ from beads_workers.core.events import Ticket
 from beads_workers.core.journal import Entry, decode, encode
 from beads_workers.core.model import Call, IssueId, OutcomeKind
 from beads_workers.core.policy import Policy
-from beads_workers.core.source import Result
+from beads_workers.core.source import PAST_DEADLINE, Result
 from beads_workers.integrations.envelopes.fold import Envelopes, call_path, envelope, job_path
 from beads_workers.integrations.envelopes.wire import Envelope, JobState, from_fields, to_fields
 from tests.core.playbook import EPOCH, Play, cancelled, done, failed, job, lost, ready
@@ -205,10 +205,17 @@ def test_what_earlier_runs_left_is_known_with_its_call() -> None:
 
 
 def test_arguments_that_are_too_long_are_named_instead() -> None:
-    play = working(Call("m.f", ("x" * limits.ARGUMENTS_CHARS_MAX,)))
-    play.do(done(1, "a"))
-    for each in told(play.entries):
-        assert (each.args, each.kwargs, each.omitted) == ((), {}, ("args", "kwargs"))
+    long = "x" * limits.ARGUMENTS_CHARS_MAX
+    for args, kwargs, kept in (
+        ((long,), {}, ((), {}, ("args",))),
+        ((long,), {"a": 1}, ((), {"a": 1}, ("args",))),
+        ((1,), {"a": long}, ((1,), {}, ("kwargs",))),
+        ((long,), {"a": long}, ((), {}, ("args", "kwargs"))),
+    ):
+        play = working(Call("m.f", args, kwargs))
+        play.do(done(1, "a"))
+        for each in told(play.entries):
+            assert (each.args, each.kwargs, each.omitted) == kept
     assert max(len(encode(entry)) for entry in play.entries) < 1000
 
 
@@ -252,6 +259,19 @@ def test_what_is_handed_back_to_its_sender_is_over_for_us_unless_it_is_a_retry(
 def test_what_its_sender_takes_back_before_it_is_begun_is_cancelled() -> None:
     *_, last = sent(rec.SettledRecord("a", "release", "applied"))
     assert (last.state, last.reason, last.ts_started) == (JobState.ERROR, "cancelled", None)
+
+
+def test_one_whose_deadline_passed_before_it_began_has_timed_out() -> None:
+    *_, last = sent(rec.SettledRecord("a", "release", "applied", PAST_DEADLINE))
+    assert (last.state, last.reason, last.error) == (JobState.ERROR, "timeout", PAST_DEADLINE)
+
+
+def test_one_that_ran_when_its_deadline_passed_has_timed_out() -> None:
+    ended = rec.Finished("a", "W1", 2, "r", "cancelled", "hand_back", "cancelled")
+    past = rec.SettledRecord("a", "release", "applied", PAST_DEADLINE)
+    *_, last = sent(rec.Started("a", "W1", 2, "r"), ended, past)
+    assert (last.state, last.reason, last.error) == (JobState.ERROR, "timeout", PAST_DEADLINE)
+    assert last.ts_started is not None
 
 
 def test_done_ones_need_not_be_remembered() -> None:

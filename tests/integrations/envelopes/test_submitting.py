@@ -54,6 +54,48 @@ def test_what_is_handed_in_is_listed_as_it_was() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("path", "hint"),
+    [
+        ("rrq.shop.send", "--executor shop=rrq:CMD"),
+        ("send", "--allow-module NAME"),
+        ("shop.tasks.send", "--allow-module shop"),
+    ],
+)
+def test_what_is_to_be_started_for_it_is_said(path: str, hint: str) -> None:
+    said = told("submit", given=json.dumps(ENQUEUED | {"job_path": path}))
+    assert said.splitlines()[-1] == f"next: beads-workers start {hint}"
+
+
+@pytest.mark.parametrize("path", ["../../x", ".f", "a..b", "f.", "a b.c", "a/b", "a\nb"])
+def test_what_is_no_name_of_a_function_is_refused(path: str) -> None:
+    error, _ = refused("submit", given=json.dumps(ENQUEUED | {"job_path": path}))
+    assert "job_path: " in error.message and "names no callable" in error.message
+
+
+@pytest.mark.parametrize(
+    "lone", [{"args": ["\ud800"]}, {"x": {"\udfff": 1}}, {"job_path": "a.\ud83d"}]
+)
+def test_half_of_a_character_is_refused_and_not_replaced(lone: dict[str, Any]) -> None:
+    error, _ = refused("submit", given=json.dumps(ENQUEUED | lone))
+    assert f"line 1: {next(iter(lone))}: half of a character" in error.message
+    assert listed() == []
+
+
+def test_what_only_a_job_that_ran_has_is_left_out_and_said() -> None:
+    ran = {
+        "attempt": 3,
+        "result": {"a": 1},
+        "reason": "lost",
+        "next_retry_at": 5,
+        "omitted": ["args"],
+    }
+    result = asked("submit", given=json.dumps(ENQUEUED | ran))
+    for name in ran:
+        assert f"{name}: not kept, for the job has not begun" in result.stderr
+    assert listed() == [ENQUEUED]
+
+
 def test_files_are_taken_together_or_not_at_all(project: Path) -> None:
     one, two = project / "one.jsonl", project / "two.jsonl"
     one.write_text("".join(json.dumps(ENQUEUED | {"job_id": i}) + "\n" for i in "ab"))

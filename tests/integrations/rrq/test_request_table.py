@@ -264,6 +264,26 @@ def test_a_running_request_is_cancelled_from_another_connection(
     assert peers.said() == ["r error cancelled"]
 
 
+def test_what_was_taken_and_not_begun_says_why_it_never_was(peers: Peers) -> None:
+    peers.send(request("r", V2), request("s", V2), request("t", V2, after=5.0))
+    peers.take()
+    peers.send(CancelRequest("job r"), conn=B)
+    peers.serving.on_deadline(NOW + 6.0)
+    peers.look()
+    assert peers.withdrawn == ["job r", "job t"]
+    said = [peers.serving.settled(IssueId(f"job {name}"), None) for name in "rst"]
+    peers.look()
+    errors = {
+        answer.request_id: answer.error and answer.error.message for _, answer in peers.answers
+    }
+    assert errors == {
+        "r": "cancelled",
+        "s": "never started: it was released",
+        "t": "its deadline has passed",
+    }
+    assert said == ["", "", "its deadline has passed"], "which is no cancel"
+
+
 def test_what_succeeded_before_its_cancel_arrived_is_a_success(peers: Peers) -> None:
     peers.send(request("r"))
     peers.take()
