@@ -65,6 +65,9 @@ def logs(
     raw: Annotated[
         bool, typer.Option("--raw", help="Of agents: what they printed, as it is.")
     ] = False,
+    output: Annotated[
+        bool, typer.Option("--output", help="What all attempts printed, each as it ends.")
+    ] = False,
     state_dir: StateDir = None,
 ) -> None:
     """Show the fleet's events, or what attempts printed."""
@@ -75,10 +78,12 @@ def logs(
     if not run_ids:
         raise CommandError("nothing has run here yet", "'beads-workers start' runs a fleet")
     after = _after(since)
+    if output and (which is not None or as_json):
+        raise CommandError("--output is of the whole fleet, and text", "", EXIT_USAGE)
     if which is None:
         last = directory.last_run()
         journal = directory.run(last) / "journal.jsonl"
-        shown = _raw if as_json else _told
+        shown = _printed(directory.run(last), raw=raw) if output else _raw if as_json else _told
         _show(_events(journal, after, shown), lines)
         if follow:
             _follow_events(directory, last, journal, shown)
@@ -123,6 +128,26 @@ def _raw(entry: Entry) -> str | None:
     from beads_workers.core.journal import encode
 
     return encode(entry).decode().rstrip("\n")
+
+
+def _printed(folder: Path, *, raw: bool) -> Shown:
+    """At the end of each attempt what it has printed, each line behind its issue. Attempts of one
+    number share a log: what was shown of it is not shown again."""
+    from beads_workers.core.journal import Finished
+    from beads_workers.executors.files import log_file
+
+    seen: dict[Path, int] = {}
+
+    def shown(entry: Entry) -> str | None:
+        ended = entry.record
+        if not isinstance(ended, Finished):
+            return None
+        log = Path(log_file(str(folder), ended.issue_id, ended.attempt))
+        lines = list(_output(log, raw=raw)) if log.exists() else []
+        begin, seen[log] = seen.get(log, 0), len(lines)
+        return "\n".join(f"{ended.issue_id}: {line}" for line in lines[begin:]) or None
+
+    return shown
 
 
 def _events(journal: Path, after: float, shown: Shown) -> Iterator[str]:

@@ -149,6 +149,31 @@ submit_task(deeds.note, args=(file, "long", 60), uuid="long", timeout=1.5)
     until(lambda: place.lines().count("ready") == 3, what="the next one is there ahead of a task")
 
 
+def test_what_all_tasks_print_is_one_stream(
+    socket_place: DispatchedPlace, start: StartFleet
+) -> None:
+    place = socket_place
+    with (place.folder / "deeds.py").open("a") as deeds:
+        deeds.write("\ndef talk(text, fails=False):\n    print(text, 'é')\n    assert not fails\n")
+    fleet = serving(place, start, "--max-attempts", "2", "--retry-delay", "0.05")
+    place.publish(
+        """
+for name in "ab":
+    submit_task(deeds.talk, args=(f"from {name}",), uuid=name)
+submit_task(deeds.talk, args=("tried", True), uuid="c")
+submit_task(deeds.nothing, uuid="silent")
+"""
+    )
+    fleet.wait_for("finished", issue_id="c", attempt=2)
+    for name in ("a", "b", "silent"):
+        fleet.wait_for("finished", issue_id=name)
+    said = fleet.call("logs", "--output").stdout.splitlines()
+    assert {"a: from a é", "b: from b é"} <= set(said)
+    assert said.count("c: tried é") == 2
+    assert any(line.startswith("c: AssertionError") for line in said)
+    assert not any(line.startswith("silent") for line in said)
+
+
 def test_retries_are_a_setting(socket_place: DispatchedPlace, start: StartFleet) -> None:
     fleet = serving(socket_place, start, "--max-attempts", "3", "--retry-delay", "0.05")
     socket_place.publish(
