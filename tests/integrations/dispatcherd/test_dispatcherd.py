@@ -26,7 +26,7 @@ def write_down(file, line="ran"):
     with Path(file).open("a") as trace: print(line, file=trace)
 def fail(message="no"): raise ValueError(message)
 def sleep(seconds, file):
-    try: write_down(file, "begun"), time.sleep(seconds)
+    try: write_down(file, "begun"), [time.sleep(0.05) for _ in range(int(seconds * 20))]
     finally: write_down(file, "left")
 class Adder:
     def run(self, a, b): return a + b
