@@ -183,7 +183,8 @@ def metrics(scene: Scene) -> dict[str, Any]:
 
 
 def main(scene: Scene) -> dict[str, Any]:
-    """Of ``main``: counts of this run."""
+    """Of ``main``: counts of this run. ``refused_count``, which the real one has not, where there
+    are any."""
     board, service = scene.board, scene.service
     received = board.claims if service.received is None else service.received
     numbers = [worker_order(worker_id)[0] for worker_id in board.workers]
@@ -199,7 +200,7 @@ def main(scene: Scene) -> dict[str, Any]:
     return {
         "received_count": received + service.controls,
         "control_count": service.controls,
-        "refused_count": service.refused,
+        **({"refused_count": service.refused} if service.refused else {}),
         "pid": board.run.pid if board.run else None,
         "pool": {
             "next_worker_id": max(numbers, default=0) + 1,
