@@ -83,7 +83,6 @@ def test_status_is_one_object(served: Served) -> None:
         b"\xff\n",
         b"[]\n",
         b"{}\n",
-        b'{"control": 7}\n',
         b'{"control": "bw.nothing"}\n',
         b'{"control": "bw.scale", "control_data": {"workers": -1}}\n',
         b'{"control": "bw.scale", "control_data": {"workers": 1.5}}\n',

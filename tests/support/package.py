@@ -49,7 +49,9 @@ def build(folder: Path, source_url: str = "") -> Package:
 def unpack(sdist: Path, folder: Path) -> Path:
     """The checkout that an sdist holds, in a fresh ``folder``."""
     with tarfile.open(sdist) as archive:
-        archive.extractall(folder, filter="data")
+        if hasattr(tarfile, "data_filter"):
+            archive.extraction_filter = tarfile.data_filter  # Python 3.11.2 has none.
+        archive.extractall(folder)
     [checkout] = folder.iterdir()
     return checkout
 

@@ -21,7 +21,7 @@ asked, told = _COMMANDS.asked, _COMMANDS.told
 
 
 @pytest.fixture(autouse=True)
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A fresh embedded tracker, and the process in its folder."""
     monkeypatch.chdir(tmp_path)
     told("init", "--prefix", "p")
@@ -96,8 +96,8 @@ def test_what_only_a_job_that_ran_has_is_left_out_and_said() -> None:
     assert listed() == [ENQUEUED]
 
 
-def test_files_are_taken_together_or_not_at_all(project: Path) -> None:
-    one, two = project / "one.jsonl", project / "two.jsonl"
+def test_files_are_taken_together_or_not_at_all(place: Path) -> None:
+    one, two = place / "one.jsonl", place / "two.jsonl"
     one.write_text("".join(json.dumps(ENQUEUED | {"job_id": i}) + "\n" for i in "ab"))
     two.write_text(json.dumps(ENQUEUED | {"job_id": "b"}))
     error, _ = refused("submit", str(one), str(two))
@@ -149,8 +149,8 @@ def test_a_project_with_only_bd_says_what_to_do_instead(
     assert error.exit_code == 6 and "call:" in error.hint
 
 
-def test_beside_a_beads_folder_it_is_said_which_one_start_takes(project: Path) -> None:
-    (project / ".beads").mkdir()
+def test_beside_a_beads_folder_it_is_said_which_one_start_takes(place: Path) -> None:
+    (place / ".beads").mkdir()
     result = asked("submit", given=json.dumps(ENQUEUED))
     assert result.exit_code == 0 and "--source sqlite" in result.stderr
 
@@ -164,8 +164,8 @@ def test_envelopes_go_with_json(command: str) -> None:
     assert refused(command, "--envelopes")[0].exit_code == 2
 
 
-def test_jobs_of_the_last_run_are_listed_by_state_and_replayed(project: Path) -> None:
-    night(40, 3).write(project / ".beads-workers")
+def test_jobs_of_the_last_run_are_listed_by_state_and_replayed(place: Path) -> None:
+    night(40, 3).write(place / ".beads-workers")
     replayed = [json.loads(x) for x in told("replay", "--json", "--envelopes").splitlines()]
     assert {job["state"] for job in replayed} == {"enqueued", "running", "done", "error"}
     last = {job["job_id"]: job for job in replayed}
@@ -174,13 +174,14 @@ def test_jobs_of_the_last_run_are_listed_by_state_and_replayed(project: Path) ->
     assert sorted(status["envelopes"], key=repr) == sorted(unfinished, key=repr)
 
 
-def test_what_was_deleted_from_the_tracker_is_not_listed_any_more(project: Path) -> None:
-    night(5, 1).write(project / ".beads-workers")
+def test_what_was_deleted_from_the_tracker_is_not_listed_any_more(place: Path) -> None:
+    night(5, 1).write(place / ".beads-workers")
     assert listed("--all") == []
 
 
 def test_no_text_of_a_job_reaches_a_terminal_unescaped() -> None:
-    hostile = ENQUEUED | {"job_path": "m.\x1b]0;owned\x07f", "x": "\x1b[31m\u202e"}
-    told("submit", given=json.dumps(hostile))
+    error, _ = refused("submit", given=json.dumps(ENQUEUED | {"job_path": "m.\x1b]0;a\x07f"}))
+    assert error.message.isprintable()
+    told("submit", given=json.dumps(ENQUEUED | {"x": "\x1b[31m\u202e"}))
     for shown in (told("list", "--envelopes"), told("list", "--envelopes", "--json")):
         assert not {"\x1b", "\x07", "\u202e"} & set(shown)
