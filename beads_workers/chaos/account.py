@@ -71,7 +71,8 @@ class ChaosAccount:
                 self.sockets += [socket, control]
             case rec.Checkpointed() as retry_entry:
                 self._checkpointed(retry_entry)
-            case rec.WorkerStarted(worker_id, pid):
+            case rec.WorkerStarted(worker_id, pid) | rec.WorkerJoined(worker_id, pid):
+                # Killed between its READY and the moment it is heard, it joins as a stranger.
                 self._pids[worker_id] = pid
             case rec.Started() as began:
                 self._started(began)
