@@ -305,7 +305,7 @@ class _Account:
         match entry.record:
             case rec.Spent() as spent:
                 self.spent = spent
-            case rec.Noted(level, text, _):
+            case rec.Noted(level, text):
                 self.notes.append(Note(now, level, text))
             case rec.GateRan() | rec.LandingTip():
                 self.landings.apply(entry)

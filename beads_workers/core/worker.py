@@ -258,6 +258,12 @@ class Current:
         is told, and its time begins once its worker class is ready."""
         return self.step.call is not None and self.step.call.message is not None
 
+    def postpone(self, seconds: float) -> None:
+        """So long its time stood still."""
+        self.started += seconds
+        if self.times_out_at is not None:
+            self.times_out_at += seconds
+
     def next_step(self) -> Step:
         """Go on to it."""
         self.position += 1
@@ -734,9 +740,7 @@ class WorkerHalf:
         if current is None or current.set_up_since is None:
             return
         waited, current.set_up_since = now - current.set_up_since, None
-        current.started += waited
-        if current.times_out_at is not None:
-            current.times_out_at += waited
+        current.postpone(waited)
         if self.state is WorkerState.WORKING:
             self._deadline = current.times_out_at
 
@@ -765,9 +769,7 @@ class WorkerHalf:
         if current is None or current.suspended_at is None:
             return
         paused, current.suspended_at = now - current.suspended_at, None
-        current.started += paused
-        if current.times_out_at is not None:
-            current.times_out_at += paused
+        current.postpone(paused)
         self._deadline = current.times_out_at
         self._out.append(ev.SuspendStep(on=False))
 
