@@ -113,6 +113,7 @@ class Connection:
     unknown: set[str] = field(default_factory=set)
     strays: int = 0
     several: bool = False
+    dead: bool = False
     overstayed: bool = False
     said_ready: bool = False
     heartbeat_seconds: float | None = None
@@ -662,6 +663,8 @@ class Connections:
         connection = self._registry.add(event.conn_id, event.pid, event.start_time)
         connection.own = event.pid in self._parts.supervisor.by_pid
         self._timers.set(HelloTimeout(event.conn_id), self._effects.now + limits.HELLO_SECONDS)
+        if not event.start_time and event.pid in self._parts.supervisor.reaped_pids:
+            self._hang_up_on_dead(connection)
 
     def misread(self, event: Misread) -> None:
         """A line that is no message: say so, and go on; a flood ends the connection."""
@@ -703,6 +706,8 @@ class Connections:
         connection.heard_at = self._effects.now
         if not isinstance(message, Turn):
             self._heard_beside(connection, message)
+            return
+        if connection.dead:
             return
         if not connection.worker_id:
             self._join(connection, message)
@@ -885,6 +890,21 @@ class Connections:
             # It ends its task and exits by itself; if it does not, it is stuck.
             grace = self._sender.grace(connection) + limits.LEAVE_MARGIN_SECONDS
             self._timers.set(ExitDue(connection.pid), self._effects.now + grace)
+
+    def reaped(self, pid: int) -> None:
+        """A process of ours has ended. What it has said before may be still unread, and counts; but
+        a TASK in answer to that would be lost, and charged as an attempt."""
+        for connection in self._registry.of_process(pid):
+            if not connection.worker_id:
+                self._hang_up_on_dead(connection)
+            elif connection.state in _KNOWN:
+                self._registry.retire(connection)
+        self.owner_dead(pid)
+
+    def _hang_up_on_dead(self, connection: Connection) -> None:
+        # Its READY would make it a worker, and not one of ours: nobody has this pid any more.
+        connection.dead = True
+        self._effects.ask(HangUp(connection.conn_id, "its process has ended"))
 
     def owner_dead(self, pid: int) -> None:
         """The process that had orphaned jobs is gone: what it did not finish is lost."""
@@ -1224,6 +1244,7 @@ class Connections:
         self._sender.note_stray(connection, text)
 
 
+_KNOWN = (ConnState.IDLE, ConnState.READY, ConnState.RESERVED, ConnState.BUSY)
 _LEAVING = (RunState.DRAINING, RunState.STOPPING, RunState.SETTLING, RunState.ENDED)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
@@ -376,6 +377,8 @@ class Supervisor:
         self._effects = effects
         self.members: dict[str, Member] = {}
         self.by_pid: dict[int, Member] = {}
+        self.reaped_pids: deque[int] = deque(maxlen=limits.REAPED_PIDS_KEPT)
+        """Of our processes that ended last: one may have connected without being heard yet."""
         self.closing = False
         self._unwanted = 0
         self.crashed_out = False
@@ -404,6 +407,8 @@ class Supervisor:
         member.pid, member.requested, member.killed, member.refused = pid, False, False, 0
         member.started_at = self._effects.now
         self.by_pid[pid] = member
+        if pid in self.reaped_pids:
+            self.reaped_pids.remove(pid)
         self._effects.write(WorkerStarted(worker_id, pid))
 
     def worked(self, pid: int) -> None:
@@ -415,6 +420,7 @@ class Supervisor:
         """Its process has ended: start it again, or let it go."""
         self._effects.write(WorkerExited(worker_id, pid, status))
         self.by_pid.pop(pid, None)
+        self.reaped_pids.append(pid)
         member = self.members.get(worker_id)
         if member is None or (member.pid is not None and member.pid != pid):
             return

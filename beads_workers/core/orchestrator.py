@@ -272,7 +272,7 @@ class Orchestrator:
                 self._parts.supervisor.not_started(worker_id, error)
             case ev.WorkerReaped(worker_id, pid, status):
                 self._parts.supervisor.reaped(worker_id, pid, status)
-                self._connections.owner_dead(pid)
+                self._connections.reaped(pid)
             case ev.OwnerGone(pid):
                 self._connections.owner_dead(pid)
             case ev.UsageRead():

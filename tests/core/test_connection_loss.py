@@ -8,6 +8,7 @@ from beads_workers.core import events as ev
 from beads_workers.core import journal as rec
 from beads_workers.core import limits
 from beads_workers.core.commands import HangUp, KillWorker, WatchOwner
+from beads_workers.core.events import ConnId
 from beads_workers.core.policy import Policy
 from beads_workers.core.settings import Work
 from beads_workers.core.source import Action, Result
@@ -51,6 +52,38 @@ def test_a_worker_that_is_reaped_before_its_connection_ends_is_dead_all_the_same
     play = with_a_task_of_our_own()
     assert records(play.reap(1, 137), rec.Finished) == []
     assert records(play.do(lost(1)), rec.Finished)[0].outcome == "lost"
+
+
+def test_what_a_dead_worker_of_ours_said_before_makes_it_no_stranger() -> None:
+    play = Play(workers=1)
+    play.do(ev.WorkerSpawned("W1", 101))
+    play.do(ev.Connected(ConnId(1), 101, 7))
+    dead = play.reap(1, 137)
+    assert of(dead, HangUp) == [HangUp(ConnId(1), "its process has ended")]
+    heard = play.do(ready(1))
+    assert records(heard, rec.WorkerJoined) == [] and said(heard) == []
+    play.do(lost(1))
+    assert said(play.answer("a")) == [], "nobody is there to have it"
+
+
+def test_a_dead_worker_of_ours_that_is_only_accepted_now_is_no_stranger_either() -> None:
+    play = Play(workers=1)
+    play.do(ev.WorkerSpawned("W1", 101))
+    play.reap(1, 137)
+    late = play.do(ev.Connected(ConnId(1), 101, 0), ready(1))
+    assert of(late, HangUp) == [HangUp(ConnId(1), "its process has ended")]
+    assert records(late, rec.WorkerJoined) == []
+    play.do(ev.Connected(ConnId(2), 101, 8))
+    assert records(play.do(ready(2)), rec.WorkerJoined), "another process has that pid now"
+
+
+def test_a_dead_worker_of_ours_that_waits_for_work_is_given_none() -> None:
+    play = Play(workers=2)
+    play.own(1)
+    play.own(2)
+    play.reap(1, 137)
+    given = play.answer("a", "b")
+    assert task_of(given, 2) == "a" and task_of(given, 1) is None
 
 
 def test_spooled_results_that_are_read_after_the_reaping_still_count() -> None:
