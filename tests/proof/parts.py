@@ -84,6 +84,15 @@ INJECTING = (
     "--json",
     "--progress",
 )
+UPSTREAM = (
+    sys.executable,
+    "-m",
+    "tests.proof.upstream",
+    "--cases",
+    "{size}",
+    "--json",
+    "--progress",
+)
 NIGHT = (sys.executable, "-m", "tests.night", "--issues", "{size}", "--json")
 SELF_CLAIMING = ("--bd-calls", "worker")
 ON_NEW = [chaos("bd 1.3.0", 50, seed, 2.7, bd=NEW) for seed in (101, 102, 103)]
@@ -105,6 +114,7 @@ PARTS: Sequence[Part] = (
     *STRANGERS,
     *FAULTS,
     Part("night", "issues", 40, NIGHT, 600.0),
+    Part("upstream", "tests of dispatcherd's own", 165, UPSTREAM, 300.0),
     Part("rooms", "integrations left out", 6, ROOMS_ONE_BY_ONE, 6 * 200.0),
     script("fuzz", "fuzzed inputs per parser", "--inputs", 1100),
     replace(script("fuzz", "bad frames at each end", "--frames", 500), name="frames"),

@@ -52,6 +52,7 @@ def test_full_size_is_what_is_promised() -> None:
         "night": 40,
         "fuzz": 1_000_000,
         "rooms": 6,
+        "upstream": 165,
         "simulate": 1_000_000,
     }
     assert len({(each.name, *each.argv) for each in PARTS}) == len(PARTS), "the same twice"
