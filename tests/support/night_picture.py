@@ -71,6 +71,7 @@ def draw(file: Path) -> None:
             shop(project)
             path = f"{Path(sys.executable).parent}:{project.environment['PATH']}"
             said = {**project.environment, "PATH": path, "COLORTERM": "truecolor"}
+            said.pop("NO_COLOR", None)  # Tests go without, this is to be looked at.
             with TmuxScreen() as screen:
                 screen.start("", COLUMNS, ROWS, said, project.folder)
                 screen.type(COMMAND)

@@ -16,8 +16,8 @@ import time
 from pathlib import Path
 
 from rich._export_format import CONSOLE_SVG_FORMAT
+from rich.ansi import AnsiDecoder
 from rich.console import Console
-from rich.text import Text
 
 from tests.support.screens import TmuxScreen
 
@@ -34,8 +34,9 @@ def svg(styled: str, columns: int, title: str = "") -> str:
         force_terminal=True,
         color_system="truecolor",
     )
+    decoder = AnsiDecoder()  # One for all lines: a style goes on until it is changed.
     for line in styled.rstrip("\n").split("\n"):
-        console.print(Text.from_ansi(line), no_wrap=True, overflow="crop", crop=True)
+        console.print(decoder.decode_line(line), no_wrap=True, overflow="crop", crop=True)
     return console.export_svg(title=title, code_format=_FORMAT)
 
 
