@@ -48,7 +48,7 @@ NARROW_COLUMNS = 72
 """Below this a row has the essential only: no counts of a worker, no seconds of a clock."""
 
 
-def worker_row(worker: Fields, age: float, width: int, *, chosen: bool) -> Text:
+def worker_row(worker: Fields, age: float, width: int, id_room: int, *, chosen: bool) -> Text:
     """One worker: what it does, for how long, and how it has done so far."""
     row = Row(width, CHOSEN if chosen else "")
     room = 22 if width >= 100 else 16 if width >= NARROW_COLUMNS else 0
@@ -59,15 +59,13 @@ def worker_row(worker: Fields, age: float, width: int, *, chosen: bool) -> Text:
         row.fill("" if worker["own"] else "not started by this fleet", "muted", leave=room)
     else:
         row.add(whole_seconds(worker["elapsed_seconds"] + age), 8, "time", right=True).add("  ")
-        row.add(worker["issue_id"], _id_width(width), "strong").add(" ")
-        if worker["attempt"] > 1:
-            row.add(f"try {worker['attempt']}: ", style="attention")
+        row.add(worker["issue_id"], id_room, "strong").add(" ")
         if worker["agent"]:
             _agent_cells(row, worker, room, width)
         else:
             if progress := worker["progress"]:
                 _progress_cells(row, progress, room)
-            row.fill(worker["title"] or "", leave=room)
+            _try(row, worker).fill(worker["title"] or "", leave=room)
     if not room:
         return row.text()
     words = (" done", " failed") if width >= 100 else (" ok", " bad")
@@ -76,10 +74,17 @@ def worker_row(worker: Fields, age: float, width: int, *, chosen: bool) -> Text:
     return row.add(failed, room // 2, "muted", right=True).text()
 
 
+def _try(row: Row, worker: Fields) -> Row:
+    """Which attempt it is, where it is not the first."""
+    return row.add(f"try {worker['attempt']}: " if worker["attempt"] > 1 else "", style="attention")
+
+
 def _progress_cells(row: Row, progress: Fields, leave: int) -> None:
-    percent = progress["percent"]
-    row.add("" if percent is None else f"{percent}%", 4, "good", right=True).add(" ")
-    row.add(progress["activity"], (row.room - leave) * 3 // 5, "muted").add(" ")
+    percent, room = progress["percent"], (row.room - leave) * 3 // 5
+    if percent is not None:
+        row.add(f"{percent}%", 4, "good", right=True).add(" ")
+        room -= 5
+    row.add(progress["activity"], room, "muted").add(" ")
 
 
 TITLE_BESIDE_COLUMNS = 50
@@ -99,12 +104,19 @@ def _agent_cells(row: Row, worker: Fields, leave: int, width: int) -> None:
     if doing and room >= TITLE_BESIDE_COLUMNS:
         row.add(doing, room * 3 // 5, "good").add(" ")
         doing = ""
+    _try(row, worker)
     row.fill(doing or worker["title"] or "", "good" if doing else "", leave=leave + cost_columns)
     row.add(cost, cost_columns, "muted", right=True)
 
 
 def outcome_row(
-    outcome: Fields, width: int, *, unicode: bool, waits: bool = False, chosen: bool = False
+    outcome: Fields,
+    width: int,
+    id_room: int,
+    *,
+    unicode: bool,
+    waits: bool = False,
+    chosen: bool = False,
 ) -> Text:
     """One attempt that ended: when, which, by whom, how long, and why it was no success; or that
     its work ``waits`` to land."""
@@ -113,7 +125,7 @@ def outcome_row(
     narrow = width < NARROW_COLUMNS
     row.add(*_clock(outcome["at"], width), "muted")
     row.add(mark, 2, style)
-    row.add(outcome["issue_id"], _id_width(width), "strong").add(" ")
+    row.add(outcome["issue_id"], id_room, "strong").add(" ")
     if not narrow:
         row.add(outcome["worker_id"], 5, "muted")
     row.add(duration(outcome["seconds"]), 8, "time", right=True).add("  ")
@@ -148,8 +160,14 @@ def _became(outcome: Fields) -> str:
     return then if then == NOT_CHARGED else f"{outcome['outcome']}, {then}"
 
 
-def _id_width(width: int) -> int:
-    return 12 if width < 100 else 18
+def id_columns(snapshot: Fields, width: int) -> int:
+    """How many columns an issue's id takes: as the longest in sight, in steps, so that a list does
+    not jump."""
+    lists = [snapshot[name] for name in ("workers", "outcomes", "quarantined")]
+    if (shown := snapshot["landing"]) is not None:
+        lists += [shown[name] for name in ("waiting", "refused", "last")]
+    longest = max((len(row["issue_id"] or "") for rows in lists for row in rows), default=0)
+    return min(12 if width < 100 else 18, max(8, -(-longest // 4) * 4))
 
 
 # --- panes ---
@@ -207,8 +225,9 @@ def workers(
         none = "none of them" if snapshot["workers"] else _nobody(snapshot)
         yield Row(width).add(f" {none}", style="muted").text()
     marked = look.part is part and (marked or part in look.chosen)
+    id_room = id_columns(snapshot, width)
     for number, worker in enumerate(page, first):
-        yield worker_row(worker, age, width, chosen=marked and number == at)
+        yield worker_row(worker, age, width, id_room, chosen=marked and number == at)
 
 
 def _only(look: Look, part: Part) -> str:
@@ -236,10 +255,11 @@ def outcomes(snapshot: Fields, look: Look, width: int, rows: int) -> Iterator[Te
     part, unicode = Part.ENDED, look.unicode
     yield _rule(f"last outcomes{_only(look, part)}", width, look, part)
     listed, waiting = rows_of(look, snapshot, part), _waiting_to_land(snapshot)
+    id_room = id_columns(snapshot, width)
 
     def row(outcome: Fields, *, chosen: bool = False) -> Text:
         waits = outcome["verdict"] == "land" and outcome["issue_id"] in waiting
-        return outcome_row(outcome, width, unicode=unicode, waits=waits, chosen=chosen)
+        return outcome_row(outcome, width, id_room, unicode=unicode, waits=waits, chosen=chosen)
 
     rows = max(0, rows - 1)
     if look.part is part or look.find or look.states.get(part):
@@ -280,7 +300,7 @@ def landing(snapshot: Fields, look: Look, age: float, width: int, rows: int) -> 
         yield Row(width).add(" ").fill(text, "attention" if why else "muted").text()
     yield from [Row(width).text()] * (gates - max(1, len(running)))
     for said in list(reversed(shown["last"]))[: max(0, rows - 1 - gates)]:
-        yield _landed_row(said, width, unicode=look.unicode)
+        yield _landed_row(said, width, id_columns(snapshot, width), unicode=look.unicode)
 
 
 def _landing_trouble(snapshot: Fields) -> str:
@@ -299,12 +319,12 @@ def _gate_row(gate: Fields, age: float, width: int) -> Text:
     return row.add(text, fits, "strong").fill(train, "muted").text()
 
 
-def _landed_row(said: Fields, width: int, *, unicode: bool) -> Text:
+def _landed_row(said: Fields, width: int, id_room: int, *, unicode: bool) -> Text:
     mark, ascii_mark, style = LANDED_MARKS.get(said["verdict"], ("✗", "x", "bad"))
     row = Row(width)
     row.add(" ").add(*_clock(said["at"], width), "muted")
     row.add(mark if unicode else ascii_mark, 2, style)
-    row.add(said["issue_id"], _id_width(width), "strong").add(" ")
+    row.add(said["issue_id"], id_room, "strong").add(" ")
     if said["verdict"] == "landed":
         return row.add(said["commit"][:12], 14, "muted").fill(said["title"]).text()
     then = {"mend": "back to its agent", "quarantined": "quarantined"}
@@ -320,14 +340,15 @@ def landing_pane(snapshot: Fields, look: Look, age: float, width: int, rows: int
         return
     gates = max(1, min(len(shown["running"]), rows // 3))
     yield from landing({**snapshot, "landing": {**shown, "last": []}}, look, age, width, gates + 1)
-    told = []
+    told, id_room = [], id_columns(snapshot, width)
     for issue in shown["waiting"]:
-        row = Row(width).add(" ").add("waits", 9, "time").add(issue["issue_id"], 18, "strong")
+        row = Row(width).add(" ").add("waits", 9, "time").add(issue["issue_id"], id_room, "strong")
         told.append(row.add(" ").fill(issue["title"]).text())
     for issue in shown["refused"]:
-        row = Row(width).add(" ").add("refused", 9, "bad").add(issue["issue_id"], 18, "strong")
+        row = Row(width).add(" ").add("refused", 9, "bad").add(issue["issue_id"], id_room, "strong")
         told.append(row.add(" ").fill(f"{issue['error']} ({issue['branch']})", "bad").text())
-    told += [_landed_row(said, width, unicode=look.unicode) for said in reversed(shown["last"])]
+    last = reversed(shown["last"])
+    told += [_landed_row(said, width, id_room, unicode=look.unicode) for said in last]
     yield from told[min(look.top, max(0, len(told) - 1)) :][: max(0, rows - 1 - gates)]
 
 
@@ -422,7 +443,7 @@ def quarantined(snapshot: Fields, look: Look, width: int, rows: int) -> Iterator
     first = max(0, chosen - (rows - 2))
     for index, issue in enumerate(issues[first : first + rows - 1], first):
         row = Row(width, CHOSEN if index == chosen else "")
-        row.add(" ").add(issue["issue_id"], _id_width(width), "strong").add(" ")
+        row.add(" ").add(issue["issue_id"], id_columns(snapshot, width), "strong").add(" ")
         row.add(counted(issue["attempts"], "try", "tries"), 9, "attention")
         yield row.fill(issue["error"]).text()
 

@@ -85,6 +85,17 @@ def test_a_task_shows_how_far_it_is_beside_its_title() -> None:
     assert "%" not in row
 
 
+def test_ids_take_the_room_of_the_longest_and_titles_have_the_rest() -> None:
+    def title_of(issue_id: str) -> int:
+        began = rec.Started(issue_id, "W1", 1, "r1", "A title that is worth reading")
+        records = [rec.Claimed(issue_id, "A title that is worth reading"), began]
+        shown = lines(after(*fleet(1), *records))
+        (row,) = [row for row in shown if row.startswith(" W1") and "A title" in row]
+        return row.index("A title")
+
+    assert title_of("app-1") == title_of("app-12") < title_of("app-1234567") <= 31
+
+
 def test_clocks_go_on_with_the_age_of_the_snapshot_until_the_run_is_over() -> None:
     running, over = after(*fleet(1, busy=1)), after(*fleet(1), rec.RunEnded(0))
     assert "up 10 s" in lines(running)[0] and "up 1:00" in lines(running, age=50)[0]
