@@ -67,6 +67,16 @@ print(sys.executable)' 2>/dev/null && return 0
   return 1
 }
 
+# As bw_find_python; as root it is installed, as what else a first use needs is.
+bw_need_python() {
+  bw_find_python && return 0
+  if ((EUID == 0)) && command -v apt-get >/dev/null; then
+    bw_say 'installing the Debian packages python3 and python3-venv'
+    bw_apt_install python3 python3-venv && bw_find_python && return 0
+  fi
+  bw_die 'no Python 3.11 or newer was found' 'sudo apt-get install python3 python3-venv'
+}
+
 # Debian divides venv from Python: ensurepip is missing until python3-venv is installed.
 bw_need_venv() { # PYTHON
   local package=python3-venv version
@@ -104,8 +114,7 @@ bw_make_venv() { # NAME EXTRA: with what the package requires, and its extra: em
   exec {bw_lock}>"$bw_venv.lock"
   flock "$bw_lock"
   ! bw_have_venv || return 0
-  python=$(bw_find_python) ||
-    bw_die 'no Python 3.11 or newer was found' 'sudo apt-get install python3 python3-venv'
+  python=$(bw_need_python) || exit
   bw_need_venv "$python"
   bw_say "first use: making a Python environment in $bw_venv (once)"
   log=$bw_venv.log

@@ -15,7 +15,7 @@ import typer
 
 from beads_workers import __version__
 from beads_workers.cli.errors import EXIT_USAGE, CommandError
-from beads_workers.cli.layout import WIDTH_MAX, GroupedCommands
+from beads_workers.cli.layout import WIDTH_MAX, GroupedCommands, LaidOut
 from beads_workers.registry import COMMANDS, commands
 
 COMPLETING = "_BEADS_WORKERS_COMPLETE"
@@ -35,6 +35,8 @@ def build(arguments: list[str]) -> typer.Typer:
     if found:
         # Typer works out the options of every command that it knows.
         app.registered_commands = [c for c in app.registered_commands if c.name == called]
+        for each in app.registered_commands:
+            each.cls = each.cls if each.cls and issubclass(each.cls, LaidOut) else LaidOut
     elif called != "version":
         _name_all(app)
     return app
@@ -75,7 +77,7 @@ def _empty(*, add_completion: bool) -> typer.Typer:
         },
     )
     app.callback()(_options)
-    app.command("version", epilog="Example: beads-workers version")(_show_version)
+    app.command("version", cls=LaidOut, epilog="Example: beads-workers version")(_show_version)
     return app
 
 

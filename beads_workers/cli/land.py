@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -63,7 +63,11 @@ def land(
     settings = _settings(directory, verify)
     wanted = _wanted(directory, settings, issues or [])
     if dry_run:
-        _show([s for s in states(_repository(settings), wanted) if not s.landed], as_json=as_json)
+        _show(
+            [s for s in states(_repository(settings), wanted) if not s.landed],
+            as_json=as_json,
+            refused={},
+        )
         return
     check_gate(settings.verify)
     _check_no_fleet(directory, "the running fleet lands its branches by itself")
@@ -100,7 +104,8 @@ def branches(as_json: Json = False, state_dir: StateDir = None) -> None:
 
     directory = find_state_directory(state_dir)
     repository = _repository(_settings(directory, None))
-    _show(states(repository, left_branches(directory, repository)), as_json=as_json)
+    rows = states(repository, left_branches(directory, repository))
+    _show(rows, as_json=as_json, refused=_refused(directory))
 
 
 def undo(
@@ -314,21 +319,33 @@ def _settle(directory: Path, action: str, notes: dict[str, str]) -> list[str]:
 # --- shown ---------------------------------------------------------------------------------------
 
 
-def _show(rows: list[Any], *, as_json: bool) -> None:
+def _refused(directory: Path) -> dict[str, str]:
+    """Why branches did not land whose issues are quarantined since."""
+    from beads_workers.runtime.run_directory import RunDirectory
+
+    _, last = RunDirectory(directory).left_over()
+    entries = last.retry_entries.items()
+    return {str(key): each.error for key, each in entries if each.quarantined and each.landing}
+
+
+def _show(rows: list[Any], *, as_json: bool, refused: Mapping[str, str]) -> None:
     if as_json:
-        print(json.dumps({"branches": list(map(_json, rows))}))
+        print(json.dumps({"branches": [_json(row, refused) for row in rows]}))
         return
     for place, row in enumerate(rows, 1):
         issue = printable(row.left.add.issue_id)
         what = f"{counted(row.commits, 'commit')}, {row.diffstat or 'no changes'}"
-        print(f"{place:3}  {issue:<{ISSUE_CHARS}} {_verdict(row)}; {what}; {row.left.add.branch}")
+        verdict = _verdict(row, refused.get(row.left.add.issue_id, ""))
+        print(f"{place:3}  {issue:<{ISSUE_CHARS}} {verdict}; {what}; {row.left.add.branch}")
     if not rows:
         print("no branches")
 
 
-def _verdict(row: Any) -> str:
+def _verdict(row: Any, refused: str) -> str:
     if row.landed:
         return f"landed as {row.landed[:12]}"
+    if refused:
+        return printable(f"did not land: {refused}")
     ended = row.left.outcome or "unknown end"
     if row.trouble:
         return printable(f"{ended}, {row.trouble}")
@@ -337,7 +354,7 @@ def _verdict(row: Any) -> str:
     return f"{ended}, merges"
 
 
-def _json(row: Any) -> dict[str, Any]:
+def _json(row: Any, refused: Mapping[str, str]) -> dict[str, Any]:
     add = row.left.add
     return {
         "issue_id": add.issue_id,
@@ -348,6 +365,7 @@ def _json(row: Any) -> dict[str, Any]:
         "commits": row.commits,
         "diffstat": row.diffstat,
         "landed": row.landed or None,
+        "refused": None if row.landed else refused.get(add.issue_id),
         "merges": row.merges,
         "conflicts": list(row.conflicts or ()),
         "trouble": row.trouble,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -37,8 +38,17 @@ class GroupedCommands(TyperGroup):
             _write(formatter, title, rows, width)
 
 
-class PanelledOptions(TyperCommand):
-    """A command with many options: what names a panel stands in it, below the others."""
+class LaidOut(TyperCommand):
+    """A command. Placeholders read the same with each version of typer: 0.29 says twice what may be
+    repeated."""
+
+    panelled = False
+    """Whether options that name a panel stand in it, below the others: where they are many."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """See click."""
+        arguments = [each for each in self.get_params(ctx) if each.param_type_name == "argument"]
+        return [self.options_metavar or "", *map(_called, arguments)]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """See click."""
@@ -46,16 +56,30 @@ class PanelledOptions(TyperCommand):
 
         panels: dict[str, list[Row]] = {name: [] for name in ("Arguments", "Options", *PANELS)}
         for each in self.get_params(ctx):
-            if (row := each.get_help_record(ctx)) is not None:
-                is_argument = each.param_type_name == "argument"
-                panel = "Arguments" if is_argument else getattr(each, "rich_help_panel", None)
-                panels[panel or "Options"].append(row)
+            if (row := each.get_help_record(ctx)) is None:
+                continue
+            names, text = row
+            if each.param_type_name == "argument":
+                panels["Arguments"].append(
+                    (_called(each), text.removesuffix("[required]").rstrip())
+                )
+            else:
+                names = _LIST.sub(r"<\1>", names)
+                panel = getattr(each, "rich_help_panel", None) if self.panelled else None
+                panels[panel or "Options"].append((names, text))
         width = max(len(name) for name, _ in _rows(panels.values()) if len(name) <= COLUMN_MAX)
         for title, rows in panels.items():
             _write(formatter, title, rows, width)
 
 
-COLUMN_MAX = 26
+_LIST = re.compile(r"<list\[(.+)\]>")
+
+
+def _called(argument: Any) -> str:
+    return str(argument.metavar or argument.name.upper())
+
+
+COLUMN_MAX = 28
 """Of names; a longer one has its sentence on the next line."""
 
 

@@ -61,6 +61,14 @@ def report(
         _write_page(history, html)
     else:
         _show(history)
+        if run is None and (before := _killed_before(directory, history.run_id)):
+            print(f"  beads-workers report {before}\n      the run before it, which was killed")
+
+
+def _killed_before(directory: RunDirectory, run_id: str) -> str:
+    """The run that this one went on with; "" where the one before ended as it should."""
+    earlier = [each for each in directory.run_ids() if each < run_id][-1:]
+    return next((each for each in earlier if not directory.has_ended(each)), "")
 
 
 def read_history(directory: RunDirectory, run_id: str) -> History:

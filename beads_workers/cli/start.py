@@ -18,7 +18,7 @@ from beads_workers.cli.completion import AFTER_DASHES
 from beads_workers.cli.completion import issues as known_issues
 from beads_workers.cli.errors import EXIT_UNKNOWN, EXIT_USAGE, CommandError
 from beads_workers.cli.kinds import need
-from beads_workers.cli.layout import PanelledOptions
+from beads_workers.cli.layout import LaidOut
 from beads_workers.cli.options import FLEET, Options
 from beads_workers.cli.parameters import takes
 from beads_workers.cli.web import with_port
@@ -161,8 +161,10 @@ def show_detached(started: dict[str, Any], *, as_json: bool) -> None:
 # its own, so that Ctrl-C reaches only the client, which then asks for a stop.
 
 
-class CommandAfterDashes(PanelledOptions):
+class CommandAfterDashes(LaidOut):
     """Keeps what stands after ``--``: before it are issues, after it is the command."""
+
+    panelled = True
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """See click."""

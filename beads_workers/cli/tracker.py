@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
-from typer.core import TyperCommand
 
 from beads_workers.cli.client import find_state_directory
 from beads_workers.cli.completion import issues
 from beads_workers.cli.errors import EXIT_UNKNOWN, EXIT_USAGE, CommandError, unreadable
 from beads_workers.cli.fleet import StateDir
 from beads_workers.cli.kinds import need
+from beads_workers.cli.layout import LaidOut
 from beads_workers.cli.source_listing import located
 from beads_workers.cli.tracker_folder import Json, init, opened, warn
 from beads_workers.core.model import PRIORITY_DEFAULT, PRIORITY_LEAST_URGENT, PRIORITY_MOST_URGENT
@@ -116,7 +116,7 @@ Priority = Annotated[
 ]
 
 
-class DashedArguments(TyperCommand):
+class DashedArguments(LaidOut):
     """Remembers how many arguments stood after ``--``, which the parser forgets."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -142,7 +142,9 @@ def register(app: typer.Typer) -> None:
 
 def add(
     ctx: typer.Context,
-    title: Annotated[str, typer.Argument(help="What is to be done.", show_default=False)],
+    title: Annotated[
+        str, typer.Argument(metavar="TITLE", help="What is to be done.", show_default=False)
+    ],
     command: Annotated[
         list[str] | None,
         typer.Argument(
@@ -240,7 +242,10 @@ def list_issues(
 
 def show(
     issue_id: Annotated[
-        str, typer.Argument(metavar="ID", show_default=False, autocompletion=issues)
+        str,
+        typer.Argument(
+            metavar="ID", help="Which issue.", show_default=False, autocompletion=issues
+        ),
     ],
     json: Json = False,
     state_dir: StateDir = None,

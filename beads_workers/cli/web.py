@@ -24,10 +24,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from typer.core import TyperCommand
-
 from beads_workers.cli.client import connect
 from beads_workers.cli.errors import EXIT_USAGE, CommandError
+from beads_workers.cli.layout import LaidOut
 from beads_workers.runtime.locks import is_locked, try_lock
 
 if TYPE_CHECKING:
@@ -73,7 +72,7 @@ def with_port(arguments: list[str]) -> list[str]:
     return ["--web=0" if word == "--web" else word for word in words]
 
 
-class WithPort(TyperCommand):
+class WithPort(LaidOut):
     """A command with ``--web [PORT]``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

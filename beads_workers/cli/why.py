@@ -93,7 +93,8 @@ def remembered(directory: RunDirectory, settings: FleetSettings, now: float) -> 
         late = hear(left, directory.run(left.run_id))
         last.unclosed.update(dict.fromkeys(late, left.actor))
     ids = dict.fromkeys([*last.unclosed, *last.retry_entries])
-    shelved = [add for each in last.retry_entries.values() if (add := add_from_text(each.landing))]
+    waiting = (each for each in last.retry_entries.values() if not each.quarantined)
+    shelved = [add for each in waiting if (add := add_from_text(each.landing))]
     issues = (_issue_facts(each, last, now, shelved) for each in ids)
     return Facts(
         state=NO_FLEET,
@@ -111,7 +112,8 @@ def _issue_facts(
     issue_id: str, last: RecoveryState, now: float, shelved: Sequence[Add]
 ) -> IssueFacts:
     retry_entry = last.retry_entries.get(issue_id, Checkpointed(issue_id))
-    to_land = add_from_text(retry_entry.landing) if issue_id not in last.unclosed else None
+    waits = not (issue_id in last.unclosed or retry_entry.quarantined)
+    to_land = add_from_text(retry_entry.landing) if waits else None
     left = min(retry_entry.not_before - now, limits.RETRY_AFTER_MAX_SECONDS)
     standing = "cooling" if left > 0 else ""
     standing = "quarantined" if retry_entry.quarantined else standing

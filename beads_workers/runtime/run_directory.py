@@ -182,6 +182,10 @@ class RunDirectory:
         except OSError:
             pass  # The disk is full or the folder is gone: the journal, if any, says the same.
 
+    def has_ended(self, run_id: str) -> bool:
+        """Whether that run ended by itself; False also while it runs."""
+        return (self.run(run_id) / "ended.json").exists()
+
     def foreign(self) -> list[tuple[str, str]]:
         """Runs of other machines (run id, host) that they have still to settle: never touched."""
         runs = []

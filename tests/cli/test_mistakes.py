@@ -112,7 +112,7 @@ MISTAKES = [
     ("list", "no tracker here", "'beads-workers init'", 6),
     ("show", "Missing argument 'ID'.", "'beads-workers show --help'", 2),
     ("show x", "no tracker here", "'beads-workers init'", 6),
-    ("add", "Missing argument 'title'.", "'beads-workers add --help'", 2),
+    ("add", "Missing argument 'TITLE'.", "'beads-workers add --help'", 2),
     ("add x", "no tracker here", "'beads-workers init'", 6),
     (
         "add x -p 9",

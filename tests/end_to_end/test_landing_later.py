@@ -112,6 +112,23 @@ def test_branches_of_a_run_that_did_not_land_are_landed_later(
 
 
 @pytest.mark.timeout(300)
+def test_what_did_not_pass_the_gate_waits_for_nothing_and_says_why(
+    embedded: EmbeddedProject, start: StartFleet
+) -> None:
+    repository(embedded)
+    (key,) = embedded.create_many([{}])
+    fleet = fleet_of(start, embedded, "--verify", f"! test -e {key}.txt")
+    assert fleet.wait(PATIENCE) == 7, fleet.said()
+    why = json.loads(call(embedded, "why", str(key), "--json").stdout)
+    assert [each["reason"] for each in why["reasons"]] == ["quarantined", "no_fleet"]
+    assert "verify fails on its branch" in why["headline"]
+    assert f"{key}" in told(embedded, "branches")
+    assert "did not land: verify fails on its branch" in told(embedded, "branches")
+    (row,) = json.loads(told(embedded, "branches", "--json"))["branches"]
+    assert row["refused"].startswith("verify fails") and row["merges"] and not row["landed"]
+
+
+@pytest.mark.timeout(300)
 def test_a_run_is_taken_back_whole_and_nothing_of_other_runs(
     embedded: EmbeddedProject, start: StartFleet
 ) -> None:

@@ -154,3 +154,8 @@ def test_a_run_is_told_while_it_goes_on_and_after_it_was_killed(
 
     until(killed, 10)
     assert "beads-workers start" in fleet.call("report").stdout
+    assert start(embedded, "--until-empty", "--", "true").wait() == 0
+    after = f"beads-workers report {fleet.run_id}\n      the run before it, which was killed"
+    assert after in fleet.call("report").stdout
+    assert start(embedded, "--until-empty", "--", "true").wait() == 0
+    assert "which was killed" not in fleet.call("report").stdout
