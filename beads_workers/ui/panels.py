@@ -469,7 +469,7 @@ def hints(snapshot: Fields, look: Look, width: int) -> str:
         case _ if look.role is Role.REPLAY:
             told = f"space hold   + - speed   {fleet}   / filter"
         case _:
-            told = f"{fleet}   p {pause}   + - workers   x release   / filter   f s"
+            told = f"{fleet}   p {pause}   + - workers   x release   / filter   f states   s sort"
     last = "   ? help   q leave"
     while told and columns(told + last) > width - 2:
         told = told.rpartition("   ")[0]
