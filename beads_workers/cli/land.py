@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
+from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,7 +30,8 @@ from beads_workers.core.landing import LanderSettings
 from beads_workers.core.text import counted, printable
 
 Verify = Annotated[
-    str | None, typer.Option(metavar="CMD", help="The gate; else that of the settings.")
+    str | None,
+    typer.Option(metavar="CMD", help="The gate; else the last start's, or the settings'."),
 ]
 NAME = "land"
 ISSUE_CHARS = 24
@@ -60,8 +62,14 @@ def land(
     from beads_workers.landing.left import states
 
     directory = find_state_directory(state_dir)
-    settings = _settings(directory, verify)
+    settings = _settings(directory, verify or _verify_of_last_run(directory))
+    quarantined = {} if issues else _refused(directory)
     wanted = _wanted(directory, settings, issues or [])
+    left_out = [left.add.issue_id for left in wanted if left.add.issue_id in quarantined]
+    wanted = [left for left in wanted if left.add.issue_id not in quarantined]
+    for issue_id in left_out:
+        why = f"left out: {issue_id}: {quarantined[issue_id]} ('land {issue_id}' tries it again)"
+        print(printable(why), file=sys.stderr)
     if dry_run:
         _show(
             [s for s in states(_repository(settings), wanted) if not s.landed],
@@ -71,6 +79,8 @@ def land(
         return
     check_gate(settings.verify)
     _check_no_fleet(directory, "the running fleet lands its branches by itself")
+    if settings.verify is None and wanted:
+        print("warning: no --verify: what merges lands untested", file=sys.stderr)
     news = list(_landing(settings, [left.add for left in wanted], quiet=as_json))
     landed = [each for each in news if isinstance(each, messages.Landed)]
     refused = [each for each in news if isinstance(each, messages.Refused)]
@@ -131,7 +141,7 @@ def undo(
     from beads_workers.landing.undo import Undo
 
     directory = find_state_directory(state_dir)
-    settings = _settings(directory, verify)
+    settings = _settings(directory, verify or _verify_of_last_run(directory))
     check_gate(settings.verify)
     _check_no_fleet(directory, "a fleet runs here, and lands: stop it first")
     try:
@@ -166,6 +176,21 @@ def _settings(directory: Path, verify: str | None) -> LanderSettings:
     # A run of its own, so that 'undo' can take all of it back; named like all others, by its time.
     run_id = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{NAME}"
     return LanderSettings(landing, worktrees, run_id, options.verify)
+
+
+def _verify_of_last_run(directory: Path) -> str | None:
+    """What the last start was told on its command line: its branches have to pass that, too."""
+    from beads_workers.runtime.run_directory import RunDirectory
+
+    info = RunDirectory(directory).read_info()
+    words = list(info.argv) if info else []
+    words = words[: words.index("--")] if "--" in words else words
+    for word, after in zip_longest(words, words[1:]):
+        if word == "--verify" and after is not None:
+            return after
+        if word.startswith("--verify="):
+            return word.partition("=")[2]
+    return None
 
 
 def _check_repository(project: Path) -> None:

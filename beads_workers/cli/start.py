@@ -56,6 +56,9 @@ def shown_command(work: Work) -> str:
 # What ``start`` says once its fleet answers.
 
 
+NOBODY = "; 'beads-workers scale 2' starts some, 'beads-workers worker' is one"
+
+
 def say_preflight(settings: Any, started: dict[str, Any]) -> None:
     """One line per check, on stderr."""
     from beads_workers.cli.preparation import shown_place, tracing_lines
@@ -65,7 +68,7 @@ def say_preflight(settings: Any, started: dict[str, Any]) -> None:
         ("tracker", started["tracker"]),
         *(agent_lines(settings) or [("command", printable(shown_command(settings.work), 160))]),
         *_also_run(settings),
-        ("workers", f"{settings.workers}{until}"),
+        ("workers", f"{settings.workers}{until}{'' if settings.workers else NOBODY}"),
         ("folder", printable(shown_place(settings))),
         *_metrics(started),
         *_web(started),
@@ -161,6 +164,10 @@ def show_detached(started: dict[str, Any], *, as_json: bool) -> None:
 # its own, so that Ctrl-C reaches only the client, which then asks for a stop.
 
 
+NEARLY = 0.75
+"""So alike are an option and a misspelt one; less than that is an option of the command."""
+
+
 class CommandAfterDashes(LaidOut):
     """Keeps what stands after ``--``: before it are issues, after it is the command."""
 
@@ -175,6 +182,11 @@ class CommandAfterDashes(LaidOut):
         try:
             return super().parse_args(ctx, with_port(list(args)))
         except _no_such_option() as error:
+            from difflib import get_close_matches
+
+            known = [name for each in self.params for name in each.opts]
+            if get_close_matches(error.option_name, known, cutoff=NEARLY):
+                raise
             takes_value = [each for each in self.params if not getattr(each, "is_flag", True)]
             typed = _dashes_forgotten(args, {name for each in takes_value for name in each.opts})
             if typed is None:

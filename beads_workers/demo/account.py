@@ -265,7 +265,7 @@ def _row(
     name: str, what: str, account: DemoAccount | None = None, f: Finished | None = None
 ) -> str:
     by = _closer(account, f) if account and f else ""
-    return f"  {name:<26}{what}{f'; {by} did it' if by else ''}"
+    return f"  {name:<29}{what}{f'; {by} did it' if by else ''}"
 
 
 def _closer(account: DemoAccount, finished: Finished) -> str:

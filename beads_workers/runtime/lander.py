@@ -19,10 +19,12 @@ from beads_workers.core.framing import Line, LineReader
 from beads_workers.core.landing import (
     LanderSettings,
     Order,
+    Refused,
     from_line,
     settings_to_line,
     to_line,
 )
+from beads_workers.executors.files import log_file
 from beads_workers.runtime import beside, sessions
 from beads_workers.runtime.processes import say
 
@@ -31,6 +33,11 @@ LANDER = "lander"
 """Its name among the workers of a run: part of the token."""
 LINE_BYTES_MAX = 1 << 20
 READ_BYTES = 1 << 16
+
+
+def _existing(path: str, flags: int) -> int:
+    """An attempt of an earlier run has its log there: none is made here."""
+    return os.open(path, flags & ~os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC)
 
 
 class LanderProcess:
@@ -132,7 +139,16 @@ class LanderProcess:
             except (ValueError, RecursionError) as error:
                 say("lander", f"it said what nobody understands: {error}")
                 continue
+            if isinstance(news, Refused):
+                self._add_to_log(news)
             self._report(LanderSaid(news))
+
+    def _add_to_log(self, refused: Refused) -> None:
+        """Where a person looks for why: below what the attempt has printed itself."""
+        log = log_file(str(self._log.parent), refused.issue_id, refused.attempt)
+        said = f"[beads-workers] did not land: {refused.why}\n{refused.text}\n"
+        with suppress(OSError), open(log, "ab", opener=_existing) as file:
+            file.write(said.encode("utf-8", "replace"))
 
     def _ended(self) -> None:
         process = self._process

@@ -59,7 +59,7 @@ def worker_row(worker: Fields, age: float, width: int, id_room: int, *, chosen: 
         row.fill("" if worker["own"] else "not started by this fleet", "muted", leave=room)
     else:
         row.add(whole_seconds(worker["elapsed_seconds"] + age), 8, "time", right=True).add("  ")
-        row.add(worker["issue_id"], id_room, "strong").add(" ")
+        row.add(_id(worker["issue_id"], id_room), id_room, "strong").add(" ")
         if worker["agent"]:
             _agent_cells(row, worker, room, width)
         else:
@@ -125,7 +125,7 @@ def outcome_row(
     narrow = width < NARROW_COLUMNS
     row.add(*_clock(outcome["at"], width), "muted")
     row.add(mark, 2, style)
-    row.add(outcome["issue_id"], id_room, "strong").add(" ")
+    row.add(_id(outcome["issue_id"], id_room), id_room, "strong").add(" ")
     if not narrow:
         row.add(outcome["worker_id"], 5, "muted")
     row.add(duration(outcome["seconds"]), 8, "time", right=True).add("  ")
@@ -170,6 +170,11 @@ def id_columns(snapshot: Fields, width: int) -> int:
     return min(12 if width < 100 else 18, max(8, -(-longest // 4) * 4))
 
 
+def _id(issue_id: str, room: int) -> str:
+    """An id that is too long keeps its end: what stands before it is the same for all."""
+    return issue_id if len(issue_id) <= room else f"…{issue_id[1 - room :]}"
+
+
 # --- panes ---
 
 LANDING_ROWS = 7
@@ -192,7 +197,7 @@ KEYS = (
     ("p", "pause, and resume"),
     ("+ -", "one worker more; one less, after its task"),
     ("t w", "other colours (BW_THEME); where the live page is"),
-    ("q", "leave; your own fleet: stop, drain, or background"),
+    ("q", "back, and leave: your own fleet stops or goes on"),
     ("Ctrl-C", "stop the fleet that was started here; twice: now"),
 )
 KEYS_OF_REPLAY = (
@@ -200,7 +205,7 @@ KEYS_OF_REPLAY = (
     ("space", "hold, and go on"),
     ("+  -", "twice as fast, half as fast"),
     ("t", "other colours"),
-    ("q", "leave"),
+    ("q", "back; leave"),
 )
 
 
@@ -324,7 +329,7 @@ def _landed_row(said: Fields, width: int, id_room: int, *, unicode: bool) -> Tex
     row = Row(width)
     row.add(" ").add(*_clock(said["at"], width), "muted")
     row.add(mark if unicode else ascii_mark, 2, style)
-    row.add(said["issue_id"], id_room, "strong").add(" ")
+    row.add(_id(said["issue_id"], id_room), id_room, "strong").add(" ")
     if said["verdict"] == "landed":
         return row.add(said["commit"][:12], 14, "muted").fill(said["title"]).text()
     then = {"mend": "back to its agent", "quarantined": "quarantined"}
@@ -342,10 +347,20 @@ def landing_pane(snapshot: Fields, look: Look, age: float, width: int, rows: int
     yield from landing({**snapshot, "landing": {**shown, "last": []}}, look, age, width, gates + 1)
     told, id_room = [], id_columns(snapshot, width)
     for issue in shown["waiting"]:
-        row = Row(width).add(" ").add("waits", 9, "time").add(issue["issue_id"], id_room, "strong")
+        row = (
+            Row(width)
+            .add(" ")
+            .add("waits", 9, "time")
+            .add(_id(issue["issue_id"], id_room), id_room, "strong")
+        )
         told.append(row.add(" ").fill(issue["title"]).text())
     for issue in shown["refused"]:
-        row = Row(width).add(" ").add("refused", 9, "bad").add(issue["issue_id"], id_room, "strong")
+        row = (
+            Row(width)
+            .add(" ")
+            .add("refused", 9, "bad")
+            .add(_id(issue["issue_id"], id_room), id_room, "strong")
+        )
         told.append(row.add(" ").fill(f"{issue['error']} ({issue['branch']})", "bad").text())
     last = reversed(shown["last"])
     told += [_landed_row(said, width, id_room, unicode=look.unicode) for said in last]
@@ -441,10 +456,12 @@ def quarantined(snapshot: Fields, look: Look, width: int, rows: int) -> Iterator
         yield Row(width).add(f" {text}", style="muted").text()
     chosen = chosen_at(look, issues, part)
     first = max(0, chosen - (rows - 2))
+    id_room = id_columns(snapshot, width)
     for index, issue in enumerate(issues[first : first + rows - 1], first):
         row = Row(width, CHOSEN if index == chosen else "")
-        row.add(" ").add(issue["issue_id"], id_columns(snapshot, width), "strong").add(" ")
-        row.add(counted(issue["attempts"], "try", "tries"), 9, "attention")
+        row.add(" ").add(_id(issue["issue_id"], id_room), id_room, "strong").add(" ")
+        tries = counted(issue["attempts"], "try", "tries") if issue["attempts"] else "not landed"
+        row.add(tries, 11, "attention")
         yield row.fill(issue["error"]).text()
 
 
@@ -461,19 +478,19 @@ def hints(snapshot: Fields, look: Look, width: int) -> str:
     fleet = "Enter open   Tab other list   2 landing   3 quarantined"
     match look.pane:
         case Pane.LOG:
-            told = "Escape back   / find   n N next   g G ends"
+            told = "/ find   n N next   g G ends"
         case Pane.QUARANTINE:
-            told = "Escape back   Enter open   r try again   a all   / filter"
+            told = "Enter open   r try again   a all   / filter"
         case Pane.LANDING | Pane.HELP:
-            told = "Escape back"
+            told = ""
         case _ if look.role is Role.REPLAY:
             told = f"space hold   + - speed   {fleet}   / filter"
         case _:
             told = f"{fleet}   p {pause}   + - workers   x release   / filter   f states   s sort"
-    last = "   ? help   q leave"
+    last = "   ? help   q leave" if look.pane is Pane.FLEET else "   ? help   q back"
     while told and columns(told + last) > width - 2:
         told = told.rpartition("   ")[0]
-    return told + last
+    return (told + last).strip()
 
 
 def _note(note: Fields, width: int) -> Text:

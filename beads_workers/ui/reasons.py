@@ -379,7 +379,8 @@ def _state(issue_id: IssueId, picture: Picture) -> str:
         if facts.in_flight in _TO_LAND:
             return "done, and not landed yet"
         if facts.standing == "quarantined" and seen.status != "open":
-            return f"quarantined after {counted(facts.charged, 'attempt')}"
+            after = f" after {counted(facts.charged, 'attempt')}" if facts.charged else ""
+            return f"quarantined{after}"
         if facts.standing == "on_hold":
             return "on hold: a person released it"
         if facts.standing == "cooling" and facts.again_seconds is not None:

@@ -275,7 +275,7 @@ def press(look: Look, key: str, snapshot: Fields, page_rows: int = 8) -> Pressed
         return _open(look, _PANES[key]), None
     if look.pane is Pane.LOG and key in ("n", "N"):
         return _next_found(look, page_rows, 1 if key == "n" else -1), None
-    if key == "q":
+    if key == "q" and look.pane is Pane.FLEET:
         return _leave(look, snapshot)
     if key in ("t", "w"):
         return look, OtherTheme() if key == "t" else SayPage()
@@ -317,7 +317,7 @@ def _open(look: Look, pane: Pane) -> Look:
 def _view(look: Look, key: str, snapshot: Fields) -> Look | None:
     """What changes the view only; None for a key that asks something of the fleet, or nothing."""
     match key:
-        case "escape":
+        case "escape" | "q":
             if look.pane is Pane.FLEET or (look.pane is Pane.QUARANTINE and look.find):
                 return replace(look, find="", states={})
             in_quarantine = look.pane is Pane.LOG and look.part is Part.QUARANTINED
@@ -477,7 +477,7 @@ def _leave(look: Look, snapshot: Fields) -> Pressed:
         "d": Ask("bw.stop", {"drain": True}),
         "b": Detach(),
     }
-    text = "leave: s stop, requeueing what runs; d drain; b let it run in the background; n stay"
+    text = "leave? n stay; b let it run in the background; d drain; s stop, requeueing what runs"
     return replace(look, question=Question(text, answers)), None
 
 

@@ -11,7 +11,16 @@ from typing import Any
 import pytest
 
 from tests.end_to_end.conftest import StartFleet
-from tests.end_to_end.test_landing import PATIENCE, TIP, WRITE, files, fleet_of, landed, repository
+from tests.end_to_end.test_landing import (
+    PATIENCE,
+    TIP,
+    WRITE,
+    after,
+    files,
+    fleet_of,
+    landed,
+    repository,
+)
 from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import Called, Fleet, call, until
 from tests.support.repository import git
@@ -115,7 +124,7 @@ def test_branches_of_a_run_that_did_not_land_are_landed_later(
 def test_what_did_not_pass_the_gate_waits_for_nothing_and_says_why(
     embedded: EmbeddedProject, start: StartFleet
 ) -> None:
-    repository(embedded)
+    top = repository(embedded)
     (key,) = embedded.create_many([{}])
     fleet = fleet_of(start, embedded, "--verify", f"! test -e {key}.txt")
     assert fleet.wait(PATIENCE) == 7, fleet.said()
@@ -126,6 +135,11 @@ def test_what_did_not_pass_the_gate_waits_for_nothing_and_says_why(
     assert "did not land: verify fails on its branch" in told(embedded, "branches")
     (row,) = json.loads(told(embedded, "branches", "--json"))["branches"]
     assert row["refused"].startswith("verify fails") and row["merges"] and not row["landed"]
+    again = call(embedded, "land")
+    assert again.returncode == 0 and "nothing to land" in again.stdout
+    assert f"left out: {key}: verify fails on its branch" in again.stderr
+    assert call(embedded, "land", str(key)).returncode == 7, "by the gate of the last start"
+    assert carried(top) == []
 
 
 @pytest.mark.timeout(300)
@@ -155,7 +169,7 @@ def test_who_stands_on_it_is_named_and_goes_along_when_that_is_asked_for(
     embedded: EmbeddedProject, start: StartFleet
 ) -> None:
     top = repository(embedded)
-    one, two = embedded.create_many([{"priority": 1}, {"priority": 3}])
+    one, two = embedded.create_many([{}, after(2, 1)])
     add = 'echo "$BW_ISSUE_ID" >>bw-shared'
     fleet = start(
         *(embedded, "-n", "1", "--until-empty", "--worktree", "--verify", "ls"),
