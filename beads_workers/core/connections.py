@@ -555,6 +555,8 @@ class Sender:
 
     def _task(self, connection: Connection, in_flight: InFlight) -> Task:
         job, work = in_flight.job, self._parts.settings.work
+        if connection.v1:
+            return Task(job.issue_id, job.priority, job.title)
         # A function has its arguments; only what verifies its work looks at the issue.
         called = job.call and work.allow_modules and connection.own and not work.verify
         lean = bool(called or job.script)
