@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from beads_workers import __version__, registry
 from beads_workers.core.events import Warned
+from beads_workers.core.framing import read_with
 from beads_workers.core.journal import CheckpointEnded, Entry, Noted, RunEnded, RunStarted
 from beads_workers.core.orchestrator import Orchestrator
 from beads_workers.core.recovery import RecoveryState
@@ -396,6 +397,10 @@ def run_fleet(client: socket.socket, zygote: Zygote) -> int:
     sys.setswitchinterval(0.0005)
     gc.freeze()  # What is imported by now stays: nobody need look through it again.
     gc.set_threshold(GARBAGE_OBJECTS, 50, 50)
+    with suppress(ImportError):  # The extra ``fast``.
+        from orjson import loads
+
+        read_with(loads)
     settings = read_settings(client)
     if settings is None:
         return 0

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import json
 
-from hypothesis import given
+import orjson
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from beads_workers.core import limits
-from beads_workers.core.framing import Framed, Line, LineReader, TooLong, Torn
+from beads_workers.core import framing, limits
+from beads_workers.core.framing import Framed, Line, LineReader, TooLong, Torn, strict_loads
 
 MAX = 20
 """A small limit for these tests, so that lines at and over it stay readable."""
@@ -154,3 +156,59 @@ def test_the_limit_of_a_line_holds_behind_lines_that_wait() -> None:
     assert reader.feed(b"", 1) == [Line(b"2")]
     assert reader.feed(b"", 1) == [TooLong(b"x" * MAX)]
     assert reader.feed(b"x\n3\n", 1) == [Line(b"3")]
+
+
+# --- a quicker parser beside Python's -----------------------------------------------------------
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.integers(-(1 << 70), 1 << 70)
+    | st.floats()
+    | st.text(st.characters(exclude_categories=())),
+    lambda inside: st.lists(inside) | st.dictionaries(st.text(), inside),
+)
+
+
+@st.composite
+def json_texts(draw: st.DrawFn) -> bytes:
+    """JSON as somebody writes it, or nearly: with escapes or without, cut, or with a byte changed."""
+    escaped = draw(st.booleans())
+    text = json.dumps(draw(JSON), ensure_ascii=escaped).encode("utf-8", "surrogatepass")
+    at = draw(st.integers(0, len(text)))
+    return (
+        text[:at]
+        + draw(st.sampled_from([b"", b"", b"", b"e", b"9" * 20, b" ", b"\xff", b"]"]))
+        + (text[at + draw(st.integers(0, 1)) :])
+    )
+
+
+def outcome(text: bytes, *, mend: bool) -> str:
+    """What comes of reading it: the value with its types, or that it is refused."""
+    try:
+        return repr(strict_loads(text, mend=mend))
+    except (ValueError, RecursionError):
+        return "refused"
+
+
+@given(json_texts(), st.booleans())
+@example(b"1e999", True)
+@example(b"-0", True)
+@example(b"123456789012345678901234567890", True)
+@example(b"18446744073709551616", True)
+@example(b"-9223372036854775809", True)
+@example(b'"\\ud83d\\ude00"', False)
+@example(b'"\\ud83d"', True)
+@example(b'{"a":1,"a":2}', True)
+@example(b"\xef\xbb\xbf{}", True)
+@example(b"[" * 5000 + b"]" * 5000, True)
+@example(b"[" * 1000 + b"]" * 1000, True)
+@example(b"NaN", True)
+def test_a_quicker_parser_reads_what_pythons_reads(text: bytes, mend: bool) -> None:
+    slow = outcome(text, mend=mend)
+    framing.read_with(orjson.loads)
+    try:
+        assert outcome(text, mend=mend) == slow
+    finally:
+        framing.read_with(None)
