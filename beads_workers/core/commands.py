@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from beads_workers.core.events import ConnId, Ticket
 from beads_workers.core.facts import Facts
-from beads_workers.core.journal import Record
+from beads_workers.core.issues import Transition
+from beads_workers.core.journal import Entry, Record
 from beads_workers.core.model import IssueId, value
 from beads_workers.core.source import Settlement
 from beads_workers.core.wire import ToWorker
@@ -18,9 +19,15 @@ if TYPE_CHECKING:
 
 @value
 class Write:
-    """Append to the journal, before anything after it is done."""
+    """Append to the journal, before anything after it is done. ``change``: what it has changed."""
 
-    record: Record
+    entry: Entry
+    change: Transition | None = None
+
+    @property
+    def record(self) -> Record:
+        """What has happened."""
+        return self.entry.record
 
 
 @value

@@ -8,7 +8,7 @@ from collections.abc import Hashable
 
 from beads_workers.core import limits
 from beads_workers.core.commands import Command, Write
-from beads_workers.core.issues import ABOUT_ISSUES, Issues, Standing
+from beads_workers.core.issues import ABOUT_ISSUES, Issues, Standing, Transition
 from beads_workers.core.journal import Entry, Noted, Record
 from beads_workers.core.model import value
 
@@ -83,8 +83,9 @@ class RetryDue:
 class Effects:
     """One per orchestrator. ``now`` is set before each event; commands gather until it is over.
 
-    ``boot`` is the same moment on the clock that goes on while the machine sleeps. ``issues``: what
-    the records so far make of each issue, its times on the clock of ``now``.
+    ``now`` is on the clock of the run, as the times of its records are; ``boot`` is the same moment
+    on the clock that goes on while the machine sleeps. ``issues``: what the records so far make of
+    each issue.
     """
 
     def __init__(self, now: float, epoch: float = 0.0, boot: float | None = None) -> None:
@@ -93,23 +94,25 @@ class Effects:
         self.boot = now if boot is None else boot
         self.timers = Timers()
         self.issues = Issues()
-        self._epoch = epoch - now
         self._boot_epoch = epoch - self.boot
+        self._wall: float | None = None
         self._commands: list[Command] = []
         self._asleep = self.boot - now
 
-    def at(self, now: float, boot: float | None = None) -> bool:
-        """It is ``now``; without ``boot``, the machine has never slept.
+    def at(self, now: float, boot: float | None = None, wall: float | None = None) -> bool:
+        """It is ``now``; without ``boot``, the machine has never slept. ``wall``: epoch seconds, by
+        the clock that a person may set; without it, nobody has.
 
         Returns whether it has slept since the last call."""
         self.now, self.boot = now, now if boot is None else boot
+        self._wall = wall
         before, self._asleep = self._asleep, self.boot - self.now
         return self._asleep - before >= limits.SLEEP_SECONDS_MIN
 
     @property
     def epoch(self) -> float:
-        """The wall clock, also after the machine has slept."""
-        return self._boot_epoch + self.boot
+        """The wall clock, also after the machine has slept, or a person has set it."""
+        return self._boot_epoch + self.boot if self._wall is None else self._wall
 
     def ask(self, command: Command) -> None:
         """Ask the edge for something, after everything that was asked before."""
@@ -119,24 +122,32 @@ class Effects:
         """Journal a transition, which takes place here and now: ``issues`` know of it.
 
         The edge writes it before it does what follows."""
-        self._commands.append(Write(record))
-        if type(record) in ABOUT_ISSUES:
-            self.apply(record)
+        entry = self._entry(record)
+        change = self._apply(entry) if type(record) in ABOUT_ISSUES else None
+        self._commands.append(Write(entry, change))
 
     def apply(self, record: Record) -> None:
-        """This is in the journal, or about to be."""
-        change = self.issues.apply(Entry(record, self._epoch + self.now, self.now))
+        """This is in the journal already."""
+        self._apply(self._entry(record))
+
+    def _entry(self, record: Record) -> Entry:
+        # As it is read back: whoever watches sees the same numbers as whoever replays.
+        return Entry(record, int(self.epoch * 1e3) / 1e3, int(self.now * 1e6) / 1e6)
+
+    def _apply(self, entry: Entry) -> Transition | None:
+        change = self.issues.apply(entry)
         if change is None:
-            return
+            return None
         issue = change.issue
         if issue.standing is Standing.COOLING and issue.due > self.now:
             self.timers.set(RetryDue(issue.issue_id), issue.due)
         elif change.stood is Standing.COOLING:
             self.timers.cancel(RetryDue(issue.issue_id))
+        return change
 
     def note(self, level: str, text: str, refused: int = 0) -> None:
         """Tell people: ``info``, ``warning`` or ``error``."""
-        self._commands.append(Write(Noted(level, text, refused)))
+        self.write(Noted(level, text, refused))
 
     def flush(self) -> list[Command]:
         """All commands since the last call, in order."""

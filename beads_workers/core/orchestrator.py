@@ -20,6 +20,7 @@ from beads_workers.core.connections import (
 from beads_workers.core.control import Control
 from beads_workers.core.effects import Effects, RetryDue
 from beads_workers.core.inflight import Leases, Tasks
+from beads_workers.core.issues import Issues
 from beads_workers.core.journal import Checkpointed, Listed, SettledRecord, UsageFound
 from beads_workers.core.landings import LANDER_DUE, Landings
 from beads_workers.core.lifecycle import (
@@ -144,8 +145,9 @@ def make_parts(
 #     commands = orchestrator.handle(event, now, boot)
 #     when = orchestrator.deadline()            # then call on_deadline(now, boot)
 #
-# ``now`` is on the monotonic clock, which all durations are; ``boot`` is the same moment on the
-# clock that goes on while the machine sleeps, which leases are (left out: it never slept).
+# ``now`` is on the monotonic clock of the run, from 0 at its beginning, which all durations are and
+# the times of its records; ``boot`` is the same moment on the clock that goes on while the machine
+# sleeps, which leases are (left out: it never slept), ``wall`` on the one that people set.
 #
 # It ties the parts together: ``Connections`` (the conversation with workers), ``Supervisor`` (our
 # processes), ``Tasks`` (jobs in our hands), ``RoundTrips``, ``ClaimScheduler`` and ``Leases`` (the
@@ -197,6 +199,11 @@ class Orchestrator:
         """The state of the run."""
         return self._parts.state
 
+    @property
+    def issues(self) -> Issues:
+        """What the records so far make of each issue; only to be read."""
+        return self._effects.issues
+
     def start(self, now: float) -> list[Command]:
         """Begin: our workers start while the source settles what an earlier run left."""
         self._effects.now = now
@@ -207,36 +214,46 @@ class Orchestrator:
         return self._effects.flush()
 
     def handle(
-        self, event: ev.Event, now: float, boot: float | None = None, *, more: bool = False
+        self,
+        event: ev.Event,
+        now: float,
+        boot: float | None = None,
+        wall: float | None = None,
+        *,
+        more: bool = False,
     ) -> list[Command]:
         """Something happened; returns what is to be done about it.
 
         ``more``: another event follows, or ``after_events``; what comes of all of them waits for
         that."""
-        self._at(now, boot)
+        self._at(now, boot, wall)
         self._dispatch(event)
         return self._effects.flush() if more else self._after_events()
 
-    def after_events(self, now: float, boot: float | None = None) -> list[Command]:
+    def after_events(
+        self, now: float, boot: float | None = None, wall: float | None = None
+    ) -> list[Command]:
         """What comes of all events so far: nobody who has just spoken waits for any of it.
 
         Here a round trip to the source begins, and here a run comes to its end."""
-        self._at(now, boot)
+        self._at(now, boot, wall)
         return self._after_events()
 
     def deadline(self) -> float | None:
         """When ``on_deadline`` is to be called at the latest; None: not before an event."""
         return self._effects.timers.deadline()
 
-    def on_deadline(self, now: float, boot: float | None = None) -> list[Command]:
+    def on_deadline(
+        self, now: float, boot: float | None = None, wall: float | None = None
+    ) -> list[Command]:
         """Some time has come; calling it too early does no harm."""
-        self._at(now, boot)
+        self._at(now, boot, wall)
         for key in self._effects.timers.due(now):
             self._due(key)
         return self._after_events()
 
-    def _at(self, now: float, boot: float | None) -> None:
-        if self._effects.at(now, boot):
+    def _at(self, now: float, boot: float | None, wall: float | None) -> None:
+        if self._effects.at(now, boot, wall):
             self._parts.tasks.woke()
 
     def _after_events(self) -> list[Command]:

@@ -1,6 +1,7 @@
 """The snapshot: a fold over the journal, read by ``status``, the summary and the dashboard.
 
-``Board.apply`` takes every entry in order, live or from a file, so that both show the same.
+``Board.apply`` takes every entry of a file in order, ``Board.show`` those of the live core, whose
+issues it shares: both show the same.
 ``core.status`` turns a board into JSON.
 """
 
@@ -382,9 +383,13 @@ class Board:
         return issue.title if issue else ""
 
     def apply(self, entry: Entry) -> None:
-        """Take in the next entry."""
+        """Take in the next entry of a journal."""
+        self.show(entry, self.issues.apply(entry))
+
+    def show(self, entry: Entry, change: Transition | None) -> None:
+        """Take in an entry that ``issues`` know of already, and what it has changed there."""
         self.elapsed = entry.elapsed
-        if (change := self.issues.apply(entry)) is not None:
+        if change is not None:
             self._about_issue(change, entry)
             return
         match entry.record:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from beads_workers.core import journal as rec
 from beads_workers.core import limits
-from beads_workers.core.issues import Issue, Standing
+from beads_workers.core.issues import Issue, Standing, Transition
 from beads_workers.core.journal import CallEnded, CallStarted, Entry
 from beads_workers.core.receipts import receipt_from_text
 from beads_workers.core.snapshot import (
@@ -385,14 +385,24 @@ class Frames:
         self.ends = inf
 
     def add(self, entry: Entry) -> dict[str, Any] | None:
-        """Take in the next entry; returns the snapshot of the frame that was over before it."""
+        """Take in the next entry of a journal; returns the snapshot of the frame that was over
+        before it."""
         if isinstance(entry.record, CallStarted | CallEnded):
             return None  # Written beside the loop, and not shown to people.
         shown = self.due(entry.elapsed)
         self.board.apply(entry)
+        self._begin(entry)
+        return shown
+
+    def show(self, entry: Entry, change: Transition | None) -> None:
+        """Take in an entry of the live core, see ``Board.show``. Whatever was ``due`` before the
+        core was told the time of this entry has been asked for."""
+        self.board.show(entry, change)
+        self._begin(entry)
+
+    def _begin(self, entry: Entry) -> None:
         if self.watched and self.ends == inf:
             self.ends = (floor(entry.elapsed / FRAME_SECONDS) + 1) * FRAME_SECONDS
-        return shown
 
     def due(self, elapsed: float) -> dict[str, Any] | None:
         """The snapshot of the frame that is over by now, if something changed in it."""

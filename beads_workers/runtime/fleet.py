@@ -151,9 +151,9 @@ class Fleet:
     ) -> int:
         selector = selectors.DefaultSelector()
         mailbox = Mailbox(selector)
-        board = Board()
-        frames = Frames(board, watched=False)
         core = self._orchestrator(last)
+        board = Board(issues=core.issues)
+        frames = Frames(board, watched=False)
         loop = Loop(selector, mailbox, core, self._journal, frames, zygote_client)
         info = self._info(description)
         self._begin_journal(board, info, last)
@@ -220,7 +220,7 @@ class Fleet:
         except Exception as error:  # Ours or the machine's: whoever waits is told.
             traceback.print_exc()
             why = str(error.strerror) if isinstance(error, JournalLost) else _as_a_bug(error)
-            board.apply(Entry(RunEnded(1, why), time.time(), self._journal.elapsed()))
+            board.show(Entry(RunEnded(1, why), time.time(), self._journal.elapsed()), None)
             self._broken = why
             return 1
 
@@ -253,8 +253,8 @@ class Fleet:
         )
         for record in (began, *last.checkpoint(), CheckpointEnded(), *foreign):
             self._journal.append(record)
-        for entry in self._journal.fold():
-            board.apply(entry)
+        for entry, _ in self._journal.fold():
+            board.show(entry, None)  # What is checkpointed was told to the core when it was made.
         self._journal.flush()
         self._journal.sync()
 
@@ -342,7 +342,7 @@ class Fleet:
         return Orchestrator(
             self._settings,
             self._run_id,
-            time.monotonic(),
+            self._journal.elapsed(),
             self_claiming=self._source.self_claiming,
             push=is_push(self._settings),
             checkpointed=last.checkpoint(),

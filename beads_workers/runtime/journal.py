@@ -1,6 +1,6 @@
 """The journal's file: appended by the loop, synced by the tracker thread.
 
-Source: docs/OPERATIONS.md, "The journal". ``append`` only gathers; ``flush`` writes what has
+Source: docs/OPERATIONS.md, "The journal". ``add`` only gathers; ``flush`` writes what has
 gathered with one system call, before anything that depends on it is done; ``sync`` makes it
 survive a power cut, and runs in the tracker thread because it costs a tenth of a millisecond.
 ``begin_segment`` keeps it from growing without end: ``runtime.journal_file`` reads what it leaves.
@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from beads_workers.core import limits
+from beads_workers.core.issues import Transition
 from beads_workers.core.journal import (
     CallEnded,
     CallStarted,
@@ -81,7 +82,7 @@ DEFAULT = Size()
 
 
 class Journal:
-    """One run's journal, open for appending. ``append`` and ``flush`` belong to the loop."""
+    """One run's journal, open for appending. ``add`` and ``flush`` belong to the loop."""
 
     def __init__(
         self,
@@ -114,7 +115,7 @@ class Journal:
         self._written = 0
         self._synced = -1
         self._checkpoint = Checkpoint()
-        self._unfolded: list[Entry] = []
+        self._unfolded: list[tuple[Entry, Transition | None]] = []
         self._call: Entry | None = None
         self._number = 1
         self._next_at = size.segment_bytes
@@ -137,23 +138,26 @@ class Journal:
         return self._began + elapsed
 
     def append(self, record: Record) -> Entry:
-        """Gather a record; returns it with its times. A ``Live`` one is only folded."""
-        # As it is read back: whoever watches sees the same numbers as whoever replays.
+        """Gather a record that is none of the core's, as of now; returns it with its times."""
         entry = Entry(record, time.time_ns() // 1_000_000 / 1e3, int(self.elapsed() * 1e6) / 1e6)
-        if not isinstance(record, Live):
-            self._gathered.append(encode(entry))
-        self._unfolded.append(entry)
+        self.add(entry)
         return entry
 
-    def fold(self) -> list[Entry]:
-        """Work out what they mean for a checkpoint; returns what was appended since the last time.
+    def add(self, entry: Entry, change: Transition | None = None) -> None:
+        """Gather an entry, and what it has changed. A ``Live`` one is only folded."""
+        if not isinstance(entry.record, Live):
+            self._gathered.append(encode(entry))
+        self._unfolded.append((entry, change))
 
-        Apart from ``append``, because it takes as long and somebody waits for what comes of that.
+    def fold(self) -> list[tuple[Entry, Transition | None]]:
+        """Work out what they mean for a checkpoint; returns what was added since the last time.
+
+        Apart from ``add``, because it takes as long and somebody waits for what comes of that.
         """
-        entries, self._unfolded = self._unfolded, []
-        for entry in entries:
+        unfolded, self._unfolded = self._unfolded, []
+        for entry, _ in unfolded:
             self._checkpoint.apply(entry)
-        return entries
+        return unfolded
 
     def flush(self) -> bytes:
         """Write what has gathered; returns the bytes.
@@ -183,7 +187,7 @@ class Journal:
     def begin_segment(self, board: Board) -> None:
         """Go on in a new file, which says first what of the old ones still holds.
 
-        ``board``: of all that was appended, and folded. Without a descriptor, or room, it is tried
+        ``board``: of all that was added, and folded. Without a descriptor, or room, it is tried
         again later.
         """
         assert not self._unfolded, "the board has them all, and so has the checkpoint"

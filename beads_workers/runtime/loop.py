@@ -266,7 +266,7 @@ class Loop:
         signal.signal(signal.SIGTERM, self._on_signal)
         signal.signal(signal.SIGINT, self._on_signal)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        self._perform(self._core.start(time.monotonic()))
+        self._perform(self._core.start(self._journal.elapsed()))
         self.tracker_thread.start()
         while self._exit_code is None:
             self._turn()
@@ -285,20 +285,20 @@ class Loop:
         self._events.extend(self._mailbox.collect())
         while True:
             self._heard = self._heard or bool(self._events)
+            clocks = self._clocks()
             while self._events:
-                event = self._events.popleft()
-                self._perform(self._core.handle(event, time.monotonic(), boot_seconds(), more=True))
+                self._perform(self._core.handle(self._events.popleft(), *clocks, more=True))
             if not self._act():
                 break
             if self._heard:
                 # Who asked has its answer by now; the tracker comes after that.
                 self.workers.flush()
                 self._heard = False
-                self._perform(self._core.after_events(time.monotonic(), boot_seconds()))
+                self._perform(self._core.after_events(*self._clocks()))
             # After what was heard: who was frozen together with us has spoken in time.
             deadline = self._core.deadline()
-            if deadline is not None and (now := time.monotonic()) >= deadline:
-                self._perform(self._core.on_deadline(now, boot_seconds()))
+            if deadline is not None and self._journal.elapsed() >= deadline:
+                self._perform(self._core.on_deadline(*self._clocks()))
             if not self._act() or not self._events:
                 break
         self.workers.flush()
@@ -320,6 +320,16 @@ class Loop:
         if self.notifier is not None:
             self.notifier.pump()
 
+    def _clocks(self) -> tuple[float, float, float]:
+        """What the core is told of the time: seconds of the run, since the machine was started, and
+        since 1970. A frame that is over by then is shown as it was at its end."""
+        now = self._journal.elapsed()
+        if now >= self._frames.ends:
+            self._fold()
+            if (snapshot := self._frames.due(now)) is not None:
+                self._unshown.append(snapshot)
+        return now, boot_seconds(), time.time()
+
     def _wait(self) -> None:
         for key, mask in self._selector.select(self._patience(self._core.deadline())):
             key.data(mask)
@@ -335,6 +345,7 @@ class Loop:
         due.append(self.conditions.deadline())
         if self._journal.unsafe is not None:
             due.append(time.monotonic() + DISK_RETRY_SECONDS)
+        deadline = None if deadline is None else self._journal.clock_at(deadline)
         soon = (deadline, self.workers.deadline(), self.control.deadline(), frame_over)
         due += [at for at in (*soon, self._zygote_client.deadline()) if at is not None]
         if self.ingress is not None:
@@ -348,8 +359,8 @@ class Loop:
     def _perform(self, commands: list[Command]) -> None:
         for command in commands:
             if isinstance(command, Write):
-                self._journal.append(command.record)
-                if isinstance(command.record, AccountClosed | AccountOpened) and self.accounts:
+                self._journal.add(command.entry, command.change)
+                if self.accounts and isinstance(command.record, AccountClosed | AccountOpened):
                     self.accounts.record(command.record)
             else:
                 self._outside.append(command)
@@ -425,9 +436,8 @@ class Loop:
                 assert_never(command)
 
     def _fold(self) -> None:
-        for entry in self._journal.fold():
-            if (snapshot := self._frames.add(entry)) is not None:
-                self._unshown.append(snapshot)
+        for entry, change in self._journal.fold():
+            self._frames.show(entry, change)
             if self.notifier is not None:
                 self.notifier.add(entry)
 

@@ -285,8 +285,8 @@ class Play:
     def _took(self, commands: list[Command]) -> list[Command]:
         for command in commands:
             match command:
-                case Write(record):
-                    self._journal(record)
+                case Write():
+                    self._journal(command.record)
                 case RoundTrip():
                     assert self.round_trip is None, "one turn at a time"
                     self.round_trip = command

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from beads_workers.core.commands import Command, Write
+from beads_workers.core.commands import Write
 from beads_workers.core.effects import Effects
 from beads_workers.core.events import Degraded
-from beads_workers.core.journal import DegradedBegan, DegradedEnded
+from beads_workers.core.journal import DegradedBegan, DegradedEnded, Record
 from beads_workers.core.lifecycle import DegradedConditions
 
 FULL = Degraded("the disk", "no room", "df -h", stops=True)
 SHUT = Degraded("the socket", "nobody can connect", "prlimit", stops=False)
 
 
-def written(effects: Effects) -> list[Command]:
-    return effects.flush()
+def written(effects: Effects) -> list[Record]:
+    return [command.record for command in effects.flush() if isinstance(command, Write)]
 
 
 def test_each_is_told_once_and_its_end_only_where_it_was_told() -> None:
@@ -22,10 +22,10 @@ def test_each_is_told_once_and_its_end_only_where_it_was_told() -> None:
     conditions.degraded(FULL)
     conditions.degraded(FULL)
     conditions.recovered("the socket")
-    assert written(effects) == [Write(DegradedBegan("the disk", "no room", "df -h", True))]
+    assert written(effects) == [DegradedBegan("the disk", "no room", "df -h", True)]
     conditions.recovered("the disk")
     conditions.recovered("the disk")
-    assert written(effects) == [Write(DegradedEnded("the disk"))]
+    assert written(effects) == [DegradedEnded("the disk")]
 
 
 def test_only_what_would_make_new_work_fail_stops_claiming() -> None:

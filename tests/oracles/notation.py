@@ -11,6 +11,8 @@ import enum
 from collections.abc import Mapping
 from typing import Any
 
+from beads_workers.core.commands import Write
+
 TAGS: dict[str, str] = {
     "Acceptor": "Door",
     "CapturedOutput": "Spoken",
@@ -93,6 +95,8 @@ def neutral(value: Any) -> Any:
 
     Prose (a text with a space in it) is only said to be there: its words may be bettered.
     """
+    if isinstance(value, Write):
+        return [_tag(Write), neutral(value.record)]  # What it changes follows from the record.
     if isinstance(value, enum.Enum):
         place = list(type(value)).index(value)
         return [_tag(type(value)), place]

@@ -43,7 +43,7 @@ def test_segments_are_followed_and_what_they_repeat_is_passed_over(tmp_path: Pat
     ids = [f"issue-{n}" for n in range(60)]
     for n, issue_id in enumerate(ids):
         journal.append(rec.Claimed(issue_id, "a title"))
-        for entry in journal.fold():
+        for entry, _ in journal.fold():
             board.apply(entry)
         journal.flush()
         if journal.is_long():

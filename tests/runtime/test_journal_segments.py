@@ -45,7 +45,7 @@ class Run:
     def add(self, *records: rec.Record) -> None:
         for record in records:
             self.journal.append(record)
-        for entry in self.journal.fold():
+        for entry, _ in self.journal.fold():
             self.board.apply(entry)
         self.told += self.journal.flush()
         if self.journal.is_long():
