@@ -249,7 +249,14 @@ class ClaimScheduler:
         # Refill in one go when half is used up, not one by one; at once when somebody is idle.
         registry = self._parts.registry
         idle = registry.count(ConnState.READY) - registry.idle_paused() > unsent
-        return want if idle or free > unsent or unsent * 2 <= ahead else 0
+        refill = unsent * 2 <= ahead and not self._gone_at_once(unsent, slots)
+        return want if idle or free > unsent or refill else 0
+
+    def _gone_at_once(self, unsent: int, slots: int) -> bool:
+        """Whether what is left will be used up in a moment, beside a round trip: then one that is
+        begun when it is gone brings twice as much, and nobody waits for long."""
+        seconds = unsent * (self._attempt_seconds or 0.0) / max(1, slots)
+        return seconds < limits.LINGER_SHARE * self._round_trips.trip_seconds
 
     def _ahead(self, slots: int) -> int:
         """How many are to lie ready so that a worker which finishes finds its next one here."""

@@ -56,6 +56,24 @@ def test_what_ended_during_a_long_round_trip_waits_a_moment_for_what_it_has_brou
     assert {s.issue_id for s in play.round_trip.settlements} == {"a2", "b1"}
 
 
+@pytest.mark.parametrize(("trip_seconds", "halves"), [(10.0, False), (0.2, True)])
+def test_what_is_gone_in_a_moment_is_not_refilled_by_halves(
+    trip_seconds: float, halves: bool
+) -> None:
+    play = rhythm(0.01, trip_seconds)
+    play.answer(*(f"b{number}" for number in range(1, 34)), seconds=trip_seconds)
+    takes: list[tuple[int, int]] = []
+    for number in range(1, 34):
+        play.wait(0.01)
+        play.do(done(1, f"b{number}"), ready(1))
+        if play.round_trip is not None and play.round_trip.take is None:
+            play.answer(seconds=trip_seconds)  # Closes alone.
+        if play.round_trip is not None:
+            takes.append((33 - number, play.asked()))
+            break
+    assert takes == ([(17, 16)] if halves else [(0, 33)])
+
+
 def test_events_that_come_together_begin_one_round_trip_for_all_of_them() -> None:
     play = Play(workers=2)
     for number in (1, 2):
