@@ -120,7 +120,9 @@ bw_make_venv() { # NAME EXTRA: with what the package requires, and its extra: em
   log=$bw_venv.log
   rm -rf "$bw_venv"
   if ! bw_fill_venv "$python" "$2" >"$log" 2>&1 </dev/null; then
-    kept=$(grep -i '^error' "$log" | tail -n 1) || kept=$(tail -n 1 "$log")
+    # Where pip reached nobody, its last word is that there is no such package.
+    kept=$(grep -o "connection broken by '.*" "$log" | tail -n 1) ||
+      kept=$(grep -i '^error' "$log" | tail -n 1) || kept=$(tail -n 1 "$log")
     bw_die "the Python environment could not be made: ${kept#ERROR: }" \
       "the whole log is $log; the same command starts over"
   fi

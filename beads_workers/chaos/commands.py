@@ -230,7 +230,9 @@ def chaos(
     from beads_workers.chaos.workspace import ChaosWorkspace, forget_the_user
 
     if source not in WORKERS:
-        raise CommandError(f"no such source: {source}", "sqlite and bd are known", EXIT_USAGE)
+        raise CommandError(
+            f"no such source: {source}", "write --source sqlite or --source bd", EXIT_USAGE
+        )
     victims = ("orchestrator", "worker", "task", "zygote", *(["bd"] if source == "bd" else []))
     victims += ("lander", "gate") if landing else ()
     if only is not None and only not in victims:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 OURS = "[beads-workers] "
 HEAD_BYTES = 1 << 14
+_WORDS = ("> ", "failed: ")
 _BEGINS = re.compile(r"\[beads-workers\] agent .{1,200}, adapter (\w{1,60})(?:,|$)")
 
 
@@ -23,6 +24,7 @@ class ReadableLog:
 
     def __init__(self, adapter: Adapter | None = None) -> None:
         self._adapter = adapter
+        self._said: str | None = None
 
     def line(self, text: str) -> str | None:
         """As it is shown; None for what only programs need."""
@@ -31,10 +33,15 @@ class ReadableLog:
                 self._adapter = _load(begins[1])
             elif text.startswith(f"{OURS}verify: "):
                 self._adapter = None
+            self._said = None
             return text
         if self._adapter is None or not text.startswith("{"):
             return text
-        return self._adapter.readable(text)
+        shown = self._adapter.readable(text)
+        if shown is not None and shown.startswith(_WORDS):
+            # The result of a run repeats its last words.
+            shown, self._said = (None if shown == self._said else shown), shown
+        return shown
 
 
 def of_tail(log: Path) -> ReadableLog:

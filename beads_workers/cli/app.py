@@ -50,8 +50,8 @@ def main() -> None:
         if type(error).__name__ == "NoArgsIsHelpError":
             error.show()  # No error at all: what there is to choose from.
             sys.exit(error.exit_code)
-        command = error.ctx.command_path if getattr(error, "ctx", None) else "beads-workers"
-        _fail(error.format_message(), f"'{command} --help' shows how", error.exit_code)
+        command = error.ctx.command_path if getattr(error, "ctx", None) else _called()
+        _fail(_plain(error.format_message()), f"'{command} --help' shows how", error.exit_code)
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:
@@ -65,6 +65,32 @@ def main() -> None:
         hint = "'beads-workers doctor' looks at the limits of this machine"
         _fail(f"{error.strerror}{place}", hint, EXIT_ERROR)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+PLAIN = (
+    (r" is not a valid int( range)?\.$", " is not a whole number"),
+    (r" is not a valid float( range)?\.$", " is not a number"),
+    (r" is not in the range x>=(\S+)\.$", r" is too small; it must be \1 or more"),
+    (r" is not in the range (\S+)<=x<=(\S+)\.$", r" is not between \1 and \2"),
+    (r" \(Possible options: (.*)\)$", r". Did you mean \1?"),
+)
+"""The parser's words, and ours for them."""
+
+
+def _plain(message: str) -> str:
+    import re  # Most calls have no mistake in them.
+
+    for theirs, ours in PLAIN:
+        message = re.sub(theirs, ours, message)
+    return message
+
+
+def _called() -> str:
+    """The command that was typed, where the parser does not say."""
+    from beads_workers.registry import COMMANDS
+
+    known = {name for named in COMMANDS.values() for name in named}
+    return " ".join(["beads-workers", *[word for word in sys.argv[1:2] if word in known]])
 
 
 def _is_linux() -> bool:

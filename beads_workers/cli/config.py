@@ -141,7 +141,8 @@ def _checked(path: Path, key: str, value: Any) -> Any:
 
 def _wrong(what: str, value: object, allowed: ValueError) -> CommandError:
     try:
-        shown = ", ".join(map(repr, value)) if isinstance(value, tuple) else repr(value)
+        words = value if isinstance(value, tuple) else (value,)
+        shown = ", ".join(f"{v:g}" if isinstance(v, float) else repr(v) for v in words)
     except ValueError:
         shown = "a number of more than 4300 digits"  # as hexadecimal it can be read
     shown = shown if len(shown) <= 60 else shown[:57] + "..."

@@ -302,7 +302,7 @@ def scale(
     number = workers[1:] if relative else workers
     if not (number.isascii() and number.isdecimal() and int(number[:9]) <= SCALE_MAX):
         raise typer.BadParameter(
-            f"{workers!r} is no number of workers: 8, +1 or -1 (at most {SCALE_MAX})",
+            f"{workers!r} is not a number of workers; write 8, +1 or -1 (at most {SCALE_MAX})",
             param_hint="'N'",
         )
     asked = {"workers": int(workers)} | ({"relative": True} if relative else {})
@@ -361,8 +361,8 @@ def release(
         release_abandoned(issues or [], find_state_directory(state_dir), as_json=as_json)
         return
     if not issues:
-        hint = "'beads-workers status' shows what the fleet has"
-        raise CommandError("no issue: name what to release", hint, EXIT_USAGE)
+        hint = "'beads-workers status' lists what runs; 'beads-workers release ID' releases it"
+        raise CommandError("which issues?", hint, EXIT_USAGE)
     _ask("bw.release", {"issue_ids": issues}, state_dir, as_json=as_json)
 
 

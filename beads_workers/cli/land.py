@@ -200,8 +200,8 @@ def _check_repository(project: Path) -> None:
         git(str(project), "rev-parse", "--git-dir")
     except GitError:
         raise CommandError(
-            f"nothing lands here: this is no git repository: {printable(str(project))}",
-            "go to the folder of the project whose branches are meant",
+            f"this is not a git repository: {printable(str(project))}",
+            "run it in the folder of the project",
         ) from None
 
 

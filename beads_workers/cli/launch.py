@@ -76,7 +76,7 @@ def summary(ended: dict[str, Any]) -> list[str]:
     command = landing.to_type(landed) if landed is not None else ""
     if command and command not in following:
         target = landed["branch"].partition("/")[2] if landed is not None else ""
-        lines.append(f"to have what landed on {printable(target)}: {printable(command)}")
+        lines.append(f"to bring what landed to {printable(target)}: {printable(command)}")
     return [*lines, f"next: {following}"]
 
 
@@ -88,7 +88,7 @@ def _left_work(ended: dict[str, Any]) -> Iterator[str]:
     for count, what in ((finished, to_do), (failed, "work of attempts that did not succeed")):
         if count:
             hold = "branch holds" if count == 1 else "branches hold"
-            yield f"{count} {hold} {what}: git branch --list 'bw/*'"
+            yield f"{count} {hold} {what}: beads-workers branches"
     if count := ended.get("uncommitted_worktrees", 0):
         hold = "worktree holds" if count == 1 else "worktrees hold"
         yield f"{count} {hold} work that is not committed: beads-workers clean --dry-run"
@@ -136,7 +136,7 @@ def _next(ended: dict[str, Any], queue: dict[str, Any], quarantined: list[dict[s
     if landed is not None and landed["waiting"]:
         return "'beads-workers land' lands what is done; the next start does it first"
     if landed is not None and (command := landing.to_type(landed)):
-        return f"{printable(command)}, to have what landed on your branch"
+        return f"{printable(command)} brings what landed to your branch"
     if landed is None and ended.get("unmerged_branches", 0) > ended.get("failed_branches", 0):
         return "merge what is good; 'beads-workers clean' removes the worktrees of what is merged"
     return "nothing is left to do"

@@ -126,7 +126,9 @@ class LogTail:
         except FileNotFoundError:
             self._file = None
             return ShownLog(f"{shown.title}: nothing printed yet", changes=changes)
-        return ShownLog(f"{shown.title}: {path.name}", self._file.shown, self._file.first, changes)
+        lines = self._file.shown
+        title = f"{shown.title}: {path.name if lines else 'nothing printed yet'}"
+        return ShownLog(title, lines, self._file.first, changes)
 
 
 def _log_of(shown: ShownAttempt, folder: str) -> Path:

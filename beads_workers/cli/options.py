@@ -268,7 +268,7 @@ def _flag(help: str, flags: str, default: bool | None = False, **more: Any) -> b
 
 
 PORT_MAX = 65_535
-PORT_FORMS = "a port of this machine: 9464, 127.0.0.1:9464, or 0 for any that is free"
+PORT_FORMS = "it must be a port of this machine: 9464, 127.0.0.1:9464, or 0 for any that is free"
 
 
 def read_port(value: Any) -> int:

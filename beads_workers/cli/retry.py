@@ -44,7 +44,7 @@ def retry(
     Also those that wait for a retry.
     """
     if bool(issues) == everything:
-        message = "--all stands alone" if everything else "which issues?"
+        message = "--all takes no issues" if everything else "which issues?"
         hint = "'beads-workers retry ID' tries one again, 'beads-workers retry --all' all"
         raise CommandError(message, hint, EXIT_USAGE)
     directory = find_state_directory(state_dir)

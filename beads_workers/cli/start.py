@@ -192,7 +192,7 @@ class CommandAfterDashes(LaidOut):
             if typed is None:
                 raise
             message = f"No such option of '{ctx.info_name}': {error.option_name}"
-            hint = f"a command stands after --: {ctx.command_path} {typed}"
+            hint = f"a command goes after --: {ctx.command_path} {typed}"
             raise CommandError(message, hint, EXIT_USAGE) from None
 
 
@@ -278,7 +278,9 @@ def start(
     from beads_workers.cli.launch import Launch
 
     if wait and not detach:
-        raise typer.BadParameter("without it start waits for the end anyway", param_hint="'--wait'")
+        raise typer.BadParameter(
+            "it goes with -d; without -d start waits for the end anyway", param_hint="'--wait'"
+        )
     launch = None if dry_run else Launch()
     from beads_workers.cli import preparation
     from beads_workers.cli.config import resolve

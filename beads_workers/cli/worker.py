@@ -71,7 +71,7 @@ def _checked(command: list[str] | None) -> tuple[str, ...]:
 
     if not command:
         raise CommandError(
-            "no command: a worker runs what stands behind --",
+            "no command; write what the worker runs after --",
             "beads-workers worker --socket PATH -- COMMAND [ARG]...",
             EXIT_USAGE,
         )
@@ -87,7 +87,7 @@ def _socket_path(path: str | None) -> str:
     if not pid.isdigit():
         raise CommandError(
             "which fleet? No --socket, BW_SOCKET or ORCHESTRATOR_PID is given",
-            "`beads-workers status --json` names the socket of the fleet in this project",
+            "'beads-workers status --json' shows the socket of the fleet in this project",
             EXIT_USAGE,
         )
     return f"/tmp/beads-workers-{pid}.sock"

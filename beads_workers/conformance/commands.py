@@ -105,7 +105,7 @@ def orchestrator(
 
     _check_known(only or [], list(ORCHESTRATOR))
     if not Path(socket).is_socket():
-        hint = "`beads-workers status --json` names the socket of the fleet in this project"
+        hint = "'beads-workers status --json' shows the socket of the fleet in this project"
         raise CommandError(f"there is no socket at {socket}", hint, EXIT_USAGE)
     command = shlex.split(stop)
     if command and shutil.which(command[0]) is None:

@@ -21,7 +21,7 @@ def parse_duration(text: str) -> float:
     """Seconds from ``90``, ``90s``, ``1.5m``, ``2h``; raises ``ValueError`` naming the forms."""
     match = _DURATION.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"{text!r} is no duration: write 90, 90s, 5m or 2h")
+        raise ValueError(f"{text!r} is not a duration; write 90, 90s, 5m or 2h")
     return float(match[1]) * _UNITS[match[2] or "s"]
 
 

@@ -144,7 +144,8 @@ def last_line(tail: str) -> str:
 
 
 def reason(tail: str) -> str:
-    """The last line that says why something failed: make and its like only say that it did."""
+    """The last line that says why something failed: make, and the sums of test runners, only say
+    that it did."""
     last = last_line(tail)
     return next((line for line in _from_the_end(tail) if not _ONLY_THAT.match(line)), last)
 
@@ -211,6 +212,10 @@ def _cap(text: str) -> str:
 _ONLY_THAT = re.compile(
     r"g?make(\[\d+\])?: (\*\*\* (\[.*\] )?Error \d+|Leaving directory |Target .* not remade)"
     r"|ninja: build stopped: subcommand failed|error: [Rr]ecipe `.*` failed "
+    r"|FAILED \(.*\)$|Ran \d+ tests? in |[-=]{5,}$"  # unittest
+    r"|=* ?\d+ (failed|passed|errors?|skipped)\b.* in [\d.]+s\b"  # pytest
+    r"|FAIL(\t.*)?$|exit status \d+$"  # go
+    r"|npm (ERR!|error) "
 )
 _LINE_END = re.compile(r"[\r\n\v\f\x85\u2028\u2029]")
 _ESCAPE = re.compile(

@@ -322,7 +322,7 @@ def _missing_interpreter(words: list[str]) -> str | None:
 def _slips(argv: tuple[str, ...], again: Remedy) -> Iterator[Check]:
     for word, meant in slips(argv):
         better = [each.replace(word, meant) for each in argv]
-        yield fail("command", f"{word} is not replaced; is {meant} meant?", again(*better))
+        yield fail("command", f"{word} is not a placeholder; did you mean {meant}?", again(*better))
 
 
 def _scripts(argv: tuple[str, ...], folder: Path, edit: str) -> Iterator[Check]:

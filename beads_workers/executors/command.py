@@ -75,7 +75,7 @@ def check_command(argv: Sequence[str]) -> str | None:
     """Why a command that somebody typed is refused, or None: it is unsafe, or has a slip."""
     slip = next(slips(argv), None)
     return unsafe_script(argv) or (
-        f"{slip[0]} is not replaced; is {slip[1]} meant?" if slip else None
+        f"{slip[0]} is not a placeholder; did you mean {slip[1]}?" if slip else None
     )
 
 

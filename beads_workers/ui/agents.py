@@ -126,7 +126,7 @@ def account(row: Mapping[str, Any], age: float = 0.0, *, advice: bool = True) ->
         return f"{name}{only}: {why}{waits}"
     left = seconds - age
     word = "until" if row["state"] == "limited" else "tried again at"
-    in_time = f" ({rest(left)})" if left > 0 else ", now"
+    in_time = f" ({rest(left)})" if left > 0 else ", soon tried again"
     return f"{name}{only}: {why} {word} {clock(until, until - left)}{in_time}{waits}"
 
 

@@ -416,7 +416,7 @@ def _merge_step(history: History) -> list[NextStep]:
         return [NextStep(board.into.command, why)] if board.into.why else []
     target = board.branch.partition("/")[2]
     command = f"git merge --ff-only {shlex.quote(board.branch)}"
-    return [NextStep(command, f"has what landed on {target}, if it is not there yet")]
+    return [NextStep(command, f"brings what landed to {target}, if it is not there yet")]
 
 
 # --- report --------------------------------------------------------------------------------------

@@ -222,12 +222,14 @@ def workers(
     page = listed[first : first + count]
     pages = -(-len(listed) // count)
     title = f"workers {first + 1}-{first + len(page)} of {len(listed)}" if page else "workers"
-    busy = sum(1 for worker in snapshot["workers"] if worker["issue_id"] is not None)
+    everybody = snapshot["workers"]
+    busy = sum(1 for worker in everybody if worker["issue_id"] is not None)
+    told = f", {busy} busy" if len(listed) == len(everybody) else ""
     more = f", page {first // count + 1} of {pages}" if pages > 1 else ""
     order = f", by {look.order}" if look.order else ""
-    yield _rule(f"{title}{more}, {busy} busy{order}{_only(look, part)}", width, look, part)
+    yield _rule(f"{title}{more}{told}{order}{_only(look, part)}", width, look, part)
     if not page:
-        none = "none of them" if snapshot["workers"] else _nobody(snapshot)
+        none = "none of them" if everybody else _nobody(snapshot)
         yield Row(width).add(f" {none}", style="muted").text()
     marked = look.part is part and (marked or part in look.chosen)
     id_room = id_columns(snapshot, width)
@@ -301,7 +303,7 @@ def landing(snapshot: Fields, look: Look, age: float, width: int, rows: int) -> 
         yield _gate_row(gate, age, width)
     if not running:
         why = _landing_trouble(snapshot)
-        text = why or ("they wait for a gate" if waits else "nothing is to land")
+        text = why or ("they wait for a gate" if waits else "nothing to land")
         yield Row(width).add(" ").fill(text, "attention" if why else "muted").text()
     yield from [Row(width).text()] * (gates - max(1, len(running)))
     for said in list(reversed(shown["last"]))[: max(0, rows - 1 - gates)]:
@@ -389,7 +391,7 @@ def attempt(snapshot: Fields, look: Look, age: float, width: int, rows: int) -> 
     end = len(log.lines) if look.log_end is None else max(0, look.log_end - log.first)
     for number in range(max(0, end - room), min(end, len(log.lines))):
         row = Row(width, CHOSEN if look.log_found == log.first + number else "")
-        text = row.fill(log.lines[number]).text()
+        text = row.add(" ").fill(log.lines[number]).text()
         if look.log_find and found_in(look.log_find, log.lines[number]) >= 0:
             text.highlight_words(
                 [look.log_find], "found", case_sensitive=not look.log_find.islower()

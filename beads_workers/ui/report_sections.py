@@ -452,7 +452,9 @@ def _receipt(a: Attempt) -> Iterator[Child]:
     """Its error, how far it was, and behind it what an agent says for itself."""
     error = foreign(a.error, MANY_ERROR_WIDTH) if a.error else None
     if a.reached and a.error:
-        error = add(el("span"), [error, el("div", foreign(f"at {a.reached}", 80), class_="dim")])
+        error = add(
+            el("span"), [error, el("div", foreign(f"last step: {a.reached}", 80), class_="dim")]
+        )
     if a.receipt is None:
         yield error
         return

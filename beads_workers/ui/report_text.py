@@ -298,7 +298,7 @@ def _failures(history: History, width: int) -> Iterator[Text]:
         return
     yield from _title("failures by reason")
     for f in found[:LISTED_MAX]:
-        head = f"{f.attempts:>5}  {OUTCOME_WORDS[f.outcome]:<16} {duration(f.seconds):>11}  "
+        head = f"{f.attempts:>5}  {OUTCOME_WORDS[f.outcome]:<17} {duration(f.seconds):>11}  "
         issues = f.issue_ids[0] if len(f.issue_ids) == 1 else counted(len(f.issue_ids), "issue")
         tail = f"  ({printable(issues, 24)})"
         room = max(12, width - columns(head) - columns(tail))
@@ -386,7 +386,7 @@ def _quarantined(history: History, width: int) -> Iterator[Text]:
     for issue in quarantined[:LISTED_MAX]:
         tries = quarantined_after(issue)
         if width >= 80 and (at := reached.get(issue.issue_id)):
-            tries = f"{tries}, at {printable(at, width // 4)}"
+            tries = f"{tries} (last step: {printable(at, width // 4)})"
         head = f"  {printable(issue.issue_id, 24)}  "
         room = max(12, width - columns(head) - columns(tries) - 2)
         yield Text.assemble((head, "bold"), f"{tries}: ", (printable(issue.error, room), "red"))

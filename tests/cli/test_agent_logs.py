@@ -34,6 +34,18 @@ def test_lines_of_an_agent_are_short_and_noise_is_left_out() -> None:
     ]  # fmt: skip
 
 
+def test_a_result_does_not_repeat_the_last_words() -> None:
+    words = json.dumps(
+        {
+            "type": "assistant",
+            "message": {"id": "m", "content": [{"type": "text", "text": "Done."}]},
+        }
+    )
+    ended = json.dumps({"type": "result", "subtype": "success", "result": "Done.", "num_turns": 1})
+    assert shown(BEGINS, words, NOISE, ended)[1:] == ["> Done.", None, None]
+    assert shown(BEGINS, words, BEGINS, words)[1::2] == ["> Done.", "> Done."]
+
+
 def test_lines_before_any_agent_and_of_verify_are_as_they_were() -> None:
     verify = "[beads-workers] verify: make test"
     assert shown(EDITS) == [EDITS]

@@ -63,6 +63,25 @@ def test_an_environment_that_cannot_be_made_says_what_pip_says(tmp_path: Path) -
     assert "No matching distribution" in Path(log[1]).read_text()
 
 
+def test_where_pip_reached_nobody_that_is_said(tmp_path: Path) -> None:
+    told = subprocess.run(
+        ["bin/beads-workers", "--version"],
+        cwd=ROOT,
+        env={
+            "PATH": os.environ["PATH"],
+            "HOME": str(tmp_path),
+            "PIP_CONFIG_FILE": os.devnull,
+            "PIP_INDEX_URL": "http://127.0.0.1:1/simple",
+            "PIP_RETRIES": "1",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    error = told.stderr.splitlines()[1]
+    assert "connection broken by" in error and "Connection refused" in error
+
+
 def test_environments_of_earlier_states_of_a_checkout_are_removed(tmp_path: Path) -> None:
     """But for those of other checkouts, those of other kinds, and one that something runs from."""
     made = {"venv": str(ROOT), "venv-dev": str(ROOT), "venv-of-others": "/elsewhere"}

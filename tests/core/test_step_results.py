@@ -50,6 +50,26 @@ def test_the_last_line_that_shows_anything_without_control_characters(
             OutcomeKind.ERROR,
             "make: *** No rule to make target 'tets'.  Stop.",
         ),
+        (
+            StepEnded(
+                2,
+                "AssertionError: 4 != 3\n\n-----\nRan 1 test in 0.1s\n\nFAILED (failures=1)\n"
+                "make: *** [Makefile:2: test] Error 1\n",
+            ),
+            OutcomeKind.ERROR,
+            "AssertionError: 4 != 3",
+        ),
+        (
+            StepEnded(1, "FAILED test_x.py::test_a - assert 1 == 2\n1 failed, 3 passed in 0.02s\n"),
+            OutcomeKind.ERROR,
+            "FAILED test_x.py::test_a - assert 1 == 2",
+        ),
+        (
+            StepEnded(1, "    x_test.go:5: wrong\nFAIL\nexit status 1\nFAIL\tshop\t0.002s\n"),
+            OutcomeKind.ERROR,
+            "x_test.go:5: wrong",
+        ),
+        (StepEnded(1, "1 failed in 0.1s"), OutcomeKind.ERROR, "1 failed in 0.1s"),
         (StepEnded(2, "make: *** [test] Error 1"), OutcomeKind.ERROR, "make: *** [test] Error 1"),
         (StepEnded(75, "busy"), OutcomeKind.RETRY, "busy"),
         (StepEnded(-9, "", "KILL"), OutcomeKind.ERROR, "killed by signal KILL"),

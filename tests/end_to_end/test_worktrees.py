@@ -288,7 +288,7 @@ def test_what_has_landed_leaves_no_worktree_and_one_command_to_type(
     assert "landed 2 on bw-landing/main" in fleet.output
     assert "  bad (bw/bad/1) did not land: verify fails on its branch" in fleet.output
     assert "1 branch holds work that has not landed" in fleet.output
-    assert f"to have what landed on main: {command}" in fleet.output
+    assert f"to bring what landed to main: {command}" in fleet.output
     assert git(top, "branch", "--list", "bw/*").split() == ["+", "bw/bad/1"]
     assert [record.branch for record in Records(embedded.folder / ".beads-workers").all()] == [
         "bw/bad/1"

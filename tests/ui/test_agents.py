@@ -85,7 +85,7 @@ def test_an_account_that_is_open_says_only_when_it_is_nearly_full() -> None:
 
 def test_an_account_whose_time_has_come_is_tried_now() -> None:
     shown = row(closed())
-    assert account(shown, age=3600.0).endswith(", now")
+    assert account(shown, age=3600.0).endswith(", soon tried again")
     assert "(35 min)" in account(shown, age=360.0)
 
 

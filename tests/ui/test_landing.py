@@ -47,7 +47,7 @@ def test_the_summary_ends_with_the_one_command_that_is_left() -> None:
     tip = rec.LandingTip(TIP, BRANCH)
     said = ended(tip, *worked("a"), *landed("a"))
     assert "landed 1 on bw-landing/main (111111111111)" in said
-    assert said[-1] == f"next: {MERGE}, to have what landed on your branch"
+    assert said[-1] == f"next: {MERGE} brings what landed to your branch"
     assert not any("bw/*" in line for line in said)
     assert ended(tip, *worked("a"), *landed("a"), merge="")[-1] == "next: nothing is left to do"
 
@@ -55,9 +55,9 @@ def test_the_summary_ends_with_the_one_command_that_is_left() -> None:
 def test_what_is_more_pressing_comes_first_and_the_command_still_stands_there() -> None:
     tip = rec.LandingTip(TIP, BRANCH)
     said = ended(tip, *worked("a"), *landed("a"), *worked("b"), *refused("b"), unmerged_branches=1)
-    assert said[-2] == f"to have what landed on main: {MERGE}"
+    assert said[-2] == f"to bring what landed to main: {MERGE}"
     assert "retry b" in said[-1]
-    assert "1 branch holds work that has not landed: git branch --list 'bw/*'" in said
+    assert "1 branch holds work that has not landed: beads-workers branches" in said
     assert sum("its branch conflicts" in line for line in said) == 1
 
 
@@ -69,7 +69,7 @@ def test_what_waits_is_landed_by_a_command_or_by_the_next_start() -> None:
 
 def test_without_landing_the_branches_are_to_be_merged() -> None:
     said = ended(unmerged_branches=3, failed_branches=1, uncommitted_worktrees=1)
-    assert "2 branches hold work to merge: git branch --list 'bw/*'" in said
+    assert "2 branches hold work to merge: beads-workers branches" in said
     assert any(line.startswith("1 branch holds work of attempts that did not") for line in said)
     assert any(line.startswith("1 worktree holds work that is not committed") for line in said)
     assert said[-1].startswith("next: merge what is good")
