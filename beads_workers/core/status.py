@@ -351,11 +351,15 @@ def needs(board: Board) -> Iterator[tuple[str, str]]:
             f"why {held[0]}; release --abandoned",
         )
     if quarantined := list(board.quarantined):
+        again = " ".join(quarantined) if len(quarantined) <= TYPED_MAX else "--all"
         yield (
             f"{len(quarantined)} quarantined: look at the reason, then try again",
-            f"logs {quarantined[0]}; retry {some(quarantined)}",
+            f"logs {quarantined[0]}; retry {again}",
         )
 
+
+TYPED_MAX = 5
+"""So many issues are named in what a person is to type."""
 
 TROUBLE_FAILURES = 3
 """One failure may be a hiccup; from the third on a person should look."""

@@ -164,7 +164,7 @@ def _tracker(snapshot: Fields, age: float, columns: int) -> Text:
         row.add(f"{source['state'].replace('_', ' ')} for {since}, again in {again}: ", style="bad")
         return row.fill(source["error"] or "", "bad").text()
     now = calls["now"]
-    doing = f"{now} ({whole_seconds(calls['now_seconds'] + age)})" if now else "waits"
+    doing = f"{now} ({whole_seconds(calls['now_seconds'] + age)})" if now else "idle"
     row.add(doing, 36 if columns < QUEUE_COLUMNS else 46, "time" if now else "muted")
     typical = calls["typical_seconds"]
     each = f", {fine(typical)} each" if typical is not None else ""

@@ -194,8 +194,7 @@ KEYS = (
     ("f s", "only some states; sort workers: time, cost, name"),
     ("r a", "retry the quarantined issue; in 3 all of them"),
     ("x", "release the chosen worker's issue (asks first)"),
-    ("p", "pause, and resume"),
-    ("+ -", "one worker more; one less, after its task"),
+    ("p + -", "pause, and resume; one worker more, or one less"),
     ("t w", "other colours (BW_THEME); where the live page is"),
     ("q", "back, and leave: your own fleet stops or goes on"),
     ("Ctrl-C", "stop the fleet that was started here; twice: now"),
@@ -349,24 +348,20 @@ def landing_pane(snapshot: Fields, look: Look, age: float, width: int, rows: int
     yield from landing({**snapshot, "landing": {**shown, "last": []}}, look, age, width, gates + 1)
     told, id_room = [], id_columns(snapshot, width)
     for issue in shown["waiting"]:
-        row = (
-            Row(width)
-            .add(" ")
-            .add("waits", 9, "time")
-            .add(_id(issue["issue_id"], id_room), id_room, "strong")
-        )
-        told.append(row.add(" ").fill(issue["title"]).text())
+        row = _unlanded_row("waits", "time", issue, width, id_room)
+        told.append(row.fill(issue["title"]).text())
     for issue in shown["refused"]:
-        row = (
-            Row(width)
-            .add(" ")
-            .add("refused", 9, "bad")
-            .add(_id(issue["issue_id"], id_room), id_room, "strong")
-        )
-        told.append(row.add(" ").fill(f"{issue['error']} ({issue['branch']})", "bad").text())
+        row = _unlanded_row("refused", "bad", issue, width, id_room)
+        told.append(row.fill(f"{issue['error']} ({issue['branch']})", "bad").text())
     last = reversed(shown["last"])
     told += [_landed_row(said, width, id_room, unicode=look.unicode) for said in last]
     yield from told[min(look.top, max(0, len(told) - 1)) :][: max(0, rows - 1 - gates)]
+
+
+def _unlanded_row(word: str, style: str, issue: Fields, width: int, id_room: int) -> Row:
+    """A word where those that have landed have their time and mark, and the id below theirs."""
+    row = Row(width).add(" ").add(word, _clock(0.0, width)[1] + 2, style)
+    return row.add(_id(issue["issue_id"], id_room), id_room, "strong").add(" ")
 
 
 DOING_COLUMNS_MIN = 12

@@ -141,6 +141,13 @@
   };
   const own = () => shot.workers.filter((worker) => worker.own).length;
 
+  // A budget stands beside what it counts: dollars or tokens.
+  const used = (money) => {
+    const budget = money.budget ? `of ${safe(money.budget)}` : "";
+    const all = tokens(money.tokens.total);
+    return budget.startsWith("of $") ? `${budget}, ${all}` : `${all} ${budget}`.trim();
+  };
+
   const tiles = () => {
     const { queue: q, totals: t, landing, money } = shot;
     const busy = shot.workers.filter((worker) => worker.issue_id !== null).length;
@@ -153,7 +160,7 @@
       ["quarantined", count(q.quarantined), q.quarantined ? (q.quarantined === 1 ? "needs a person" : "need a person") : "none needs a person", q.quarantined ? "bad" : ""],
     ];
     if (landing) found.splice(1, 0, ["landed", count(landing.landed), q.unlanded ? `${count(q.unlanded)} to land` : "nothing waits", ""]);
-    if (money) found.push(["agents cost", dollars(money.spent), `${tokens(money.tokens.total)}${money.budget ? ` of ${safe(money.budget)}` : ""}`, ""]);
+    if (money) found.push(["agents cost", dollars(money.spent), used(money), ""]);
     return found;
   };
 
@@ -297,7 +304,7 @@
     keyed(byId("aside"), rows.slice(0, 100), (row) => `${row.issue_id}\0${row.attempts}\0${row.error}`, (row) => {
       const again = el("button", "again", "Try again");
       again.addEventListener("click", () => ask("bw.retry", { issue_ids: [row.issue_id] }, `Try ${safe(row.issue_id)} again?`));
-      return el("li", "", foreign(row.issue_id, "code"), el("span", "dim", ` after ${counted(row.attempts, "attempt")}`), again, foreign(row.error || "no error was recorded", "pre"));
+      return el("li", "", foreign(row.issue_id, "code"), el("span", "dim", row.attempts ? ` after ${counted(row.attempts, "attempt")}` : " not landed"), again, foreign(row.error || "no error was recorded", "pre"));
     }, (row) => { row.querySelector("button").hidden = !on; });
   };
 
