@@ -66,7 +66,7 @@ COMMANDS: dict[str, dict[str, str]] = {
     "cli.fleet": {
         "status": "Show what the fleet does, or how the last run ended.",
         "stop": "Stop the fleet, requeueing what runs.",
-        "wait": "Wait until the fleet ends; its exit code is ours.",
+        "wait": "Wait until the fleet ends, and exit with its exit code.",
         "scale": "Have more or fewer workers.",
         "pause": "Hand out nothing new; what runs goes on.",
         "resume": "Go on after a pause.",
@@ -112,7 +112,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "worker": "Run one worker in this folder.",
     },
     "conformance.commands": {
-        "conformance": "Try anybody's worker or orchestrator against the protocol.",
+        "conformance": "Test any worker or orchestrator against the protocol.",
     },
     "integrations.rrq.commands": {
         "rrq-executor": "Be an RRQ executor: run what an orchestrator sends.",
@@ -129,7 +129,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "undo": "Take back what has landed, and open its issues again.",
     },
     "cli.clean": {
-        "clean": "Remove what old runs left: logs, sockets, empty worktrees, those of gates.",
+        "clean": "Remove what old runs left: logs, sockets, worktrees without work.",
     },
 }
 """Module of ``beads_workers`` -> its commands, each with the first sentence of its help.

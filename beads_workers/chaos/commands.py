@@ -193,9 +193,9 @@ def register(app: typer.Typer) -> None:
 
 def chaos(
     seed: Annotated[
-        int | None, typer.Option(help="The same blows and tasks again; default: a new one.")
+        int | None, typer.Option(help="Repeat the run of this seed; default: a new one.")
     ] = None,
-    kills: Annotated[int, typer.Option(min=1, max=100_000, help="How many.")] = 50,
+    kills: Annotated[int, typer.Option(min=1, max=100_000, help="How many kills.")] = 50,
     source: Annotated[str, typer.Option(help="sqlite (the embedded tracker), or bd.")] = "sqlite",
     workers: Annotated[
         int | None, typer.Option("-n", "--workers", min=1, max=200, help="Default 8; 6 with bd.")

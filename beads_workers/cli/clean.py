@@ -61,7 +61,7 @@ def clean(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
     state_dir: StateDir = None,
 ) -> None:
-    """Remove what old runs left: logs, sockets, empty worktrees, those of gates.
+    """Remove what old runs left: logs, sockets, worktrees without work.
 
     Never what is alive, pending, or holds work.
     """

@@ -149,7 +149,7 @@ def doctor(
 ) -> None:
     """Check what a fleet needs, and say how to mend it.
 
-    Options and what stands after -- are those of 'start'. Nothing is changed, claimed or paid for.
+    It takes the options and the command of 'start'. Nothing is changed, claimed or paid for.
     """
     from beads_workers.core.text import json_line
     from beads_workers.doctor.rules import Grade, any_failed

@@ -221,9 +221,9 @@ def wait(
     as_json: Json = False,
     state_dir: StateDir = None,
 ) -> None:
-    """Wait until the fleet ends; its exit code is ours.
+    """Wait until the fleet ends, and exit with its exit code.
 
-    With the id of a run: its exit code, also where it has ended already.
+    With a run's id: with the exit code of that run, even if it has ended.
     """
     directory = find_state_directory(state_dir)
     try:
@@ -289,7 +289,7 @@ def _ended(directory: Path, said: str) -> dict[str, Any] | None:
 def scale(
     workers: Annotated[
         str,
-        typer.Argument(metavar="N", help="How many there shall be; +1: one more, -1: one less."),
+        typer.Argument(metavar="N", help="How many workers; +1: one more, -1: one less."),
     ],
     as_json: Json = False,
     state_dir: StateDir = None,
@@ -319,7 +319,7 @@ def pause(
 ) -> None:
     """Hand out nothing new; what runs goes on.
 
-    With workers: to these; --suspend stops what they run.
+    With workers: only to these; 'start --suspend' stops their commands, too.
     """
     _ask("bw.pause", {"worker_ids": workers or []}, state_dir, as_json=as_json)
 

@@ -297,7 +297,7 @@ class Options:
     workers: int | None = _option(
         _integer(0, WORKERS_MAX),
         WORKERS_DEFAULT,
-        "Default 4.",
+        "How many work side by side; default 4.",
         at=BOTH,
         flags=("-n", "--workers"),
         variable="BEADS_WORKERS_COUNT",
@@ -305,36 +305,53 @@ class Options:
     source: str | None = _option(
         ValueKind(read_source), help="bd, sqlite, dispatcherd:CONFIG or a URL.", at=BOTH
     )
-    label: tuple[str, ...] | None = _option(TEXTS, (), "All of these.", panel=ISSUES)
-    label_any: tuple[str, ...] | None = _option(TEXTS, (), "Any of these.", panel=ISSUES)
-    exclude_label: tuple[str, ...] | None = _option(TEXTS, (), "None of these.", panel=ISSUES)
-    type: tuple[str, ...] | None = _option(TEXTS, (), "Only these types.", panel=ISSUES)
+    label: tuple[str, ...] | None = _option(
+        TEXTS, (), "Only issues with all of these labels.", panel=ISSUES
+    )
+    label_any: tuple[str, ...] | None = _option(
+        TEXTS, (), "Only issues with any of these labels.", panel=ISSUES
+    )
+    exclude_label: tuple[str, ...] | None = _option(
+        TEXTS, (), "No issues with any of these labels.", panel=ISSUES
+    )
+    type: tuple[str, ...] | None = _option(TEXTS, (), "Only issues of these types.", panel=ISSUES)
     priority: tuple[int, ...] | None = _option(
         _several(_integer(0, PRIORITY_LEAST_URGENT)), (), "Only these, 0 to 4.", panel=ISSUES
     )
     parent: str | None = _option(TEXT, help="Only below this epic.", panel=ISSUES)
-    timeout: float | None = _option(_duration(0.001), help="For one attempt.")
+    timeout: float | None = _option(
+        _duration(0.001), help="Time limit of one attempt: 90s, 30m, 2h."
+    )
     max_attempts: int | None = _option(
-        _integer(1, 1000), limits.ATTEMPTS_MAX, "Default 3.", panel=ATTEMPTS
+        _integer(1, 1000),
+        limits.ATTEMPTS_MAX,
+        "Tries before an issue is quarantined; default 3.",
+        panel=ATTEMPTS,
     )
     retry_delay: float | None = _option(
-        _duration(0), limits.RETRY_DELAY_SECONDS, "Doubled each time; default 10s.", panel=ATTEMPTS
+        _duration(0),
+        limits.RETRY_DELAY_SECONDS,
+        "Wait before the next try, doubled each time; default 10s.",
+        panel=ATTEMPTS,
     )
     verify: str | None = _option(
-        TEXT, help="sh -c line that must succeed, too.", at=BOTH, metavar="CMD"
+        TEXT, help="Shell line that must succeed before an issue is closed.", at=BOTH, metavar="CMD"
     )
     bd_calls: str | None = _option(
-        _choice("grouped", "worker"), "grouped", "grouped or worker.", panel=ATTEMPTS
+        _choice("grouped", "worker"),
+        "grouped",
+        "Who calls bd: grouped (the fleet, for all), or worker (each its own).",
+        panel=ATTEMPTS,
     )
     agent: str | None = _option(
         TEXT,
-        help="claude, codex, or one of your own; of several (claude,codex) the next one takes over "
-        "at a limit.",
+        help="claude, codex, or one of your own. Of several (claude,codex) the next takes over "
+        "at a usage limit.",
         at=BOTH,
         metavar="NAME[,NAME]",
     )
     prompt: str | None = _option(
-        TEXT, help="The agent's prompt.", metavar="FILE", path=True, panel=AGENTS
+        TEXT, help="File with the agent's prompt.", metavar="FILE", path=True, panel=AGENTS
     )
     review: str | None = _option(
         TEXT,
@@ -346,13 +363,13 @@ class Options:
     fix_rounds: int | None = _option(
         _integer(0, 20),
         2,
-        "So often what verify finds goes back to the agent; default 2.",
+        "How often a failed check goes back to the agent; default 2.",
         panel=AGENTS,
     )
     retry: str | None = _option(
         _choice("continue", "fresh"),
         "continue",
-        "A further attempt continues, or begins fresh.",
+        "The next attempt continues the last one, or begins fresh.",
         panel=AGENTS,
     )
     comments: str | None = _option(
@@ -370,45 +387,50 @@ class Options:
     stall: float | None = _option(
         _duration(1),
         limits.STALL_SECONDS,
-        "End an agent that prints nothing so long; default 15m.",
+        "End an agent that prints nothing for this long; default 15m.",
         panel=AGENTS,
     )
     budget: str | None = _option(
-        BUDGET, help="Begin nothing beyond it: 20 (dollars), or 5Mtok.", metavar="AMOUNT"
+        BUDGET,
+        help="Begin nothing more once this is spent: 20 (dollars), or 5Mtok.",
+        metavar="AMOUNT",
     )
     issue_budget: str | None = _option(
-        BUDGET, help="For each issue.", metavar="AMOUNT", panel=AGENTS
+        BUDGET, help="As --budget, for each issue.", metavar="AMOUNT", panel=AGENTS
     )
     reset_grace: float | None = _option(
         _duration(0),
         limits.RESET_GRACE_SECONDS,
-        "After a limit's reset; default 30s.",
+        "Wait after a limit's reset; default 30s.",
         panel=AGENTS,
     )
     probe: float | None = _option(
         _duration(1),
         limits.PROBE_SECONDS,
-        "Try a closed account so often; default 15m.",
+        "How often a closed account is tried; default 15m.",
         panel=AGENTS,
     )
     overage: bool | None = _flag(
-        "Go beyond limits where that is paid for.", "--overage", panel=AGENTS
+        "Go on beyond limits where that is paid for.", "--overage", panel=AGENTS
     )
     person_wait: float | None = _option(
         _duration(0),
         limits.PERSON_WAIT_SECONDS,
-        "Wait so long for a login; default 12h.",
+        "Wait this long for a login; default 12h.",
         panel=AGENTS,
     )
     limit: int | None = _option(
-        _integer(1, 1_000_000_000), help="End after so many issues.", panel=ENDING
+        _integer(1, 1_000_000_000), help="End after this many issues.", panel=ENDING
     )
-    max_runtime: float | None = _option(_duration(0.001), help="End by then.", panel=ENDING)
+    max_runtime: float | None = _option(_duration(0.001), help="End after this long.", panel=ENDING)
     idle_timeout: float | None = _option(
-        _duration(0.001), help="End when idle so long.", panel=ENDING
+        _duration(0.001), help="End when idle for this long.", panel=ENDING
     )
     poll: float | None = _option(
-        _duration(0.05), limits.POLL_SECONDS, "Look for new issues; default 5s.", panel=FLEET
+        _duration(0.05),
+        limits.POLL_SECONDS,
+        "How often to look for new issues; default 5s.",
+        panel=FLEET,
     )
     state_dir: str | None = _option(
         TEXT, help="Run directory.", at=BOTH, metavar="DIR", path=True, panel=FLEET
@@ -418,10 +440,16 @@ class Options:
     command: tuple[str, ...] | None = _in_file(ValueKind(read_command))
     """On the command line: what stands after ``--``."""
     term_grace: float | None = _option(
-        _duration(0), limits.TERM_GRACE_SECONDS, "TERM to KILL; default 5s.", panel=ATTEMPTS
+        _duration(0),
+        limits.TERM_GRACE_SECONDS,
+        "Time between TERM and KILL; default 5s.",
+        panel=ATTEMPTS,
     )
     stop_timeout: float | None = _option(
-        _duration(0), limits.STOP_SECONDS, "To leave in; default 10s.", panel=ENDING
+        _duration(0),
+        limits.STOP_SECONDS,
+        "Time that workers have to leave; default 10s.",
+        panel=ENDING,
     )
     suspend: bool | None = _flag(
         "'pause W1' stops its command too (SIGSTOP).", "--suspend", panel=ATTEMPTS
@@ -429,7 +457,7 @@ class Options:
     orphan_grace: str | None = _option(
         _duration_or_never(limits.GRACE_SECONDS_MIN),
         f"{limits.ORPHAN_GRACE_SECONDS:g}s",
-        "For workers started elsewhere that lost us; default 30s, or never.",
+        "How long an outside worker keeps its issue without a connection; default 30s, or never.",
         panel=ATTEMPTS,
     )
     worktree: bool | None = _flag(
@@ -462,14 +490,14 @@ class Options:
     )
     land_on: str | None = _option(
         ValueKind(_ref),
-        help="Land for this branch.",
+        help="Land on bw-landing/BRANCH; default: what is checked out.",
         metavar="BRANCH",
         table=("landing", "on"),
         panel=LANDING,
     )
     land_into: str | None = _option(
         ValueKind(_ref),
-        help="Move this branch along, fast-forward only.",
+        help="Fast-forward this branch after each landing.",
         metavar="BRANCH",
         table=("landing", "into"),
         panel=LANDING,
@@ -494,7 +522,7 @@ class Options:
         _duration(1), limits.GATE_TIMEOUT_SECONDS, table=("landing", "gate_timeout")
     )
     shared_checkout: bool | None = _flag(
-        "Several agents in one folder are fine.", "--shared-checkout", at=BOTH, panel=ATTEMPTS
+        "Let several agents work in one folder.", "--shared-checkout", at=BOTH, panel=ATTEMPTS
     )
     notify: str | None = _option(
         TEXT,
@@ -511,7 +539,9 @@ class Options:
         ValueKind(read_bytes(limits.JOURNAL_BYTES_MIN)), limits.JOURNAL_BYTES_MAX
     )
     shared: bool | None = _flag(
-        "Others, with state directories of their own, work here too.", "--shared", panel=FLEET
+        "Share the tracker with other orchestrators; each has its own --state-dir.",
+        "--shared",
+        panel=FLEET,
     )
     allow_module: tuple[str, ...] | None = _option(
         _several(ValueKind(_module)),
@@ -522,7 +552,7 @@ class Options:
         panel=FUNCTIONS,
     )
     issue_commands: bool | None = _flag(
-        "Issues' commands run although their tracker is committed.",
+        "Run issues' own commands although the tracker is committed to git.",
         "--issue-commands",
         panel=FUNCTIONS,
     )
@@ -540,16 +570,16 @@ class Options:
         panel=FUNCTIONS,
     )
     function: str | None = _option(
-        TEXT, help="Of the executor, for issues without one.", metavar="NAME", panel=FUNCTIONS
+        TEXT, help="Called for issues that name no function.", metavar="NAME", panel=FUNCTIONS
     )
     metrics: int | None = _option(
         ValueKind(read_port, int, read_port, "PORT"),
-        help="Serve figures; 0: any free port.",
+        help="Serve Prometheus metrics; 0: any free port.",
         panel=FLEET,
     )
     web: int | None = _option(
         ValueKind(read_port, int, read_port, "[PORT]"),
-        help="Serve a live page to this machine; says where.",
+        help="Serve a live page on this machine; prints its address.",
         at=(START, WATCH),
         panel=FLEET,
     )
@@ -562,7 +592,7 @@ class Options:
     tables: Mapping[str, Any] = field(default_factory=dict)
     """What kinds of sources read from tables of their own, by the name of the table."""
     trace: bool | None = _flag(
-        "A span for each attempt, by OTLP.", "--trace/--no-trace", None, panel=FLEET
+        "Send a span for each attempt, by OTLP.", "--trace/--no-trace", None, panel=FLEET
     )
 
 

@@ -249,12 +249,14 @@ def start(
         typer.Argument(metavar="[ISSUE]...", help="Take only these.", autocompletion=known_issues),
     ] = None,
     detach: Annotated[
-        bool, typer.Option("-d", "--detach", help="Return once the fleet answers.")
+        bool, typer.Option("-d", "--detach", help="Run in the background; return once it answers.")
     ] = False,
     wait: Annotated[
         bool,
         typer.Option(
-            "--wait", help="With -d: return when it has ended, as it ended.", rich_help_panel=FLEET
+            "--wait",
+            help="With -d: return at the end of the run, with its exit code.",
+            rich_help_panel=FLEET,
         ),
     ] = False,
     dry_run: Annotated[
@@ -272,8 +274,8 @@ def start(
 ) -> None:
     """Run the fleet: take issues, hand them to workers, close them.
 
-    What stands after -- is the command; {id}, {title}, {priority}, {worker} and {attempt} in it
-    are replaced, and the environment holds BW_ISSUE_ID and its like.
+    The command goes after --. In it {id}, {title}, {priority}, {worker} and {attempt} are
+    replaced; its environment has BW_ISSUE_ID, BW_ISSUE_FILE and more.
     """
     from beads_workers.cli.launch import Launch
 

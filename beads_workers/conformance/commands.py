@@ -15,7 +15,7 @@ from beads_workers.cli.errors import EXIT_USAGE, CommandError
 if TYPE_CHECKING:
     from beads_workers.conformance.report import Report
 
-HELP = """Try anybody's worker or orchestrator against the protocol.
+HELP = """Test any worker or orchestrator against the protocol.
 
 Prints a verdict for each requirement of docs/PROTOCOL.md; exit status 1 where one fails.
 """
