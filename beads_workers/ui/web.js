@@ -201,11 +201,14 @@
     set(byId("issues-note"), [q.ready && kinds.some(Boolean) ? `ready by priority ${kinds.join(" · ")}` : "", next !== null && isLive() ? `next try in ${roughly(Math.max(0, next - age()))}` : ""].filter(Boolean).join(", "));
   };
 
+  // What can be typed as it stands; the terminal has no room for the program's name.
+  const OURS = /^(doctor|logs|release|resume|retry|start|why)(?= |$)/;
+
   const drawNeeds = () => {
     byId("needs").hidden = !shot.needs.length;
     keyed(byId("needs").querySelector("ul"), shot.needs, (need) => need.text + "\n" + need.todo, (need) => {
       const typed = need.todo.split("; ").map((one) => one.trim()).filter(Boolean);
-      return el("li", "", foreign(need.text, "span"), ...typed.map((one) => foreign(one, "code")));
+      return el("li", "", foreign(need.text, "span"), ...typed.map((one) => foreign(OURS.test(one) ? `beads-workers ${one}` : one, "code")));
     });
   };
 

@@ -113,6 +113,18 @@ def test_the_checker_of_contrast_sees_what_cannot_be_read(browser: Browser, hous
     page.close()
 
 
+def test_what_a_person_is_to_type_and_what_was_spent_stand_as_they_are_meant(
+    browser: Browser, house: Served
+) -> None:
+    page = browser.open(house.url, 1280)
+    page.until("document.querySelector('#needs code') !== null")
+    told = "[...document.querySelectorAll('#needs code')].map((code) => code.textContent)"
+    assert page.value(told) == ["beads-workers logs x-1", "beads-workers retry --all"]
+    shown = page.value("document.body.textContent")
+    assert "of $20, 12.3k tokens" in shown and "c not landed" in shown
+    page.close()
+
+
 def test_no_text_of_anybody_becomes_markup(browser: Browser, house: Served) -> None:
     page = drawn(browser, house.url)
     page.click("#workers .row")
