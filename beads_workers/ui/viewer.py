@@ -432,6 +432,8 @@ def _of_fleet(look: Look, key: str, snapshot: Fields) -> Pressed:
             return _retry(look, snapshot)
         case "a":
             return _retry_all(look, snapshot)
+        case _ if len(key) == 1:
+            return replace(look, message=f"{key} does nothing here; ? shows the keys"), None
         case _:
             return look, None
 
@@ -442,7 +444,7 @@ def _release(look: Look, snapshot: Fields) -> Pressed:
         return replace(look, message="choose a busy worker first"), None
     text = (
         f"release {shown.issue_id}? Its task on {shown.worker_id} is ended, and the issue is"
-        " nobody's again. y yes, n no"
+        " left alone until you retry it. y yes, n no"
     )
     question = Question(text, {"y": Ask("bw.release", {"issue_ids": [shown.issue_id]})})
     return replace(look, question=question), None
@@ -462,7 +464,7 @@ def _retry(look: Look, snapshot: Fields) -> Pressed:
 def _retry_all(look: Look, snapshot: Fields) -> Pressed:
     ids = [row["issue_id"] for row in rows_of(look, snapshot, Part.QUARANTINED)]
     if look.pane is not Pane.QUARANTINE:
-        return look, None
+        return replace(look, message="a tries all that is quarantined again; 3 shows it"), None
     if not ids:
         return replace(look, message="nothing is quarantined"), None
     text = f"try {counted(len(ids), 'issue')} again? y yes, n no"

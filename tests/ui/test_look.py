@@ -337,3 +337,10 @@ def test_no_keys_break_the_view_or_take_anything_away_unasked(
             assert before is not None, "asked first"
         assert role is not Role.REPLAY or not isinstance(wish, Ask)
     assert replace(look, question=None) is not look
+
+
+@pytest.mark.parametrize(("key", "said"), [(":", ": does nothing here"), ("a", "3 shows it")])
+def test_a_key_that_does_nothing_says_so_and_changes_nothing(key: str, said: str) -> None:
+    look, wish = press(Look(), key, BUSY)
+    assert wish is None and said in look.message
+    assert replace(look, message="") == Look()
