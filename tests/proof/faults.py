@@ -17,6 +17,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -231,20 +232,25 @@ class Trial:
                 start_new_session=True,
             )
             code: int | None = None
-            with suppress(subprocess.TimeoutExpired):
-                code = process.wait(RUNS_SECONDS)
-        limit = time.monotonic() + LEAVES_SECONDS
-        while (left := sessions.with_variable(mark)) and code is not None:
+            try:
+                with suppress(subprocess.TimeoutExpired):
+                    code = process.wait(RUNS_SECONDS)
+            finally:
+                self._end(mark, LEAVES_SECONDS if code is not None else 0.0)
+                process.wait()
+        return code
+
+    def _end(self, mark: str, seconds: float) -> None:
+        """Whatever has this in its environment, and has not left within so many seconds."""
+        limit = time.monotonic() + seconds
+        while left := sessions.with_variable(mark):
             if time.monotonic() > limit:
-                self.broken.append(f"{len(left)} processes were left")
+                self.broken += [f"{len(left)} processes were left"] if seconds else []
                 break
             time.sleep(0.02)
         for each in left:
             with suppress(ProcessLookupError):
                 os.kill(each.pid, 9)
-        if code is None:
-            process.wait()
-        return code
 
     def _word(self) -> str:
         """What was said of the end: to whoever started it, or in the log of the orchestrator."""
@@ -286,6 +292,8 @@ def cases_of(counts: Mapping[tuple[str, str, str], int]) -> Iterator[Case]:
 def main(arguments: list[str]) -> int:
     """0 where nothing is broken."""
     said = _parsed(arguments)
+    for each in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(each, lambda number, _: sys.exit(128 + number))
     began = time.monotonic()
     account = Account(said.tracker)
     with tempfile.TemporaryDirectory(prefix="beads-workers-faults-") as name:
@@ -300,7 +308,7 @@ def main(arguments: list[str]) -> int:
         for number, case in enumerate(cases, 1):
             _try(account, shim, folder / str(number), case)
             if said.progress:
-                print(f"{number}/{len(cases)} {case}", file=sys.stderr, flush=True)
+                print(f"{number} of {len(cases)} errors: {case}", file=sys.stderr, flush=True)
             if not said.keep:
                 shutil.rmtree(folder / str(number), ignore_errors=True)
     account.seconds = round(time.monotonic() - began, 1)

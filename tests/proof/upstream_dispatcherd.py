@@ -36,6 +36,8 @@ from dispatcherd.control import Control
 
 LAMBDAS = "unnamed"
 """No name that begins with ``lambda``: that is refused, too."""
+MODULES = ("tests.data.methods", "asyncio_tests.integration.test_signal_handling", LAMBDAS)
+"""Where the tests' tasks are."""
 WORKERS = 6
 """As large as the pool of the tests' own configuration may grow."""
 PATIENCE_SECONDS = 60.0
@@ -60,7 +62,7 @@ class FleetService:
         self._errors = (self.folder / "errors").open("w+")
         command = [*json.loads(os.environ["UPSTREAM_FLEET"]), "start"]
         source = ["--source", f"dispatcherd:{file}", "--state-dir", str(self.folder / "state")]
-        modules = ["--allow-module", "tests.data.methods", "--allow-module", LAMBDAS]
+        modules = [word for name in MODULES for word in ("--allow-module", name)]
         self._process = subprocess.Popen(
             [*command, *source, *modules],
             stdin=subprocess.DEVNULL,
