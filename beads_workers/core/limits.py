@@ -322,9 +322,9 @@ RESPAWN_DELAY_MAX_SECONDS = 30.0
 CRASH_LOOP_SECONDS = 5.0
 """A worker that lives shorter than this has crashed at its start."""
 CRASH_LOOP_MAX = 5
+"""Crashes at the start in a row, per worker, before it is given up and shown."""
 REAPED_PIDS_KEPT = 64
 """Of so many ended processes a connection that was not looked at yet is known as theirs."""
-"""Crashes at the start in a row, per worker, before it is given up and shown."""
 
 # --- what is kept on disk -------------------------------------------------------------------
 KEEP_RUNS = 20

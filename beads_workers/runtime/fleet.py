@@ -103,10 +103,10 @@ class Fleet:
         locks = self._lock()
         self._scrapes = _listen(self._settings.metrics)
         unsettled, last = self._directory.left_over()
+        self._socket = free_socket(os.getpid(), self._directory.root)
         self._run_id, alive = self._directory.create_run()
         self._folder = self._directory.run(self._run_id)
         self._actor = f"beads-workers/{host_name()}/{self._run_id}"
-        self._socket = free_socket(os.getpid())
         redirect_output(self._folder, self._settings.log_directory)
         self.has_log = True
         zygote_client = self._zygote_client(alive)

@@ -271,7 +271,8 @@ def runtime_directory() -> Path:
     RUNTIME.mkdir(mode=0o700, exist_ok=True)
     status = RUNTIME.lstat()
     if status.st_uid != os.getuid() or status.st_mode & 0o077:
-        raise PermissionError(f"{RUNTIME} is not ours alone")
+        why = "a --state-dir with a shorter path needs no socket there"
+        raise PermissionError(f"{RUNTIME} is not ours alone; {why}")
     return RUNTIME
 
 

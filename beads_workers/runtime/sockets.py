@@ -18,7 +18,7 @@ from beads_workers.core import limits
 from beads_workers.core.events import ConditionRecovered, Degraded, Event, Warned
 from beads_workers.core.framing import Framed, LineReader
 from beads_workers.runtime.processes import SEND_LATER
-from beads_workers.runtime.run_directory import RUNTIME, runtime_directory
+from beads_workers.runtime.run_directory import RUNTIME, SOCKET_PATH_MAX, runtime_directory
 
 # --- listener ------------------------------------------------------------------------------------
 # A listening Unix socket that is ours alone, from its birth to its removal.
@@ -137,15 +137,29 @@ def clear_dead(path: Path) -> None:
     raise FileExistsError(errno.EADDRINUSE, "somebody listens there", str(path))
 
 
-def free_socket(pid: int) -> Path:
+def free_socket(pid: int, beside: Path) -> Path:
     """The worker socket of the orchestrator ``pid``: the protocol's own path, or one in the folder
-    that is ours alone where anybody has taken that name before us."""
+    that is ours alone where anybody has taken that name before us.
+
+    Where that folder is somebody else's, too, it is in the run directory ``beside``. Raises
+    ``OSError`` where that path is too long.
+    """
     path = Path(f"/tmp/beads-workers-{pid}.sock")
     try:
         clear_dead(path)
     except OSError:
-        return runtime_directory() / f"{pid}.sock"
+        return _private_socket(pid, beside)
     return path
+
+
+def _private_socket(pid: int, beside: Path) -> Path:
+    try:
+        return runtime_directory() / f"{pid}.sock"
+    except OSError:
+        path = beside / "worker.sock"
+        if len(os.fsencode(path)) > SOCKET_PATH_MAX:
+            raise
+        return path
 
 
 def dead_sockets(folder: Path = Path("/tmp")) -> list[Path]:

@@ -172,6 +172,48 @@ def test_the_owner_of_the_folder_where_we_are_is_believed(shared_folder: Path) -
     assert ours(ROOT, theirs, "list").returncode == 0
 
 
+SQUATTED = """
+cd /
+mount -t tmpfs -o mode=1777 none /tmp || exit 75
+cd /tmp
+{stranger} sh -c 'for n in $(seq 3000); do : >beads-workers-$((($0 + n) % {pids})).sock; done' $$
+{stranger} mkdir -m 777 {folders}
+mkdir -m 755 mine && chown {victim}:{victim} mine && cd mine && export HOME=/tmp/mine
+{ours} init && {ours} add x -- true && {ours} start -n 1 --until-empty && {ours} list --all
+"""
+
+
+@pytest.mark.skipif(
+    any(each.is_relative_to("/tmp") for each in (Path(sys.prefix), Path.cwd())),
+    reason="what is run lies in /tmp itself",
+)
+@pytest.mark.parametrize("folders", ["/tmp/other", "/tmp/other /tmp/beads-workers-{victim}"])
+def test_names_of_sockets_that_a_stranger_has_taken_keep_no_fleet_from_starting(
+    victim: int, folders: str
+) -> None:
+    """In a /tmp of its own, where other fleets of this machine do not meet the stranger."""
+
+    def by(uid: int, argv: str = "") -> str:
+        who = f"setpriv --reuid={uid} --regid={uid} --clear-groups" if uid != ROOT else ""
+        return f"{who} {' '.join(READS_ALL) if who else ''} {argv}"
+
+    script = SQUATTED.format(
+        victim=victim,
+        pids=Path("/proc/sys/kernel/pid_max").read_text().strip(),
+        stranger=by(STRANGER),
+        folders=folders.format(victim=victim),
+        ours=by(victim, f"{sys.executable} -P -m beads_workers"),
+    )
+    ran = run_as(ROOT, ["unshare", "--mount", "sh", "-ec", script], Path("/"))
+    if ran.returncode == 75 or ran.stderr.startswith("unshare:"):
+        pytest.skip(f"no file system can be mounted here: {ran.stderr.strip()}")
+    assert ran.returncode == 0, ran.stderr
+    assert "closed" in ran.stdout
+    ours = f"/tmp/beads-workers-{victim}/"
+    socket = "/tmp/mine/.beads-workers/worker.sock" if "{" in folders else ours
+    assert f", {socket}" in ran.stderr, ran.stderr
+
+
 @pytest.mark.parametrize("umask", ["000", "077"])
 def test_all_that_is_kept_is_for_its_owner_alone_whatever_the_umask(
     here: Path, victim: int, umask: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -97,17 +98,34 @@ def test_a_hundred_may_connect_before_anybody_is_accepted(tmp_path: Path) -> Non
     listener.close()
 
 
+@pytest.fixture
+def squatted() -> Iterator[int]:
+    """A pid that no process has, whose name in /tmp somebody has taken."""
+    pid = 4_194_304 + os.getpid()
+    first = Path(f"/tmp/beads-workers-{pid}.sock")
+    assert free_socket(pid, Path("/nowhere")) == first
+    first.write_text("squatted")
+    yield pid
+    first.unlink()
+
+
 def test_a_name_that_somebody_has_taken_is_passed_over_for_one_of_ours_alone(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, squatted: int
 ) -> None:
     ours = tmp_path / "ours"
     monkeypatch.setattr("beads_workers.runtime.run_directory.RUNTIME", ours)
-    pid = 4_194_304 + os.getpid()  # No process has it.
-    first = Path(f"/tmp/beads-workers-{pid}.sock")
-    assert free_socket(pid) == first
-    first.write_text("squatted")
-    try:
-        assert free_socket(pid) == ours / f"{pid}.sock"
-        assert ours.stat().st_mode & 0o777 == 0o700
-    finally:
-        first.unlink()
+    assert free_socket(squatted, tmp_path) == ours / f"{squatted}.sock"
+    assert ours.stat().st_mode & 0o777 == 0o700
+
+
+def test_where_that_folder_is_taken_too_it_is_in_the_run_directory(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, squatted: int
+) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    theirs.chmod(0o777)
+    monkeypatch.setattr("beads_workers.runtime.run_directory.RUNTIME", theirs)
+    beside = Path("/tmp/run-directory")
+    assert free_socket(squatted, beside) == beside / "worker.sock"
+    with pytest.raises(PermissionError, match="a --state-dir with a shorter path"):
+        free_socket(squatted, tmp_path / ("long" * 30))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import sys
 from collections.abc import Sequence
@@ -71,6 +72,8 @@ def submit_all(connection: sqlite3.Connection, jobs: Sequence[Submitted]) -> lis
 
 STDIN = "-"
 PACKAGES_SHOWN = 3
+EXECUTOR = re.compile(r"[A-Za-z0-9_-]{1,32}")
+"""What an executor can be called."""
 
 
 def register(app: typer.Typer) -> None:
@@ -121,8 +124,9 @@ def _what_calls(jobs: Sequence[Submitted]) -> str:
     calls = [call_path(job.envelope.job_path).partition("#") for job in jobs]
     executors = dict.fromkeys(name for name, mark, _ in calls if mark)
     if executors:
-        shown = [printable(name, 40) for name in executors][:PACKAGES_SHOWN]
-        return " ".join(f"--executor {name}=rrq:CMD" for name in shown)
+        # Whoever handed in the file chose them, and this line is there to be pasted into a shell.
+        shown = [name for name in executors if EXECUTOR.fullmatch(name)][:PACKAGES_SHOWN]
+        return " ".join(f"--executor {name}=rrq:CMD" for name in shown or ["NAME"])
     names = dict.fromkeys(path.partition(".")[0] for path, _, _ in calls if "." in path)
     shown = [printable(name, 40) for name in names if name.isidentifier()][:PACKAGES_SHOWN]
     return " ".join(f"--allow-module {name}" for name in shown or ["NAME"])

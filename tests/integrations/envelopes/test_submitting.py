@@ -58,6 +58,9 @@ def test_what_is_handed_in_is_listed_as_it_was() -> None:
     ("path", "hint"),
     [
         ("rrq.shop.send", "--executor shop=rrq:CMD"),
+        ("rrq.$(reboot).send", "--executor NAME=rrq:CMD"),
+        ("rrq.;reboot;.send", "--executor NAME=rrq:CMD"),
+        ("$(reboot).tasks.send", "--allow-module NAME"),
         ("send", "--allow-module NAME"),
         ("shop.tasks.send", "--allow-module shop"),
     ],
