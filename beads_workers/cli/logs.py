@@ -144,7 +144,9 @@ def _printed(folder: Path, *, raw: bool) -> Shown:
             return None
         log = Path(log_file(str(folder), ended.issue_id, ended.attempt))
         lines = list(_output(log, raw=raw)) if log.exists() else []
-        begin, seen[log] = seen.get(log, 0), len(lines)
+        begin = seen.pop(log, 0)
+        if ended.verdict == "requeue":  # Else it is over: a stream may be followed for months.
+            seen[log] = len(lines)
         return "\n".join(f"{ended.issue_id}: {line}" for line in lines[begin:]) or None
 
     return shown

@@ -56,3 +56,18 @@ def test_two_hundred_damaged_keys_cost_nothing_but_their_own_jobs(
     assert "nothing can be stopped through Redis: hero:stop_queue:w1 holds no list" in notes
     fleet.call("stop")
     assert fleet.wait() == 0, fleet.said()
+
+
+def test_a_damaged_key_of_the_fleet_is_said_and_costs_nothing_once_it_is_mended(
+    tmp_path: Path, redis: Redis, start: StartFleet
+) -> None:
+    place, client = HeroPlace(tmp_path, redis), TextbookClient(redis)
+    redis.command("set", "hero:beads_workers:w1:holders", "x")
+    client.submit("a", "echo done")
+    fleet = start(place, *place.arguments("-n", "1")).started()
+    told = fleet.wait_for("source_trouble")["error"]
+    assert told.endswith("a key holds what it should not: 'beads-workers doctor' names it")
+    redis.command("del", "hero:beads_workers:w1:holders")
+    assert client.reply("a") == "done"
+    fleet.call("stop")
+    assert fleet.wait() == 0, fleet.said()

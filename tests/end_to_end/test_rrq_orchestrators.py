@@ -18,23 +18,31 @@ JOBS = 1000
 ONCE = {"max_retries": 1}
 
 
-@pytest.fixture(params=VERSIONS)
-def rrq(request: pytest.FixtureRequest, redis: Redis, tmp_path: Path) -> Iterator[Orchestrator]:
-    """An orchestrator of each version in turn, not started yet."""
-    shutil.copy(HANDLERS / "work.py", tmp_path)
+def orchestrator(
+    version: str, redis: Redis, folder: Path, workers: int = 4, max_in_flight: int = 16
+) -> Orchestrator:
+    """One that is not started yet."""
+    shutil.copy(HANDLERS / "work.py", folder)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    made = Orchestrator(
-        rrq_of(request.param),
+    return Orchestrator(
+        rrq_of(version),
         redis,
-        tmp_path,
-        (*OUR_EXECUTOR, "-n", "4"),
+        folder,
+        (*OUR_EXECUTOR, "-n", str(workers)),
         port=port,
+        max_in_flight=max_in_flight,
         base_retry_delay_seconds=0.2,
         default_poll_delay_seconds=0.05,
         worker_shutdown_grace_period_seconds=0.5,
     )
+
+
+@pytest.fixture(params=VERSIONS)
+def rrq(request: pytest.FixtureRequest, redis: Redis, tmp_path: Path) -> Iterator[Orchestrator]:
+    """An orchestrator of each version in turn, not started yet."""
+    made = orchestrator(request.param, redis, tmp_path)
     yield made
     made.end()
 
@@ -106,3 +114,25 @@ def test_an_orchestrator_that_is_killed_leaves_neither_our_executor_nor_its_port
     (again,) = rrq.enqueue(("add", {"a": 3, "b": 4}, {}))
     assert rrq.ended(again)["result"] == "7"
     rrq.stop()
+
+
+RESTS = [("rest", {"seconds": 0.4}, {"job_timeout_seconds": 2, **ONCE})] * 20
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("max_in_flight", [16, 2])
+def test_jobs_that_time_out_while_they_wait_inside_are_foretold_and_mended_by_one_setting(
+    version: str, max_in_flight: int, redis: Redis, tmp_path: Path
+) -> None:
+    rrq = orchestrator(version, redis, tmp_path, workers=2, max_in_flight=max_in_flight)
+    try:
+        ids = rrq.enqueue(*RESTS)
+        rrq.drain()
+        journals = tmp_path.glob(".beads-workers/rrq/*/runs/*/journal.jsonl")
+        told = [line for each in journals for line in each.read_text().splitlines()]
+        warnings = [line for line in told if "set max_in_flight in rrq.toml to 2" in line]
+        dead = rrq.dead()
+        assert (len(warnings), bool(dead)) == ((1, True) if max_in_flight > 2 else (0, False))
+        assert rrq.states(ids)["COMPLETED"] == len(RESTS) - len(dead)
+    finally:
+        rrq.end()

@@ -163,9 +163,13 @@ DAMAGE_LOOKED_AT = 10_000
 DAMAGE_SHOWN = 10
 
 
+OWN_HASHES = ("fleet", "attempts", "holders", "contexts")
+"""What we keep of a queue ourselves; it stands still while one of them holds something else."""
+
+
 @value
 class Damage:
-    """A key that holds something else than it should; it costs its own job."""
+    """A key that holds something else than it should; one of a job costs that job."""
 
     key: str
     kind: str
@@ -182,10 +186,12 @@ class Damage:
 
 
 def find_damage(client: Any, keys: Keys, worker: str) -> list[Damage]:
-    """Of the jobs in the queue: what they and their replies lie in, and the stop requests."""
+    """Of the jobs in the queue: what they and their replies lie in, the stop requests, and what is
+    ours."""
     queued = client.lrange(keys.work_key(worker), -DAMAGE_LOOKED_AT, -1)
     ids = list(dict.fromkeys(map(text_of, queued)))
     wanted = {keys.stop_key(worker): "list"}
+    wanted |= {keys.own_key(worker, name): "hash" for name in OWN_HASHES}
     wanted |= {keys.job_key(job_id): "hash" for job_id in ids}
     wanted |= {keys.reply_key(job_id): "list" for job_id in ids}
     with client.pipeline(transaction=False) as pipe:

@@ -265,6 +265,9 @@ def explained(error: Exception, address: Address) -> CannotReach:
             there = said.rpartition(" ")[2]
             hint = "name that node; and --naming cluster has all keys on one"
             return CannotReach(f"{address} is not the node with these keys: {there} is", hint)
+        case ResponseError() if said.startswith("WRONGTYPE"):
+            found = "a key holds what it should not: 'beads-workers doctor' names it"
+            return CannotReach(f"{address}: {found}", lasting=True)
         case ResponseError():
             hint = "its memory is full" if said.startswith("OOM") else ""
             return CannotReach(f"{address} refused: {said}", hint, lasting=True)

@@ -80,11 +80,13 @@ def test_keys_that_hold_something_else_are_named_with_what_removes_them(
     redis.command("set", "hero:job:bad", "x")
     redis.command("sadd", "hero:reply:ugly", "x")
     redis.command("set", "hero:stop_queue:w1", "x")
+    redis.command("set", "hero:beads_workers:w1:holders", "x")
     said = {check["text"]: check["remedy"] for check in here.doctor().all("redis")}
     assert {text for text in said if " holds " in text} == {
         "hero:job:bad holds a string, not a hash",
         "hero:reply:ugly holds a set, not a list",
         "hero:stop_queue:w1 holds a string, not a list",
+        "hero:beads_workers:w1:holders holds a string, not a hash",
     }
     assert said["hero:job:bad holds a string, not a hash"].endswith(" DEL hero:job:bad")
     redis.command("del", "hero:work_queue:w1")
