@@ -6,6 +6,7 @@ import array
 import fcntl
 import json
 import os
+import select
 import signal
 import socket
 import sys
@@ -92,11 +93,7 @@ class Surroundings:
 
     def restore(self) -> None:
         """The call is over."""
-        _flush(self._stdout)
-        _flush(self._stderr)
-        if sys.stdout is not self._stdout or sys.stderr is not self._stderr:
-            _flush(sys.stdout)
-            _flush(sys.stderr)
+        self.flush()
         os.umask(self._umask)
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         if (now := _handlers()) != self._handlers:
@@ -107,6 +104,14 @@ class Surroundings:
             for name in _variables().keys() - self._environment.keys():
                 del os.environb[name]
             os.environb.update(self._environment)
+
+    def flush(self) -> None:
+        """What was printed is in its file."""
+        _flush(self._stdout)
+        _flush(self._stderr)
+        if sys.stdout is not self._stdout or sys.stderr is not self._stderr:
+            _flush(sys.stdout)
+            _flush(sys.stderr)
 
     def _streams(self) -> tuple[TextIO, TextIO]:
         if self._stdout.closed:
@@ -168,6 +173,7 @@ class FunctionHost:
         null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         self._null = fcntl.fcntl(null, fcntl.F_DUPFD_CLOEXEC, OUT_OF_THE_WAY)
         self._output = fcntl.fcntl(2, fcntl.F_DUPFD_CLOEXEC, OUT_OF_THE_WAY)
+        self._between = fcntl.fcntl(2, fcntl.F_DUPFD_CLOEXEC, OUT_OF_THE_WAY)
         os.close(null)
         self._pid = os.getpid()
         self._caller = Caller()
@@ -188,6 +194,7 @@ class FunctionHost:
     def run(self) -> None:
         """Call what comes; returns when the worker is gone."""
         while True:
+            self._wait()
             received, control, _, _ = self._worker.recvmsg(READ_BYTES, _FD_BYTES)
             if not received:
                 return
@@ -202,6 +209,19 @@ class FunctionHost:
                 elif "variables" in call:
                     self._set_up(call["variables"])
                 # Else a reply for a call that does not wait for it any more.
+
+    def _wait(self) -> None:
+        """Until there is something to read, with what a worker class of dispatcherd does
+        meanwhile."""
+        while self._messages is not None and (seconds := self._messages.idle_seconds) > 0:
+            if select.select([self._worker], (), (), seconds)[0]:
+                return
+            # The log of the last attempt is closed, or the next one's by now.
+            os.dup2(self._between, 1)
+            os.dup2(self._between, 2)
+            self._messages.rest()
+            self._surroundings.flush()
+            self._own_descriptors()
 
     def retire(self) -> None:
         """The worker is gone, or says goodbye."""

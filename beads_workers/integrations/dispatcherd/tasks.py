@@ -96,6 +96,18 @@ class DispatcherCaller:
         except Cancelled:
             return CANCELLED
 
+    @property
+    def idle_seconds(self) -> float:
+        """After so long without a task ``rest`` is due, again and again; 0: never."""
+        return float(getattr(self._worker, "idle_timeout", 0) or 0)
+
+    def rest(self) -> None:
+        """What an application does while there is no task, as closing what would be stale."""
+        try:
+            self._worker.on_idle()
+        except Exception as error:  # The application's own: no task suffers from it.
+            self._worker.complain("on_idle", error)
+
     def close(self) -> None:
         """Call once, at the end: an application may have its own to do then."""
         if self._worker is None or self._has_shut_down:

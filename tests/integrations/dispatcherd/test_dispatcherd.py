@@ -302,6 +302,40 @@ def test_the_settings_choose_the_worker_class_and_let_tasks_publish(
     assert trace.read_text().splitlines()[-2:] == ["after 8", "shutdown"]
 
 
+RESTS = """
+from dispatcherd.worker.task import TaskWorker
+from plain import write_down
+class Mine(TaskWorker):
+    def on_idle(self):
+        write_down("trace", "idle")
+        print("in no log")
+        raise OSError("no database")
+"""
+
+
+@peers
+@pytest.mark.parametrize("ahead", [True, False])
+def test_a_worker_class_is_told_again_and_again_that_there_is_no_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, ahead: bool
+) -> None:
+    (tmp_path / "mine.py").write_text(RESTS)
+    config = tmp_path / "dispatcher.yml"
+    worker = {"worker_cls": "mine.Mine", "worker_kwargs": {"idle_timeout": 0.05}}
+    config.write_text(json.dumps({"version": 2, "brokers": {}, "worker": worker}))
+    monkeypatch.setitem(os.environb, b"DISPATCHERD_CONFIG_FILE", os.fsencode(config))
+    trace = tmp_path / "trace"
+    for caller in _made(tmp_path, monkeypatch, Dispatcherd().packages):
+        if ahead:
+            caller.host.set_up({"BW_WORKER_ID": "W3"})
+            until(lambda: trace.exists() and trace.read_text().count("idle") > 1)
+        assert caller.outcome("decorated.doubled", 4) == (SUCCESS, "8")
+        before = trace.read_text().count("idle") if ahead else 0
+        until(lambda before=before: trace.exists() and trace.read_text().count("idle") > before + 1)
+        assert caller.host.is_fit()
+        assert caller.outcome("decorated.doubled", 5) == (SUCCESS, "10")
+        assert "in no log" not in caller.log.read_text()
+
+
 @peers
 def test_modules_that_the_settings_preload_are_there_before_the_worker_class(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
