@@ -2,50 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import os
 import selectors
 import signal
 import time
 import uuid
-from collections import deque
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from functools import partial
-from typing import Protocol, assert_never
+from collections.abc import Sequence
 
 from beads_workers.core import limits
-from beads_workers.core.model import Outcome, kept
 from beads_workers.core.plans import Plan, Step
 from beads_workers.core.settings import WorkerSettings
-from beads_workers.core.wire import Task
-from beads_workers.core.worker import WorkerHalf
-from beads_workers.core.worker_events import (
-    Command,
-    Connect,
-    EndStep,
-    Event,
-    Exit,
-    Interrupted,
-    Log,
-    RunStep,
-    SendMessage,
-    SpoolResult,
-    StepAnswered,
-    StepBegun,
-    StepNotStarted,
-    SuspendStep,
-    TellStep,
-)
-from beads_workers.executors.command import plan
-from beads_workers.executors.files import log_file, result_file
+from beads_workers.core.worker_events import Event, StepAnswered, StepNotStarted
 from beads_workers.integrations.rrq import executor_process as ev
 from beads_workers.integrations.rrq import wire
 from beads_workers.integrations.rrq.executor import TERM_SECONDS, DrivenExecutor, SocketFolder
 from beads_workers.integrations.rrq.requests import find, route, to_request
 from beads_workers.integrations.rrq.wire import FRAME_BYTES_MAX
 from beads_workers.runtime import sessions
-from beads_workers.runtime.output import keep_result
 from beads_workers.runtime.processes import (
     ASK_TO_END,
     heard,
@@ -54,151 +27,7 @@ from beads_workers.runtime.processes import (
     say,
     wake_on,
 )
-from beads_workers.runtime.result_spool import spool_result
-from beads_workers.runtime.worker import WorkerConnection, dial_path
-
-# --- slot ----------------------------------------------------------------------------------------
-# One slot of a driver: to the orchestrator a worker like any other.
-
-
-class Steps(Protocol):
-    """Who runs the slot's steps, and tells it of their ends."""
-
-    def run_step(self, slot: Slot, plan: Plan, step: Step) -> None:
-        """Start the step that is a call; ``slot.tell`` its end, once."""
-
-    def end_step(self, slot: Slot, *, hard: bool) -> None:
-        """End what runs; its end follows."""
-
-    def touch(self, slot: Slot) -> None:
-        """Something happened: call ``tick`` in this turn."""
-
-
-class Slot:
-    """``number`` from 1. ``status``: the exit status that it would have; None: it goes on."""
-
-    def __init__(
-        self,
-        number: int,
-        settings: WorkerSettings,
-        connect_delays: Sequence[float],
-        selector: selectors.BaseSelector,
-        steps: Steps,
-    ) -> None:
-        self.number = number
-        self.worker_id = settings.worker_id
-        self.status: int | None = None
-        self.task: Task | None = None
-        """The one that it has, or had last."""
-        self._draining = False
-        self._settings = settings
-        self._steps = steps
-        self._half = WorkerHalf(
-            settings.worker_id, settings.work, partial(plan, settings=settings), connect_delays
-        )
-        self._connection = WorkerConnection(
-            partial(dial_path, settings.socket_path), settings.worker_id, selector, self._ready
-        )
-        self._events: deque[Event] = deque()
-
-    def start(self) -> None:
-        """Connect; once, before anything else."""
-        self._drain(self._half.start())
-        self._steps.touch(self)
-
-    def deadline(self) -> float | None:
-        """When ``tick`` is due (monotonic seconds)."""
-        return None if self.status is not None else self._half.deadline()
-
-    def tick(self, now: float) -> None:
-        """Call at the end of a turn in which it was touched, or its deadline has passed."""
-        if self.status is None:
-            self._drain(self._half.on_deadline(now))
-            self._flush()
-
-    def tell(self, event: Event) -> None:
-        """Something happened to its step, or to the whole process."""
-        self._events.append(event)
-        self._drain()
-        self._steps.touch(self)
-
-    def log(self, text: str) -> None:
-        """Add to the log of the attempt."""
-        if not text or self.task is None:
-            return
-        path = log_file(self._settings.run_directory, self.task.issue_id, self.task.attempt)
-        try:
-            with open(path, "a", encoding="utf-8", errors="backslashreplace") as file:
-                os.fchmod(file.fileno(), 0o600)
-                file.write(text)
-        except OSError as error:
-            say(self.worker_id, f"cannot write {path}: {error.strerror}")
-
-    def kept(self, outcome: Outcome) -> Outcome:
-        """The same, with a result that is too long for a message in a file."""
-        if len(outcome.result) <= limits.RESULT_CHARS_MAX or self.task is None:
-            return outcome
-        path = result_file(self._settings.run_directory, self.task.issue_id, self.task.attempt)
-        try:
-            keep_result(path, outcome.result)
-        except OSError:
-            # A machine that is full: the beginning of it is better than nothing.
-            return replace(outcome, result=kept(json.loads(outcome.result)))
-        return replace(outcome, result="", result_file=path)
-
-    # --- inside -------------------------------------------------------------------------------
-
-    def _ready(self, mask: int) -> None:
-        self._steps.touch(self)
-        if mask & selectors.EVENT_READ and self.status is None:
-            self._tell_all(self._connection.receive())
-        # What is due goes out in ``tick``, which is called in every turn.
-
-    def _flush(self) -> None:
-        self._tell_all(self._connection.flush())
-
-    def _tell_all(self, events: Iterator[Event]) -> None:
-        for event in events:
-            self._events.append(event)
-            self._drain()
-
-    def _drain(self, commands: Sequence[Command] = ()) -> None:
-        if self._draining:
-            return  # A step that ended at its start: its end waits for its turn.
-        self._draining = True
-        self._carry_out(commands)
-        while self._events and self.status is None:
-            self._carry_out(self._half.handle(self._events.popleft(), time.monotonic()))
-        self._draining = False
-
-    def _carry_out(self, commands: Sequence[Command]) -> None:
-        for command in commands:
-            match command:
-                case Connect():
-                    self._events.append(self._connection.connect())
-                case SendMessage(message):
-                    self._connection.send(message)
-                case SpoolResult(message):
-                    spool_result(self._settings.run_directory, message)
-                case RunStep(of_plan, step):
-                    assert self._half.current is not None
-                    self.task = self._half.current.task
-                    # What is to be read first leaves first: what was said of the task before this.
-                    self._events.extend(self._connection.flush())
-                    self._events.append(StepBegun())  # Executors are up, or no task of theirs runs.
-                    self._steps.run_step(self, of_plan, step)
-                case EndStep(hard):
-                    self._steps.end_step(self, hard=hard)
-                case TellStep() | SuspendStep():
-                    pass  # No executor of RRQ asks anything, and none can be stopped for one job.
-                case Exit(status):
-                    self.status = status
-                    self._connection.say_goodbye()
-                case Log(text):
-                    say(self.worker_id, text)
-                case _:
-                    assert_never(command)
-
+from beads_workers.runtime.slots import Slot, Slots, patience
 
 # --- driver --------------------------------------------------------------------------------------
 # To the orchestrator each slot is a worker, with a connection of its own; a free slot is READY. One
@@ -238,39 +67,30 @@ class _Driver:
             for each in settings.work.executors
         }
         self._described = settings.work.executors
-        self._slots = [
-            Slot(number, _of_slot(settings, number), connect_delays, self._selector, self)
-            for number in range(1, settings.work.in_flight + 1)
-        ]
+        self._slots = Slots(settings, connect_delays, self._selector, self)
         self._at: dict[int, DrivenExecutor] = {}
         """Whose request each slot has."""
         self._prefix, self._asked = str(uuid.uuid4())[:-12], 0
         """Of request ids: their last twelve digits are counted up, and each is a UUID, too."""
-        self._touched: set[int] = set()
-        self._dues: dict[int, float] = {}
-        """Of slots that wait for a time."""
-        self._leaving = False
 
     def run(self) -> int:
         wake = wake_on((*ASK_TO_END, signal.SIGCHLD))
         self._selector.register(
             wake, selectors.EVENT_READ, lambda mask: self._signalled(heard(wake))
         )
-        for slot in self._slots:
-            slot.start()
-        self._tend_slots(time.monotonic())
-        while any(slot.status is None for slot in self._slots):
-            for key, mask in self._selector.select(self._patience()):
+        self._slots.start()
+        while not self._slots.is_over:
+            dues = [each.deadline() for each in self._executors.values()]
+            for key, mask in self._selector.select(patience([*dues, self._slots.deadline()])):
                 # Who was closed in this turn looks for nothing, and finds nothing.
                 key.data(mask)
             now = time.monotonic()
             for executor in self._executors.values():
                 executor.tick(now)
-            self._tend_slots(now)
-            self._leave_together()
+            self._slots.tend(now)
         self._end_executors()
         sessions.end(())
-        return max(slot.status or 0 for slot in self._slots)
+        return self._slots.status
 
     # --- what a slot asks for -----------------------------------------------------------------
 
@@ -300,7 +120,7 @@ class _Driver:
 
     def _answered(self, number: int, answer: ev.SlotAnswer, said: str) -> None:
         del self._at[number]
-        slot = self._slots[number - 1]
+        slot = self._slots[number]
         slot.log(said)
         event: Event = StepAnswered(slot.kept(answer.outcome))
         if answer.unusable:
@@ -309,44 +129,11 @@ class _Driver:
 
     # --- inside -------------------------------------------------------------------------------
 
-    def _tend_slots(self, now: float) -> None:
-        # Only those that something happened to: there may be hundreds, and thousands of turns.
-        self._touched |= {number for number, at in self._dues.items() if at <= now}
-        while self._touched:
-            slot = self._slots[self._touched.pop() - 1]
-            slot.tick(now)
-            if (at := slot.deadline()) is None:
-                self._dues.pop(slot.number, None)
-            else:
-                self._dues[slot.number] = at
-
-    def touch(self, slot: Slot) -> None:
-        """See ``Slot``."""
-        self._touched.add(slot.number)
-
-    def _patience(self) -> float | None:
-        dues = [each.deadline() for each in self._executors.values()]
-        dues.append(min(self._dues.values(), default=None))
-        due = min((at for at in dues if at is not None), default=None)
-        if due is None:
-            return None
-        return min(max(0.0, due - time.monotonic()), limits.WAIT_AT_ONCE_SECONDS_MAX)
-
-    def _leave_together(self) -> None:
-        """Who has lost the orchestrator, or cannot reach it, is of no use with its other slots."""
-        if not self._leaving and any(slot.status for slot in self._slots):
-            self._leaving = True
-            self._interrupt()
-
-    def _interrupt(self) -> None:
-        for slot in self._slots:
-            slot.tell(Interrupted())
-
     def _signalled(self, numbers: bytes) -> None:
         if signal.SIGCHLD in numbers:
             sessions.reap([each.pid for each in self._executors.values() if each.pid is not None])
         if any(number in numbers for number in ASK_TO_END):
-            self._interrupt()
+            self._slots.interrupt()
 
     def _end_executors(self) -> None:
         for executor in self._executors.values():
@@ -354,12 +141,6 @@ class _Driver:
         until = time.monotonic() + TERM_SECONDS
         for executor in self._executors.values():
             executor.close(until)
-
-
-def _of_slot(settings: WorkerSettings, number: int) -> WorkerSettings:
-    if number == 1:
-        return settings
-    return replace(settings, worker_id=f"{settings.worker_id}.{number}")
 
 
 def _payload(request: wire.Request) -> bytes:
