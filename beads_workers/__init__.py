@@ -25,8 +25,8 @@ Where things are: ``core`` is pure and decides; ``runtime`` moves bytes and owns
 and are entered by ``registry``; ``ui`` shows and ``cli`` talks to people. ``docs/ARCHITECTURE.md``
 is the map.
 
-What projects may import from here is ``Retry``, ``progress`` and ``trace_context``, for functions
-that workers call.
+What projects may import from here is ``Retry``, ``concurrent``, ``progress``, ``trace_context`` and
+``variables``, for functions that workers call.
 """
 
 from __future__ import annotations
@@ -34,17 +34,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from beads_workers.executors.retry import Retry, progress, trace_context
+    from beads_workers.executors.retry import (
+        Retry,
+        concurrent,
+        progress,
+        trace_context,
+        variables,
+    )
 
 
-__all__ = ["Retry", "__version__", "progress", "trace_context"]
+FOR_FUNCTIONS = ("Retry", "concurrent", "progress", "trace_context", "variables")
+
+__all__ = ["Retry", "__version__", "concurrent", "progress", "trace_context", "variables"]
 
 __version__ = "0.2.0"
 
 
 def __getattr__(name: str) -> object:
     # Imported by who asks for it: every command and every worker loads this module.
-    if name in ("Retry", "progress", "trace_context"):
+    if name in FOR_FUNCTIONS:
         from beads_workers.executors import retry
 
         return getattr(retry, name)

@@ -1,10 +1,12 @@
-"""What functions may import from us: ``Retry``, ``progress``, and which trace the running call
-belongs to."""
+"""What functions may import from us: ``Retry``, ``concurrent``, ``progress``, and what the running
+call is an attempt of."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from typing import TypeVar
 
 from beads_workers.core.traces import VARIABLES
 
@@ -25,6 +27,42 @@ class Retry(Exception):
         self.after_seconds = after_seconds
 
 
+# --- concurrent ----------------------------------------------------------------------------------
+# A function that many calls may share a process in: ``from beads_workers import concurrent``.
+
+
+Function = TypeVar("Function", bound=Callable[..., object])
+
+
+def concurrent(function: Function) -> Function:
+    """Declare that calls of ``function`` may run together in one process, in one event loop.
+
+    For a coroutine function that waits and never blocks, or a plain one that does little. The same
+    without this package: ``function.concurrent = True``. Where the fleet has no ``--in-flight`` it
+    changes nothing.
+    """
+    function.concurrent = True  # type: ignore[attr-defined]
+    return function
+
+
+# --- variables -----------------------------------------------------------------------------------
+# What is in the environment of a command: ``from beads_workers import variables``.
+
+
+def variables() -> Mapping[str, str]:
+    """``BW_ISSUE_ID`` and the like, of the attempt that runs: those of the environment, or, in a
+    function that shares its process, its own."""
+    return find_variables()
+
+
+def _environment() -> Mapping[str, str]:
+    return os.environ
+
+
+find_variables: Callable[[], Mapping[str, str]] = _environment
+"""Replaced in a process where calls run together."""
+
+
 # --- progress ------------------------------------------------------------------------------------
 # How far the running call is: ``from beads_workers import progress``.
 
@@ -35,7 +73,7 @@ def progress(activity: str = "", percent: float | None = None) -> None:
     People see it in the dashboard and in ``status`` within a second; only the newest counts.
     Outside of a task it does nothing. A shell writes the same line to ``$BW_PROGRESS``.
     """
-    path = os.environ.get("BW_PROGRESS")
+    path = variables().get("BW_PROGRESS")
     if not path:
         return
     share = "" if percent is None else f"{min(max(percent, 0), 100):.0f}% "
@@ -56,8 +94,9 @@ def trace_context() -> dict[str, str]:
     """The W3C headers of the attempt that runs, by name: what a tracer's ``extract`` reads.
 
     ``traceparent``, and ``tracestate`` where there is one; empty where the work came without a
-    context and the fleet makes no spans. They are ``TRACEPARENT`` and ``TRACESTATE`` of the
-    environment.
+    context and the fleet makes no spans. They are ``TRACEPARENT`` and ``TRACESTATE`` of
+    ``variables``.
     """
-    found = ((name, os.environ.get(variable, "")) for name, variable in VARIABLES.items())
+    known = variables()
+    found = ((name, known.get(variable, "")) for name, variable in VARIABLES.items())
     return {name: text for name, text in found if text}

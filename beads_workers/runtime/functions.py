@@ -162,6 +162,10 @@ def parse_answer(line: bytes, number: int) -> Said | CallAsked | CallBegun:
         return _asked(fields)
     if fields.get("begun") is True:
         return CallBegun()
+    return _said(fields)
+
+
+def _said(fields: dict[str, Any]) -> Said:
     kind = _KINDS.get(text(fields, "kind", ""))
     if kind is None:
         raise ProtocolError("no such kind of answer")
@@ -176,6 +180,45 @@ def parse_answer(line: bytes, number: int) -> Said | CallAsked | CallBegun:
     result: Any = fields.get("result")
     outcome = Outcome(kind, result="" if result is None else _encode(result))
     return Said(outcome, spent=spent, is_stopping=stopping)
+
+
+def concurrent_call_line(
+    number: int, call: Call, variables: Mapping[str, str], plan: Plan
+) -> bytes:
+    """One call of many that run together. ``variables``: its own; ``plan`` says where its output
+    and a long result go. Raises ``ValueError`` where it is too long."""
+    fields = {
+        "n": number,
+        "path": call.path,
+        "args": call.args,
+        "kwargs": call.kwargs,
+        "variables": variables,
+        "result_file": plan.result_file,
+        "output": (plan.log_file, plan.output_file, plan.log_bytes_max),
+    }
+    line = _ENCODER.encode(fields).encode("ascii") + b"\n"
+    if len(line) > CALL_BYTES_MAX:
+        raise ValueError(f"arguments of {len(line)} bytes; {CALL_BYTES_MAX} are allowed")
+    return line
+
+
+def cancel_line(number: int) -> bytes:
+    """End call ``number``; it is answered like any other."""
+    return b'{"cancel":%d}\n' % number
+
+
+def isolate_line(number: int) -> bytes:
+    """Call ``number`` was not made: its function is not declared."""
+    return b'{"n":%d,"isolate":true}\n' % number
+
+
+def parse_concurrent_answer(line: bytes) -> tuple[int, Said | None]:
+    """Which call, and its answer; None for one that was not made. Raises ``ProtocolError``."""
+    fields = parse_object(line)
+    number = as_integer(fields.get("n"))
+    if number is None:
+        raise ProtocolError("an answer to no call")
+    return number, None if fields.get("isolate") is True else _said(fields)
 
 
 def asking_line(number: int, command: str, data: Mapping[str, Any]) -> bytes:
@@ -249,7 +292,12 @@ class HostProcess:
     own, and is of no use any more once ``buried``.
     """
 
-    def __init__(self, allowed: Sequence[str], environment: Mapping[bytes, bytes]) -> None:
+    def __init__(
+        self,
+        allowed: Sequence[str],
+        environment: Mapping[bytes, bytes],
+        module: str = HOST_MODULE,
+    ) -> None:
         self.socket, theirs = socket.socketpair()
         self.buried = False
         self._reader = LineReader(ANSWER_BYTES_MAX)
@@ -262,7 +310,7 @@ class HostProcess:
         self._begun: set[str] = set()
         with theirs:
             try:
-                self.pid = _spawn(theirs.fileno(), allowed, environment)
+                self.pid = _spawn(theirs.fileno(), module, allowed, environment)
                 self._pidfd = os.pidfd_open(self.pid)
             except OSError:
                 self.socket.close()
@@ -395,6 +443,15 @@ class HostProcess:
         if not self.buried:
             self._bury()
 
+    def bury(self) -> HostExited:
+        """It has ended, or is to: how."""
+        _is_dead(self._pidfd, _DIES_MS)
+        return self._bury()
+
+    def is_dead(self) -> bool:
+        """Whether it has ended."""
+        return _is_dead(self._pidfd, 0)
+
     def _closed(self) -> Said | HostExited:
         if _is_dead(self._pidfd, _DIES_MS):
             return self._bury()
@@ -421,9 +478,11 @@ def _broken(why: str) -> Said:
     return Said(Outcome(OutcomeKind.ERROR, why), spent=True)
 
 
-def _spawn(theirs: int, allowed: Sequence[str], environment: Mapping[bytes, bytes]) -> int:
+def _spawn(
+    theirs: int, module: str, allowed: Sequence[str], environment: Mapping[bytes, bytes]
+) -> int:
     # -P: our own modules come from where we are installed, and never from the project.
-    argv = [sys.executable, "-P", "-m", HOST_MODULE, *allowed]
+    argv = [sys.executable, "-P", "-m", module, *allowed]
     return spawn_in_group(argv, environment, ((os.POSIX_SPAWN_DUP2, theirs, WORKER_FD),))
 
 

@@ -369,9 +369,13 @@ class _Zygote:
 
 
 def _run(settings: WorkerSettings) -> int:
-    if not settings.work.executors:
+    if settings.work.in_flight == 1 and not settings.work.executors:
         return run_worker(settings)
     # Here, and not above: it would lie in the memory of every other worker, too.
+    if not settings.work.executors:
+        from beads_workers.runtime.concurrent_functions import run_concurrent
+
+        return run_concurrent(settings)
     return int(registry.need("executor_driver").run_driver(settings))
 
 
