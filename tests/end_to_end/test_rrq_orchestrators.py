@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,23 +18,24 @@ from tests.support.rrq_orchestrator import OUR_EXECUTOR, Orchestrator
 HANDLERS = Path(__file__).parents[1] / "support" / "handlers"
 JOBS = 1000
 ONCE = {"max_retries": 1}
+CROWD = 32
 
 
 def orchestrator(
-    version: str, redis: Redis, folder: Path, workers: int = 4, max_in_flight: int = 16
+    version: str, redis: Redis, tmp_path: Path, *options: str, in_flight: int = 16
 ) -> Orchestrator:
-    """One that is not started yet."""
-    shutil.copy(HANDLERS / "work.py", folder)
+    """One of that version, not started yet."""
+    shutil.copy(HANDLERS / "work.py", tmp_path)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     return Orchestrator(
         rrq_of(version),
         redis,
-        folder,
-        (*OUR_EXECUTOR, "-n", str(workers)),
+        tmp_path,
+        (*OUR_EXECUTOR, *options),
         port=port,
-        max_in_flight=max_in_flight,
+        max_in_flight=in_flight,
         base_retry_delay_seconds=0.2,
         default_poll_delay_seconds=0.05,
         worker_shutdown_grace_period_seconds=0.5,
@@ -41,8 +44,17 @@ def orchestrator(
 
 @pytest.fixture(params=VERSIONS)
 def rrq(request: pytest.FixtureRequest, redis: Redis, tmp_path: Path) -> Iterator[Orchestrator]:
-    """An orchestrator of each version in turn, not started yet."""
-    made = orchestrator(request.param, redis, tmp_path)
+    """An orchestrator of each version in turn, with four workers."""
+    made = orchestrator(request.param, redis, tmp_path, "-n", "4")
+    yield made
+    made.end()
+
+
+@pytest.fixture(params=VERSIONS)
+def crowd(request: pytest.FixtureRequest, redis: Redis, tmp_path: Path) -> Iterator[Orchestrator]:
+    """The same with one worker, where all requests may be in one process."""
+    options = ("-n", "1", "--in-flight", str(CROWD))
+    made = orchestrator(request.param, redis, tmp_path, *options, in_flight=CROWD)
     yield made
     made.end()
 
@@ -124,7 +136,7 @@ RESTS = [("rest", {"seconds": 0.4}, {"job_timeout_seconds": 2, **ONCE})] * 20
 def test_jobs_that_time_out_while_they_wait_inside_are_foretold_and_mended_by_one_setting(
     version: str, max_in_flight: int, redis: Redis, tmp_path: Path
 ) -> None:
-    rrq = orchestrator(version, redis, tmp_path, workers=2, max_in_flight=max_in_flight)
+    rrq = orchestrator(version, redis, tmp_path, "-n", "2", in_flight=max_in_flight)
     try:
         ids = rrq.enqueue(*RESTS)
         rrq.drain()
@@ -136,3 +148,42 @@ def test_jobs_that_time_out_while_they_wait_inside_are_foretold_and_mended_by_on
         assert rrq.states(ids)["COMPLETED"] == len(RESTS) - len(dead)
     finally:
         rrq.end()
+
+
+def test_as_many_as_are_in_flight_wait_in_one_process(crowd: Orchestrator) -> None:
+    crowd.start()
+    ids = crowd.enqueue(*[("meet", {"many": CROWD}, {}) for _ in range(CROWD)])
+    assert len({crowd.ended(job_id)["result"] for job_id in ids}) == 1
+    assert crowd.states(ids) == {"COMPLETED": CROWD}
+    (apart,) = crowd.enqueue(("add", {"a": 1, "b": 2}, {}))
+    assert crowd.ended(apart)["result"] == "3"
+    crowd.stop()
+
+
+def test_a_process_that_is_killed_with_all_requests_in_it_costs_none_of_them(
+    crowd: Orchestrator, tmp_path: Path
+) -> None:
+    began = tmp_path / "began"
+    ids = crowd.enqueue(*[("doze", {"seconds": 2, "marker": str(began)}, ONCE)] * CROWD)
+    crowd.start()
+    until(lambda: began.exists() and len(began.read_text().split()) == CROWD)
+    (shared,) = {int(pid) for pid in began.read_text().split()}
+    os.kill(shared, signal.SIGKILL)
+    results = {crowd.ended(job_id)["result"] for job_id in ids}
+    assert crowd.states(ids) == {"COMPLETED": CROWD}, crowd.said()
+    assert len(results) == CROWD and str(shared) not in results, "each in a process of its own"
+    crowd.stop()
+
+
+def test_who_kills_the_process_again_and_again_fails_alone(
+    crowd: Orchestrator, tmp_path: Path
+) -> None:
+    began = tmp_path / "began"
+    dozing = [("doze", {"seconds": 2, "marker": str(began)}, ONCE)] * 8
+    guilty, *ids = crowd.enqueue(("poison", {}, {"max_retries": 2}), *dozing)
+    crowd.start()
+    assert {crowd.ended(job_id)["status"] for job_id in ids} == {"COMPLETED"}, crowd.said()
+    ended = crowd.ended(guilty)
+    assert (ended["status"], "exit status 3" in ended["last_error"]) == ("FAILED", True), ended
+    assert crowd.dead() == {guilty}
+    crowd.stop()

@@ -63,9 +63,10 @@ def register(app: typer.Typer) -> None:
 
 @takes(
     "rrq-executor",
-    first=("workers", "allow_module", "prefix", "timeout", "term_grace"),
+    first=("workers", "in_flight", "allow_module", "prefix", "timeout", "term_grace"),
     last=("socket", "tcp_socket", "metrics", "trace", "state_dir", "json_lines"),
     words={
+        "in_flight": "Requests at once in each worker; default 1.",
         "allow_module": "Requests may call what is in this module or package.",
         "timeout": "For one request.",
         "trace": "A span for each request, by OTLP.",
@@ -161,8 +162,12 @@ def _work(command: tuple[str, ...], prefix: str, said: Options) -> Work:
             )
     if prefix and command:
         raise CommandError("--prefix goes with --allow-module", "leave it out", EXIT_USAGE)
+    if (in_flight := said.in_flight or 1) > 1 and command:
+        hint = "leave it out: -n says how many commands run at once"
+        raise CommandError("--in-flight goes with --allow-module", hint, EXIT_USAGE)
     return Work(
         command=runnable(command) if command else None,
+        in_flight=in_flight,
         timeout_seconds=said.timeout,
         term_grace_seconds=limits.TERM_GRACE_SECONDS if grace is None else grace,
         allow_modules=allow_modules,

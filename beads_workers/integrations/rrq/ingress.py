@@ -129,7 +129,7 @@ FRAME_SECONDS = 60.0
 
 WAITING = (
     "{workers} are worked on, and the deadline of those that wait here runs: "
-    "set max_in_flight in rrq.toml to {workers}, or start more workers (-n)"
+    "set max_in_flight in rrq.toml to {workers}, or start more workers (-n, --in-flight)"
 )
 """What RRQ keeps in its own queue loses no time; what has timed out goes to its dead letters."""
 
@@ -355,7 +355,7 @@ def open_ingress(
     assert isinstance(source, RrqSource)
     rrq = RrqExecutor(**settings.source_options)
     end_with(rrq.parent, selector)
-    address, workers = from_text(rrq.address), settings.workers
+    address, workers = from_text(rrq.address), settings.workers * settings.work.in_flight
     return RrqIngress(address, source.serving, selector, tell, workers=workers)
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from pathlib import Path
 from typing import Any
 
-from beads_workers.executors.retry import Retry
+from beads_workers import Retry, concurrent
 
 
 def echo(*args: Any, **kwargs: Any) -> dict[str, Any]:
@@ -71,3 +72,32 @@ def large(characters: int) -> str:
 def say(text: str) -> None:
     """Prints, as functions do."""
     print(text, flush=True)
+
+
+_inside = 0
+
+
+@concurrent
+async def meet(many: int) -> int:
+    """Waits until so many are at it in one process; which one."""
+    global _inside
+    _inside += 1
+    while _inside < many:
+        await asyncio.sleep(0.01)
+    return os.getpid()
+
+
+@concurrent
+async def doze(seconds: float, marker: str) -> int:
+    """Waits beside others; the file ``marker`` has a line for each that began. Which process."""
+    with Path(marker).open("a") as file:
+        file.write(f"{os.getpid()}\n")
+    await asyncio.sleep(seconds)
+    return os.getpid()
+
+
+@concurrent
+async def poison() -> None:
+    """Kills whatever process it runs in."""
+    await asyncio.sleep(0.1)
+    os._exit(3)
