@@ -40,7 +40,14 @@ async def spin(context: dict[str, Any], number: int) -> int:
     return bench_work.spin(number)
 
 
+async def pause(context: dict[str, Any], number: int) -> int:
+    """It only waits."""
+    return await bench_work.pause(number)
+
+
 registry = JobRegistry()
-for handler in (stamp, noop, brief, spin):
+for handler in (stamp, noop, brief, spin, pause):
     registry.register(handler.__name__, handler)
+for handler in (noop, brief, spin):
+    registry.register(f"{handler.__name__}_beside", handler)  # Here nothing has to be declared.
 settings = PythonExecutorSettings(job_registry=registry)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 
@@ -27,3 +28,28 @@ def _work(seconds: float) -> None:
     until = time.thread_time() + seconds
     while time.thread_time() < until:
         pass
+
+
+async def noop_beside(number: int) -> int:
+    """As ``noop``, where others are at work, too."""
+    return noop(number)
+
+
+async def brief_beside(number: int) -> int:
+    """As ``brief``, where others are at work, too."""
+    return brief(number)
+
+
+async def spin_beside(number: int) -> int:
+    """As ``spin``, where others are at work, too."""
+    return spin(number)
+
+
+async def pause(number: int) -> int:
+    """Wait for fifty milliseconds, as for another program's answer."""
+    await asyncio.sleep(0.05)
+    return number
+
+
+for each in (noop_beside, brief_beside, spin_beside, pause):
+    each.concurrent = True  # type: ignore[attr-defined]
