@@ -173,7 +173,7 @@ JSON = st.recursive(
 
 @st.composite
 def json_texts(draw: st.DrawFn) -> bytes:
-    """JSON as somebody writes it, or nearly: with escapes or without, cut, or with a byte changed."""
+    """JSON as somebody writes it, or nearly: escaped or not, cut, or with a byte changed."""
     escaped = draw(st.booleans())
     text = json.dumps(draw(JSON), ensure_ascii=escaped).encode("utf-8", "surrogatepass")
     at = draw(st.integers(0, len(text)))
