@@ -156,6 +156,30 @@ def test_a_worker_that_is_killed_leaves_nobody_without_an_answer(
         assert kind(neighbour.answer()) == "success"
 
 
+def test_a_worker_that_is_killed_with_several_requests_has_each_of_them_answered(
+    place: Folder, serve: Serve
+) -> None:
+    fleet = serve("-n", "1", "--in-flight", "4")
+    began, marker = place.folder / "began", str(place.folder / "killed")
+    with Client(place.socket) as client, Client(place.socket) as neighbour:
+        dozing = {"seconds": 60, "marker": str(began)}
+        neighbour.send(replace(request("doze"), kwargs=dozing))
+        until(began.exists)
+        assert kind(client.ask(request("once", marker=marker))) == "error worker_lost"
+        assert kind(neighbour.answer()) == "error worker_lost"
+        assert client.ask(request("once", marker=marker)).result == "survived"
+    shared = int(began.read_text())
+    until(lambda: not Path(f"/proc/{shared}").exists(), what="the shared process survived")
+    fleet.process.terminate()
+    fleet.wait()
+    fleet.leaves_nothing()
+
+
+def test_in_flight_goes_with_functions_only(place: Folder) -> None:
+    done = call(place, "rrq-executor", "--in-flight", "2", "--", "true")
+    assert (done.returncode, "--allow-module" in done.stderr) == (2, True), done.stderr
+
+
 def test_a_command_finds_the_request_in_a_file(place: Folder, serve: Serve) -> None:
     script = 'cat "$BW_ISSUE_FILE" > "$0.$2"; echo "said $1"; exit "$(cat exit)"'
     out = str(place.folder / "out")
