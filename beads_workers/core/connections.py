@@ -1150,8 +1150,8 @@ class Connections:
         key = SilenceTimeout(connection.conn_id)
         if connection.heartbeat_seconds is None:
             self._timers.cancel(key)
-        elif key not in self._timers or connection.silent_from < (self._timers.at(key) or 0.0):
-            self._timers.set(key, connection.silent_from)
+        else:
+            self._timers.set_earlier(key, connection.silent_from)
 
     def overdue(self, conn_id: ConnId) -> None:
         """A worker did not end its task in time: it is stuck, and ends itself now."""

@@ -201,7 +201,7 @@ def test_an_issues_text_as_an_argument_is_fine(command: list[str]) -> None:
 )
 def test_a_misspelt_placeholder_is_refused_with_the_nearest_one(argument: str, meant: str) -> None:
     trouble = check_command(["./do.sh", argument])
-    assert trouble is not None and f"is {meant} meant?" in trouble
+    assert trouble is not None and f"did you mean {meant}?" in trouble
     # An issue's own command was not written for a fleet, and runs as it is.
     assert made(replace(TASK, payload={"command": ["a", argument]})).steps[0].argv == (
         "a",
