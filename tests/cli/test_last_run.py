@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 from beads_workers.cli.last_run import last_run
+from tests.support import warm
 
 
 def run(folder: Path, *arguments: str) -> None:
     """A command of ours, as a person would give it."""
-    subprocess.run(
-        [sys.executable, "-m", "beads_workers", *arguments],
-        cwd=folder,
-        env={**os.environ, "XDG_RUNTIME_DIR": str(folder)},
-        stdin=subprocess.DEVNULL,
-        check=False,
-        capture_output=True,
-        timeout=60,
-    )
+    warm.run(arguments, folder, {**os.environ, "XDG_RUNTIME_DIR": str(folder)}, timeout=60)
 
 
 def test_what_a_run_wrote_at_its_end_is_what_its_journal_says(tmp_path: Path) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support import warm
 from tests.support.journals import night
 
 OLD, NEW = "20261120-010101.000-aaaaaa", "20261121-010101.000-bbbbbb"
@@ -25,13 +25,8 @@ def state(tmp_path: Path) -> Path:
 
 def report(state: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """The command, as a person would give it."""
-    return subprocess.run(
-        [sys.executable, "-m", "beads_workers", "report", "--state-dir", str(state), *arguments],
-        env={**os.environ, "COLUMNS": "80"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    words = ("report", "--state-dir", str(state), *arguments)
+    return warm.run(words, Path.cwd(), {**os.environ, "COLUMNS": "80"}, timeout=60)
 
 
 @pytest.mark.parametrize(

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.support import warm
 
 LINE = b'{"v":1,"e":"claimed","t":1.0,"m":2.0,"issue_id":"bw-1"}\n'
 PAUSED = b'{"v":1,"e":"run_changed","t":1.0,"m":2.0,"state":"paused"}\n'
@@ -59,13 +61,8 @@ def state(tmp_path: Path) -> Iterator[Path]:
 
 
 def waited(state: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "beads_workers", "wait", "--state-dir", str(state), *options],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    words = ("wait", "--state-dir", str(state), *options)
+    return warm.run(words, Path.cwd(), os.environ, timeout=60)
 
 
 def test_its_lines_are_passed_over_and_its_end_is_told(state: Path) -> None:

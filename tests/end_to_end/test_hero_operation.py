@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.conftest import StartFleet
-from tests.support.fleet import PROGRAM, Fleet, until
+from tests.support import warm
+from tests.support.fleet import Fleet, until
 from tests.support.hero_client import HeroPlace
 from tests.support.peers import Redis
 from tests.support.redis_users import add_user, denied
@@ -65,15 +66,11 @@ class Site:
 
     def hero(self, verb: str, *words: str) -> subprocess.CompletedProcess[str]:
         """The client's command."""
-        return subprocess.run(
-            [*PROGRAM, "hero", verb, "--url", self._client_url, *words],
-            cwd=self.folder,
-            env={**self.place.environment, "API_TOKEN": SECRET},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
+        return warm.run(
+            ("hero", verb, "--url", self._client_url, *words),
+            self.folder,
+            {**self.place.environment, "API_TOKEN": SECRET},
             timeout=90,
-            check=False,
         )
 
     def run(self, script: str, *words: str) -> str:

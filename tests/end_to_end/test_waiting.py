@@ -12,6 +12,7 @@ from pathlib import Path
 from beads_workers.cli.client import connect
 from tests.end_to_end.conftest import Ran, StartFleet
 from tests.end_to_end.test_control import gated, let_go
+from tests.support import warm
 from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import PATIENCE_SECONDS, PROGRAM, Fleet, until
 
@@ -116,15 +117,7 @@ def test_who_waits_gets_no_line_of_an_issue_and_who_follows_gets_all(
 
 def called(project: EmbeddedProject, *words: str) -> subprocess.CompletedProcess[str]:
     """A command in the project's folder, to its end."""
-    return subprocess.run(
-        [*PROGRAM, *words],
-        cwd=project.folder,
-        env=project.environment,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECONDS,
-        check=False,
-    )
+    return warm.run(words, project.folder, project.environment, PATIENCE_SECONDS)
 
 
 def test_a_run_is_waited_for_though_it_has_ended(embedded: EmbeddedProject) -> None:

@@ -13,8 +13,6 @@ import json
 import os
 import shutil
 import sqlite3
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -26,6 +24,7 @@ from beads_workers.runtime.project import STATE_FOLDER, TRACKER_FILE
 from beads_workers.trackers.issue import time_text
 from beads_workers.trackers.sqlite.exchange import import_lines
 from beads_workers.trackers.sqlite.store import SqliteStore, connect
+from tests.support import warm
 
 NAME = "project"
 """Of the folder, whose name begins the ids of issues that are added."""
@@ -92,15 +91,6 @@ def _template() -> Path:
 
 
 def _run(folder: Path, *arguments: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "beads_workers", *arguments],
-        cwd=folder,
-        env=_environment(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
+    done = warm.run(arguments, folder, _environment(), timeout=30)
     assert done.returncode == 0, (arguments, done.stdout, done.stderr)
     return done.stdout

@@ -19,6 +19,7 @@ from typing import Any, Protocol, TypeVar
 from beads_workers.core.model import IssueId
 from beads_workers.runtime import sessions
 from beads_workers.runtime.run_directory import RunDirectory
+from tests.support import warm
 
 T = TypeVar("T")
 PATIENCE_SECONDS = 60.0
@@ -49,15 +50,11 @@ def until(holds: Callable[[], T], seconds: float = PATIENCE_SECONDS, what: str =
 
 def call(project: Project, *arguments: str, folder: Path | None = None) -> Called:
     """Run ``beads-workers`` to its end, as a person would."""
-    return subprocess.run(
-        [*PROGRAM, *arguments],
+    return warm.run(
+        arguments,
         cwd=folder or project.folder,
         env=project.environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
         timeout=PATIENCE_SECONDS,
-        check=False,
     )
 
 
@@ -86,13 +83,12 @@ class Fleet:
         self._workers: list[subprocess.Popen[bytes]] = []
         self._forgotten = False
         with self._out.open("wb") as out, self._err.open("wb") as err:
-            self.process = subprocess.Popen(
-                [*PROGRAM, verb, *arguments],
+            self.process = warm.start(
+                (verb, *arguments),
                 cwd=folder or project.folder,
                 env={**project.environment, **(environment or {})},
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
+                stdout=out.fileno(),
+                stderr=err.fileno(),
             )
 
     # --- what can be seen of it ---------------------------------------------------------------

@@ -1,0 +1,231 @@
+"""``python -m beads_workers`` out of a warm process: forked where its modules are loaded already.
+
+Loading them is nearly all that a short command costs, and tests call thousands. Each call is a
+process of its own, with the arguments, folder, environment and descriptors that it is given, and it
+ends as Python ends; what it starts itself is started as ever. Tests of the start of the program, of
+documents and of the package run the real one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gc
+import importlib
+import json
+import os
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from beads_workers.cli.app import main
+from beads_workers.registry import commands
+
+REQUEST_BYTES_MAX = 200_000
+NUMBER_BYTES = 8
+OURS = dict(os.environ)
+"""The environment in which the warm process starts, whatever a test does to its own."""
+LOCALE = ("LC_ALL", "LC_CTYPE", "LANG")
+"""The first of these that is set says in which encoding Python reads and writes."""
+
+
+class Process:
+    """A running ``beads-workers`` with an empty stdin, in the shape of ``subprocess.Popen``."""
+
+    def __init__(
+        self, arguments: Sequence[str], cwd: Path, env: Mapping[str, str], stdout: int, stderr: int
+    ) -> None:
+        self.args = list(arguments)
+        self.returncode: int | None = None
+        self._told, theirs = socket.socketpair()
+        with theirs, open(os.devnull, "rb") as stdin:
+            request = json.dumps([self.args, str(cwd), dict(env), _umask()]).encode()
+            descriptors = [theirs.fileno(), stdin.fileno(), stdout, stderr]
+            socket.send_fds(_server(), [request], descriptors)
+        self.pid = self._number()
+
+    def poll(self) -> int | None:
+        """Its exit code, negative for a signal; None while it runs."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Its exit code, when it has ended; raises ``subprocess.TimeoutExpired``."""
+        if self.returncode is None:
+            if not select.select([self._told], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(self.args, timeout or 0)
+            self.returncode = self._number()
+            self._told.close()
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """Unless it has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.send_signal(signal.SIGKILL)
+
+    def terminate(self) -> None:
+        """SIGTERM."""
+        self.send_signal(signal.SIGTERM)
+
+    def _number(self) -> int:
+        told = self._told.recv(NUMBER_BYTES, socket.MSG_WAITALL)
+        assert len(told) == NUMBER_BYTES, "the warm process has ended"
+        return int.from_bytes(told, signed=True)
+
+
+def start(
+    arguments: Sequence[str], cwd: Path, env: Mapping[str, str], stdout: int, stderr: int
+) -> Process | subprocess.Popen[bytes]:
+    """Start ``beads-workers``; anew where Python itself would begin differently there."""
+    if _read_at_the_start(env) == _read_at_the_start(OURS):
+        return Process(arguments, cwd, env, stdout, stderr)
+    command = [sys.executable, "-m", "beads_workers", *arguments]
+    return subprocess.Popen(
+        command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr
+    )
+
+
+def run(
+    arguments: Sequence[str], cwd: Path, env: Mapping[str, str], timeout: float
+) -> subprocess.CompletedProcess[str]:
+    """Run ``beads-workers`` to its end, and to that of whoever holds its outputs."""
+    pipes = [os.pipe(), os.pipe()]
+    process = start(arguments, cwd, env, *(written for _, written in pipes))
+    for _, written in pipes:
+        os.close(written)
+    try:
+        printed = _read_all([read for read, _ in pipes], time.monotonic() + timeout)
+        code = process.wait(timeout)
+    except BaseException:
+        process.kill()
+        raise
+    finally:
+        for read, _ in pipes:
+            os.close(read)
+    return subprocess.CompletedProcess(process.args, code, *printed)
+
+
+def _read_all(pipes: Sequence[int], deadline: float) -> list[str]:
+    said = dict.fromkeys(pipes, b"")
+    left = set(pipes)
+    while left:
+        ready, _, _ = select.select(left, [], [], max(0.0, deadline - time.monotonic()))
+        if not ready:
+            raise subprocess.TimeoutExpired("beads-workers", 0)
+        for pipe in ready:
+            said[pipe] += (some := os.read(pipe, 65536))
+            if not some:
+                left.discard(pipe)
+    return [text.decode().replace("\r\n", "\n") for text in said.values()]
+
+
+def _umask() -> int:
+    return int(re.findall(r"^Umask:\s+(\d+)", Path("/proc/self/status").read_text(), re.M)[0], 8)
+
+
+def _read_at_the_start(environment: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+    """What Python reads of its environment before it runs anything."""
+    locale = next((value for name in LOCALE if (value := environment.get(name))), "")
+    return locale, {k: v for k, v in environment.items() if k.startswith("PYTHON")}
+
+
+_one = threading.Lock()
+
+
+def _server() -> socket.socket:
+    with _one:
+        return _started()[0]
+
+
+@functools.cache
+def _started() -> tuple[socket.socket, subprocess.Popen[bytes]]:
+    """The warm process of this one, and the connection to it, with which it ends."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        warm = subprocess.Popen(
+            [sys.executable, "-m", __name__, str(theirs.fileno())],
+            cwd=Path(__file__).parents[2],
+            env=OURS,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            pass_fds=(theirs.fileno(),),
+        )
+    return ours, warm
+
+
+# --- the warm process ----------------------------------------------------------------------------
+
+
+def serve(requests: socket.socket) -> None:
+    """Fork for each request; returns in the child, which is a fresh ``beads-workers``."""
+    running: dict[int, tuple[int, socket.socket]] = {}
+    poll = select.poll()
+    poll.register(requests, select.POLLIN)
+    while True:
+        for ready, _ in poll.poll():
+            if ready in running:
+                poll.unregister(ready)
+                pid, answers = running.pop(ready)
+                os.close(ready)
+                code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+                _answer(answers, code)
+                answers.close()
+                continue
+            request, descriptors, _, _ = socket.recv_fds(requests, REQUEST_BYTES_MAX, 4)
+            if not request:
+                os._exit(0)
+            if (pid := os.fork()) == 0:
+                _become(request, descriptors)
+                return
+            answers = socket.socket(fileno=descriptors[0])
+            for descriptor in descriptors[1:]:
+                os.close(descriptor)
+            watched = os.pidfd_open(pid)
+            running[watched] = (pid, answers)
+            poll.register(watched, select.POLLIN)
+            _answer(answers, pid)
+
+
+def _answer(answers: socket.socket, number: int) -> None:
+    with contextlib.suppress(OSError):  # Nobody wants to know.
+        answers.sendall(number.to_bytes(NUMBER_BYTES, signed=True))
+
+
+def _become(request: bytes, descriptors: Sequence[int]) -> None:
+    arguments, folder, environment, umask = json.loads(request)
+    for number, descriptor in enumerate(descriptors[1:]):
+        os.dup2(descriptor, number)
+    os.closerange(3, max(256, *descriptors) + 1)
+    os.chdir(folder)
+    os.umask(umask)
+    os.environ.clear()
+    os.environ.update(environment)
+    time.tzset()
+    sys.argv[1:] = arguments
+    sys.path[0] = folder
+
+
+def load() -> None:
+    """The modules of every command."""
+    for module in ("cli.application", *commands()):
+        importlib.import_module(f"beads_workers.{module}")
+    gc.collect()
+    gc.freeze()
+
+
+if __name__ == "__main__":
+    load()
+    serve(socket.socket(fileno=int(sys.argv[1])))
+    main()
