@@ -70,8 +70,9 @@ def test_nothing_is_taken_twice_even_by_another_source(
     assert len(first) == 2
     assert {*first, *second} == keys and len(first) + len(second) == 4
     assert taken(ours) == taken(theirs) == []
-    assert all(tracker.read(key) == ("in_progress", US) for key in first)
-    assert all(tracker.read(key) == ("in_progress", THEM) for key in second)
+    now = tracker.read_all()
+    assert all(now[key] == ("in_progress", US) for key in first)
+    assert all(now[key] == ("in_progress", THEM) for key in second)
 
 
 def test_what_a_person_holds_is_left_alone(tracker: Tracker, source: Source) -> None:
@@ -80,8 +81,9 @@ def test_what_a_person_holds_is_left_alone(tracker: Tracker, source: Source) -> 
     tracker.put(assigned, "open", STRANGER)
     answer = source.take(10, ())
     assert (answer.jobs, answer.listed) == ((), ())
-    assert tracker.read(working) == ("in_progress", STRANGER)
-    assert tracker.read(assigned) == ("open", STRANGER)
+    now = tracker.read_all()
+    assert now[working] == ("in_progress", STRANGER)
+    assert now[assigned] == ("open", STRANGER)
 
 
 def test_what_is_open_in_our_own_name_can_be_taken(tracker: Tracker, source: Source) -> None:

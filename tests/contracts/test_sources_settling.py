@@ -98,7 +98,8 @@ def test_what_its_worker_closed_counts_as_done(tracker: Tracker, source: Source)
         tracker.put(key, "closed", US)
     group = map(with_reading, ACTIONS, keys)
     assert settled(source, *group) == [Result.FOUND_CLOSED] * len(keys)
-    assert [tracker.read(key)[0] for key in keys] == ["closed"] * len(keys)
+    now = tracker.read_all()
+    assert [now[key][0] for key in keys] == ["closed"] * len(keys)
 
 
 def test_what_an_agent_that_failed_closed_by_itself_is_opened_again(
@@ -112,7 +113,8 @@ def test_what_an_agent_that_failed_closed_by_itself_is_opened_again(
         for action, key in zip((Action.RELEASE, Action.QUARANTINE), keys, strict=True)
     ]
     assert settled(source, *undoing) == [Result.APPLIED] * 2
-    assert [tracker.read(key) for key in keys] == [("open", NOBODY), ("blocked", NOBODY)]
+    now = tracker.read_all()
+    assert [now[key] for key in keys] == [("open", NOBODY), ("blocked", NOBODY)]
     assert settled(source, *undoing) == [Result.APPLIED] * 2, "once more does no harm"
     assert taken(source) == [again]
     assert tracker.read(spent) == ("blocked", NOBODY)
@@ -148,7 +150,8 @@ def test_what_the_agent_of_a_crashed_run_closed_by_itself_is_opened_again(
         tracker.close_as(key, f"{US}/{key}")
     answers = source.recover(CrashedRun(US, begun=tuple(keys), by_agents=(by_agent,)))
     assert [each.result for each in answers] == [Result.APPLIED]
-    assert [tracker.read(key) for key in keys] == [("open", NOBODY), ("closed", US)]
+    now = tracker.read_all()
+    assert [now[key] for key in keys] == [("open", NOBODY), ("closed", US)]
 
 
 def test_what_somebody_else_closed_meanwhile_stays_closed(
@@ -168,10 +171,11 @@ def test_what_a_stranger_took_over_is_left_alone(tracker: Tracker, source: Sourc
     answers = source.settle(
         [with_reading(action, key) for key, (action, _) in zip(keys, cases, strict=True)]
     )
+    now = tracker.read_all()
     for key, answer, (_, status) in zip(keys, answers, cases, strict=True):
         assert answer.result is Result.NOT_OURS
         assert answer.error and "\n" not in answer.error
-        assert tracker.read(key) == (status, STRANGER)
+        assert now[key] == (status, STRANGER)
 
 
 def test_what_is_open_but_still_ours_is_cleared(
@@ -202,8 +206,9 @@ def test_one_bad_id_does_not_fail_the_others(tracker: Tracker, source: Source) -
         Settlement(Action.CLOSE, second),
     )
     assert results == [Result.NOT_OURS, Result.NOT_OURS, Result.APPLIED]
-    assert tracker.read(first) == ("in_progress", STRANGER)
-    assert tracker.read(second)[0] == "closed"
+    now = tracker.read_all()
+    assert now[first] == ("in_progress", STRANGER)
+    assert now[second][0] == "closed"
 
 
 def test_a_group_may_hold_every_action(tracker: Tracker, source: Source) -> None:
@@ -216,7 +221,8 @@ def test_a_group_may_hold_every_action(tracker: Tracker, source: Source) -> None
         Settlement(Action.QUARANTINE, keys[2], "broken"),
     )
     assert results == [Result.APPLIED] * 3
-    assert [tracker.read(key)[0] for key in keys] == ["closed", "open", "blocked"]
+    now = tracker.read_all()
+    assert [now[key][0] for key in keys] == ["closed", "open", "blocked"]
 
 
 def test_what_we_hold_needs_no_renewal(source: Source, held: IssueId) -> None:
@@ -239,21 +245,23 @@ def test_recovery_closes_what_was_done_and_requeues_what_was_held(
         (done, Action.CLOSE, Result.APPLIED),
         (running, Action.RELEASE, Result.APPLIED),
     }
-    assert tracker.read(done)[0] == "closed"
-    assert tracker.read(running) == tracker.read(free) == ("open", NOBODY)
-    assert tracker.read(theirs) == ("in_progress", STRANGER)
+    now = tracker.read_all()
+    assert now[done][0] == "closed"
+    assert now[running] == now[free] == ("open", NOBODY)
+    assert now[theirs] == ("in_progress", STRANGER)
 
 
 def test_recovery_can_be_repeated(tracker: Tracker, source_of: MakeSource) -> None:
-    done, running = tracker.create("done"), tracker.create("running")
+    done = tracker.create("done")
+    tracker.create("running")
     assert len(taken(source_of(US))) == 2
     living = source_of(THEM)
     dead = CrashedRun(US, unclosed=(done,))
     living.recover(dead)
-    before = (tracker.read(done), tracker.read(running))
+    before = tracker.read_all()
     again = living.recover(dead)
     assert {(a.settlement.issue_id, a.result) for a in again} == {(done, Result.FOUND_CLOSED)}
-    assert (tracker.read(done), tracker.read(running)) == before
+    assert tracker.read_all() == before
 
 
 def test_recovery_quarantines_what_had_its_last_attempt(
@@ -264,9 +272,10 @@ def test_recovery_quarantines_what_had_its_last_attempt(
     dead = CrashedRun(US, quarantined=((last, "three attempts"), (reopened, "long ago")))
     for _ in range(2):
         source_of(THEM).recover(dead)
-        assert tracker.read(last) == ("blocked", NOBODY)
+        now = tracker.read_all()
+        assert now[last] == ("blocked", NOBODY)
         assert "three attempts" in tracker.notes(last)
-        assert tracker.read(reopened) == ("open", NOBODY), "a person has opened it since"
+        assert now[reopened] == ("open", NOBODY), "a person has opened it since"
 
 
 def test_recovery_reopens_what_was_taken_back_and_nothing_else(
@@ -278,8 +287,9 @@ def test_recovery_reopens_what_was_taken_back_and_nothing_else(
     dead = CrashedRun(US, reopened=(blocked, free, closed))
     answers = source_of(THEM).recover(dead)
     assert {a.settlement.action for a in answers} == {Action.REOPEN}
-    assert tracker.read(blocked) == tracker.read(free) == ("open", NOBODY)
-    assert tracker.read(closed)[0] == "closed"
+    now = tracker.read_all()
+    assert now[blocked] == now[free] == ("open", NOBODY)
+    assert now[closed][0] == "closed"
     source_of(US).take(1, [free])
     assert tracker.read(blocked) == ("in_progress", US)
     source_of(THEM).recover(CrashedRun("beads-workers/host/run-0", reopened=(blocked,)))
@@ -296,7 +306,8 @@ def test_recovery_reopens_what_was_handed_over_before_it_was_quarantined_and_tak
         tracker.put(key, status, NOBODY)
     dead = CrashedRun(US, handed_over=keys, reopened=keys)
     assert [a.result for a in source_of(THEM).recover(dead)] == [Result.APPLIED] * 3
-    assert [tracker.read(key) for key in keys] == [("open", NOBODY)] * 3
+    now = tracker.read_all()
+    assert [now[key] for key in keys] == [("open", NOBODY)] * 3
 
 
 def test_recovery_undoes_what_agents_have_closed_that_were_not_done(
@@ -312,9 +323,10 @@ def test_recovery_undoes_what_agents_have_closed_that_were_not_done(
     dead = CrashedRun(US, quarantined=quarantined, by_agents=(undone, spent, theirs))
     for _ in range(2):
         source_of(THEM).recover(dead)
-        assert tracker.read(undone) == ("open", NOBODY)
-        assert tracker.read(spent) == ("blocked", NOBODY)
-        assert tracker.read(theirs)[0] == tracker.read(plain)[0] == "closed"
+        now = tracker.read_all()
+        assert now[undone] == ("open", NOBODY)
+        assert now[spent] == ("blocked", NOBODY)
+        assert now[theirs][0] == now[plain][0] == "closed"
 
 
 def test_recovery_leaves_alone_what_a_worker_of_somebody_else_still_has(
@@ -323,8 +335,9 @@ def test_recovery_leaves_alone_what_a_worker_of_somebody_else_still_has(
     kept, other = tracker.create("kept"), tracker.create("other")
     assert len(taken(source_of(US))) == 2
     source_of(THEM).recover(CrashedRun(US, kept=(kept,), by_agents=(kept, other)))
-    assert tracker.read(kept) == ("in_progress", US)
-    assert tracker.read(other) == ("open", NOBODY)
+    now = tracker.read_all()
+    assert now[kept] == ("in_progress", US)
+    assert now[other] == ("open", NOBODY)
 
 
 def test_recovery_frees_what_was_handed_over(tracker: Tracker, source_of: MakeSource) -> None:
@@ -349,5 +362,5 @@ def test_recovery_does_not_touch_a_run_with_a_longer_name(
     for key, name in longer.items():
         tracker.put(key, "in_progress", name)
     assert source_of(THEM).recover(CrashedRun(US)) == []
-    for key, name in longer.items():
-        assert tracker.read(key) == ("in_progress", name)
+    now = tracker.read_all()
+    assert all(now[key] == ("in_progress", name) for key, name in longer.items())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pytest
 
@@ -69,6 +69,9 @@ class Tracker(Protocol):
     def read(self, issue_id: IssueId) -> tuple[str, str]:
         """Its status and its assignee (``NOBODY`` without one), straight from the tracker."""
 
+    def read_all(self) -> dict[IssueId, tuple[str, str]]:
+        """The same of every issue, in one call."""
+
     def notes(self, issue_id: IssueId) -> str:
         """All that a person reads beside the description: notes, comments, the close's reason."""
 
@@ -106,8 +109,11 @@ class InMemory:
         self.put(issue_id, "closed", self.read(issue_id)[1])
 
     def read(self, issue_id: IssueId) -> tuple[str, str]:
-        issue = self._tracker.issues[issue_id]
-        return issue.status, issue.assignee
+        return self.read_all()[issue_id]
+
+    def read_all(self) -> dict[IssueId, tuple[str, str]]:
+        issues = self._tracker.issues.values()
+        return {IssueId(issue.id): (issue.status, issue.assignee) for issue in issues}
 
     def notes(self, issue_id: IssueId) -> str:
         issue = self._tracker.issues[issue_id]
@@ -154,8 +160,11 @@ class Embedded:
         self.put(issue_id, "closed", self.read(issue_id)[1])
 
     def read(self, issue_id: IssueId) -> tuple[str, str]:
-        issue = self._store.issues([issue_id])[0]
-        return issue.status, issue.assignee
+        return self.read_all()[issue_id]
+
+    def read_all(self) -> dict[IssueId, tuple[str, str]]:
+        issues = self._store.in_batches(self._store.ids(finished=True))
+        return {IssueId(issue.id): (issue.status, issue.assignee) for issue in issues}
 
     def notes(self, issue_id: IssueId) -> str:
         issue = self._store.issues([issue_id])[0]
@@ -207,7 +216,13 @@ class GitHub:
         self.put(issue_id, "closed", self.read(issue_id)[1])
 
     def read(self, issue_id: IssueId) -> tuple[str, str]:
-        issue = fake_gh.read(self._program, issue_id)
+        return self._shown(fake_gh.read(self._program, issue_id))
+
+    def read_all(self) -> dict[IssueId, tuple[str, str]]:
+        issues = fake_gh.read_all(self._program)
+        return {IssueId(issue_id): self._shown(issue) for issue_id, issue in issues.items()}
+
+    def _shown(self, issue: dict[str, Any]) -> tuple[str, str]:
         said = {name: value for name, _, value in (x.partition(":") for x in issue["labels"])}
         status = "closed" if issue["state"] == "CLOSED" else said.get("status", "open")
         return status, said.get("held-by", NOBODY)

@@ -29,6 +29,7 @@ from beads_workers.core.model import Filters, IssueId
 from beads_workers.kinds import CallLog
 from beads_workers.trackers.bd.source import REUSE_SECONDS, BdSource
 from beads_workers.trackers.bd.tracker import Abilities
+from tests.support.bd_created import Created
 
 OLD, NEW = "0.44.0", os.environ.get("BW_BD_NEW") or "1.3.0"
 VERSIONS = (OLD, NEW)
@@ -57,8 +58,6 @@ def bd_environment(version: str, actor: str = "tester") -> dict[str, str]:
         "GIT_CONFIG_GLOBAL": os.devnull,
         "GIT_CONFIG_NOSYSTEM": "1",
         "NO_COLOR": "1",
-        # It runs for a moment: collecting its garbage would be a sixth of its work.
-        "GOGC": "400",
     }
 
 
@@ -77,9 +76,13 @@ class BdProject:
         cache = folder / "cache"
         _share_compiled(cache)
         self.environment = bd_environment(version) | {"XDG_CACHE_HOME": str(cache)}
-        shutil.copytree(_template(version), self.folder)
-        if version == OLD:
-            _move_in(self.folder)
+        template = _template(version)
+        shutil.copytree(template, self.folder)
+        move_in = _move_in if version == OLD else lambda folder: None
+        move_in(self.folder)
+        self._created = Created(
+            self.folder, template.with_name(f"{template.name}-created"), move_in
+        )
 
     def bd(self, *arguments: str, actor: str = "", check: bool = True) -> str:
         """Run ``bd`` as a person (or ``actor``) would, and return what it printed."""
@@ -103,7 +106,7 @@ class BdProject:
 
         What the real ``bd`` can do is asked by the first one alone; any other ``program`` is asked.
         """
-        return BdSource(
+        source = BdSource(
             self.folder,
             actor=actor,
             filters=filters or Filters(),
@@ -117,6 +120,7 @@ class BdProject:
             whole=whole,
             known=None if program else _abilities(self.version),
         )
+        return self._created.reads(source)
 
     def create(
         self,
@@ -136,10 +140,14 @@ class BdProject:
             arguments.append(f"--description={description}")
         if parent is not None:
             arguments.append(f"--parent={parent}")
-        issue_id = IssueId(json.loads(self.bd(*arguments))["id"])
-        for other in blocked_by:
-            self.bd("dep", "add", issue_id, other)
-        return issue_id
+
+        def create() -> list[IssueId]:
+            issue_id = IssueId(json.loads(self.bd(*arguments))["id"])
+            for other in blocked_by:
+                self.bd("dep", "add", issue_id, other)
+            return [issue_id]
+
+        return self._created.once((arguments, list(blocked_by)), create)[0]
 
     def create_many(self, issues: Sequence[Mapping[str, Any]]) -> list[IssueId]:
         """Import issues in the shape of ``issues.jsonl`` in one call; ``id`` is given here."""
@@ -150,11 +158,16 @@ class BdProject:
             row |= {"priority": 2, "status": "open", "issue_type": "task"}
             row |= {"created_at": date, "updated_at": date}
             rows.append(row | dict(issue))
+        lines = "".join(json.dumps(row) + "\n" for row in rows)
         file = self.folder / "import.jsonl"
-        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        self.bd("import", *(["-i"] if self.version == OLD else []), str(file))
-        file.unlink()
-        return [IssueId(row["id"]) for row in rows]
+
+        def create() -> list[IssueId]:
+            file.write_text(lines)
+            self.bd("import", *(["-i"] if self.version == OLD else []), str(file))
+            file.unlink()
+            return [IssueId(row["id"]) for row in rows]
+
+        return self._created.once(lines, create)
 
     def put(self, issue_id: IssueId, status: str, assignee: str) -> None:
         """Set both, whoever holds it."""

@@ -45,10 +45,13 @@ def create(program: Path, title: str, body: str = "", labels: tuple[str, ...] = 
 
 def read(program: Path, number: str) -> dict[str, Any]:
     """One issue, as it is kept."""
-    found: dict[str, Any] = json.loads(program.with_name("issues.json").read_text())[
-        int(number) - 1
-    ]
-    return found
+    return read_all(program)[number]
+
+
+def read_all(program: Path) -> dict[str, dict[str, Any]]:
+    """All issues, as they are kept, by their numbers."""
+    issues = json.loads(program.with_name("issues.json").read_text())
+    return {str(issue["number"]): issue for issue in issues}
 
 
 def change(program: Path, number: str, **fields: Any) -> None:

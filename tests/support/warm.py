@@ -108,7 +108,7 @@ def run(
     try:
         printed = _read_all([read for read, _ in pipes], time.monotonic() + timeout)
         code = process.wait(timeout)
-    except BaseException:
+    except BaseException:  # Whatever ended the waiting, nobody waits for it any more.
         process.kill()
         raise
     finally:
