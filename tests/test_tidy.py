@@ -213,71 +213,62 @@ def broad_excepts(module: ast.AST, lines: list[str]) -> list[str]:
     return faults
 
 
-def each_module() -> list[object]:
-    """One parameter per module of the package."""
-    return [pytest.param(path, id=place(path)) for path in MODULES]
-
-
 def function_lines(node: ast.FunctionDef, *, in_cli: bool) -> int:
     """How long a function is; a command's options are a table, so only its body counts."""
     start = node.body[0].lineno if in_cli else node.lineno
     return (node.end_lineno or start) - start + 1
 
 
-@pytest.mark.parametrize("path", each_module())
-def test_a_module_imports_only_what_its_layer_may_know(path: Path) -> None:
-    where = part(path)
-    if where:
-        assert where in ROOMS, f"{where} is a new room: give it a place in ROOMS"
-        assert layer_faults(path, tree(path)) == []
-    if is_pure(path):
-        assert [f for f in impurities(tree(path)) if not is_main_call(path, f)] == []
-
-
-def is_main_call(path: Path, fault: str) -> bool:
+def is_main_call(module: ast.Module, fault: str) -> bool:
     """What a module does as a program of its own (``python -m``): under its main guard only."""
-    guards = [node for node in tree(path).body if is_main_guard(node)]
+    guards = [node for node in module.body if is_main_guard(node)]
     line = int(fault.split(":")[0])
     return any(node.lineno <= line <= (node.end_lineno or 0) for node in guards)
 
 
-@pytest.mark.parametrize("path", each_module())
-def test_only_the_command_line_prints_or_exits(path: Path) -> None:
-    if is_door(path) or path.name == "__main__.py":
-        return
-    file = str(path.relative_to(PACKAGE))
-    faults = [
-        f"{line}: {what}"
-        for what, line in talk_and_exits(tree(path))
-        if (file, what) not in ALLOWED and not is_main_call(path, f"{line}:")
-    ]
-    assert faults == []
+def module_faults(path: Path, module: ast.Module) -> list[str]:
+    """What only the package promises: layers, purity, who prints or exits, docstrings."""
+    faults = undocumented(module)
+    if where := part(path):
+        assert where in ROOMS, f"{where} is a new room: give it a place in ROOMS"
+        faults += layer_faults(path, module)
+    if is_pure(path):
+        faults += [f for f in impurities(module) if not is_main_call(module, f)]
+    if not is_door(path) and path.name != "__main__.py":
+        file = str(path.relative_to(PACKAGE))
+        said = [f"{n}: {what}" for what, n in talk_and_exits(module) if (file, what) not in ALLOWED]
+        faults += [fault for fault in said if not is_main_call(module, fault)]
+    return faults
 
 
-@pytest.mark.parametrize("path", each_module())
-def test_everything_public_has_a_docstring(path: Path) -> None:
-    assert undocumented(tree(path)) == []
-
-
-@pytest.mark.parametrize("path", [*MODULES, *TESTS], ids=place)
-def test_functions_stay_small(path: Path) -> None:
-    functions = [n for n in ast.walk(tree(path)) if isinstance(n, ast.FunctionDef)]
+def long_functions(path: Path, module: ast.Module) -> list[str]:
+    """Functions of more than ``FUNCTION_LINES_MAX`` lines."""
+    functions = [n for n in ast.walk(module) if isinstance(n, ast.FunctionDef)]
     in_cli = path in MODULES and is_door(path)
-    long = [
-        f"{node.name}: {length} lines"
-        for node in functions
-        if (length := function_lines(node, in_cli=in_cli)) > FUNCTION_LINES_MAX
-    ]
-    assert long == []
+    lengths = ((node.name, function_lines(node, in_cli=in_cli)) for node in functions)
+    return [f"{name}: {length} lines" for name, length in lengths if length > FUNCTION_LINES_MAX]
 
 
-@pytest.mark.parametrize("path", [*MODULES, *TESTS], ids=place)
-def test_nothing_is_left_for_later_and_no_exception_is_swallowed_unexplained(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
-    lines = text.splitlines()
+def left_for_later(lines: list[str]) -> list[str]:
+    """Lines whose comment says that something is still to be done."""
     marks = re.compile("#.*\\b(TO" + "DO|FIX" + "ME|X" + "XX)\\b")
-    assert [n for n, line in enumerate(lines, 1) if marks.search(line)] == []
-    assert broad_excepts(tree(path), lines) == []
+    return [f"{n}: {line}" for n, line in enumerate(lines, 1) if marks.search(line)]
+
+
+def faults_of(path: Path) -> list[str]:
+    """Every rule that the file breaks."""
+    module, lines = tree(path), path.read_text(encoding="utf-8").splitlines()
+    faults = long_functions(path, module) + left_for_later(lines) + broad_excepts(module, lines)
+    return faults + (module_faults(path, module) if path in MODULES else [])
+
+
+FOLDERS = sorted({path.parent for path in (*MODULES, *TESTS)})
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=place)
+def test_every_file_keeps_the_rules(folder: Path) -> None:
+    faults = {path.name: faults_of(path) for path in sorted(folder.glob("*.py"))}
+    assert {name: found for name, found in faults.items() if found} == {}
 
 
 def test_every_exception_from_a_rule_has_its_reason() -> None:
@@ -329,6 +320,15 @@ def test_the_docstring_checker_catches_what_is_undocumented(source: str) -> None
 def test_the_except_checker_catches_a_broad_handler(handler: str) -> None:
     source = f"try:\n    f()\n{handler}\n    pass\n"
     assert broad_excepts(planted(source), source.splitlines())
+
+
+def test_the_length_checker_catches_a_long_function() -> None:
+    source = "def f():\n" + "    x = 1\n" * FUNCTION_LINES_MAX
+    assert long_functions(PACKAGE / "core/limits.py", planted(source)) == ["f: 61 lines"]
+
+
+def test_the_checker_of_comments_catches_what_is_left_for_later() -> None:
+    assert left_for_later(["x = 1", "y = 2  # FIX" + "ME"]) == ["2: y = 2  # FIX" + "ME"]
 
 
 # --- start-up: what a process has loaded ------------------------------------------------------

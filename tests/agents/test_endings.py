@@ -12,6 +12,13 @@ from tests.agents.record import CALLS
 from tests.agents.scenarios import scenarios
 
 CORPUS = read_corpus()
+PROGRAMS = sorted({(ending.agent, ending.version) for ending in CORPUS})
+
+
+@pytest.fixture(params=PROGRAMS, ids="-".join)
+def endings(request: pytest.FixtureRequest) -> list[RunEnding]:
+    """All that were recorded of one version of an agent."""
+    return [ending for ending in CORPUS if (ending.agent, ending.version) == request.param]
 
 
 def named(ending: RunEnding) -> str:
@@ -32,30 +39,30 @@ def test_every_scenario_is_recorded(agent: str) -> None:
         assert names == wanted, f"{agent}-{version}: record it again"
 
 
-@pytest.mark.parametrize("ending", CORPUS, ids=named)
-def test_its_facts_agree(ending: RunEnding) -> None:
-    (scenario,) = (s for s in scenarios(ending.agent) if s.name == ending.name)
-    label, changed = ending.label, ending.git.changed or ending.git.commits > 0
-    assert (label.verdict, ending.scenario) == (scenario.verdict, scenario.script)
-    assert (ending.status is None) != (ending.signal is None)
-    assert changed or label.verdict != "done"
-    assert not changed or label.verdict != "no_change"
-    assert label.until is None or label.verdict == "limited"
-    assert (label.until or 0) % 60 == 0
-    assert ending.agent in CALLS
+def test_their_facts_agree(endings: list[RunEnding]) -> None:
+    for ending in endings:
+        (scenario,) = (s for s in scenarios(ending.agent) if s.name == ending.name)
+        label, changed = ending.label, ending.git.changed or ending.git.commits > 0
+        said = (label.verdict, ending.scenario)
+        assert said == (scenario.verdict, scenario.script), named(ending)
+        assert (ending.status is None) != (ending.signal is None), named(ending)
+        assert changed or label.verdict != "done", named(ending)
+        assert not changed or label.verdict != "no_change", named(ending)
+        assert label.until is None or label.verdict == "limited", named(ending)
+        assert (label.until or 0) % 60 == 0, named(ending)
+        assert ending.agent in CALLS
 
 
-@pytest.mark.parametrize("ending", CORPUS, ids=named)
-def test_nothing_of_the_machine_is_in_it(ending: RunEnding) -> None:
-    for text in (ending.stdout.decode(), ending.stderr):
-        assert "/root" not in text
-        assert "/home/" not in text.replace("/corpus/home/", "")
-        assert not re.search(r"corpus-(?!work|home|agents)", text)
+def test_nothing_of_the_machine_is_in_them(endings: list[RunEnding]) -> None:
+    for ending in endings:
+        for text in (ending.stdout.decode(), ending.stderr):
+            assert "/root" not in text, named(ending)
+            assert "/home/" not in text.replace("/corpus/home/", ""), named(ending)
+            assert not re.search(r"corpus-(?!work|home|agents)", text), named(ending)
 
 
-@pytest.mark.parametrize("ending", CORPUS, ids=named)
-def test_whole_lines_of_a_stream_are_json(ending: RunEnding) -> None:
-    lines = ending.stdout.splitlines(keepends=True) if ending.form == "stream-json" else []
-    for line in lines:
-        if line.startswith(b"{") and line.endswith(b"\n"):
-            json.loads(line)
+def test_whole_lines_of_a_stream_are_json(endings: list[RunEnding]) -> None:
+    for ending in (each for each in endings if each.form == "stream-json"):
+        for line in ending.stdout.splitlines(keepends=True):
+            if line.startswith(b"{") and line.endswith(b"\n"):
+                json.loads(line)
