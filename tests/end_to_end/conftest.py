@@ -40,10 +40,18 @@ def embedded(tmp_path: Path) -> EmbeddedProject:
 
 @pytest.fixture(params=["embedded", OLD, NEW])
 def any_project(request: pytest.FixtureRequest, tmp_path: Path) -> EmbeddedProject | BdProject:
-    """A fresh project of each kind of tracker in turn."""
-    if request.param == "embedded":
-        return EmbeddedProject(tmp_path)
-    return BdProject(tmp_path, request.param)
+    """A fresh project of each kind of tracker in turn: what claims, closes, recovers or dies."""
+    return _project(request.param, tmp_path)
+
+
+def _project(kind: str, folder: Path) -> EmbeddedProject | BdProject:
+    return EmbeddedProject(folder) if kind == "embedded" else BdProject(folder, kind)
+
+
+@pytest.fixture(params=["embedded", OLD])
+def either_project(request: pytest.FixtureRequest, tmp_path: Path) -> EmbeddedProject | BdProject:
+    """A fresh project of the embedded tracker, then of a ``bd``: where it is not about trackers."""
+    return _project(request.param, tmp_path)
 
 
 @pytest.fixture(params=[OLD, NEW])

@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 
 from tests.end_to_end.conftest import Ran, StartFleet
-from tests.support.bd import NEW, BdProject
+from tests.support.bd import NEW, OLD, BdProject
 from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import call, until
 
-SEEDS = range(int(os.environ.get("BW_DAMAGES", "2")))
-"""How many kinds of damage are tried on each tracker: ``BW_DAMAGES=34`` is a hundred in all."""
+TRACKERS = ("embedded", OLD, NEW)
+DAMAGES = [(TRACKERS[seed % 3], seed) for seed in range(int(os.environ.get("BW_DAMAGES", "4")))]
+"""Each kind of damage on the next tracker: ``BW_DAMAGES=102`` is a hundred."""
 
 
 def damaged(state: Path, run_id: str, seed: int) -> str:
@@ -50,7 +51,7 @@ def damaged(state: Path, run_id: str, seed: int) -> str:
     return what
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(("any_project", "seed"), DAMAGES, indirect=["any_project"])
 def test_whatever_happens_to_the_memory_of_a_killed_run_its_claims_are_named_and_come_back(
     any_project: Any, start: StartFleet, ran: Ran, seed: int
 ) -> None:

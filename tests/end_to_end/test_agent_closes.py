@@ -35,7 +35,7 @@ with sqlite3.connect({file!r}) as tracker:
 """
 
 
-@pytest.fixture(params=["embedded", OLD, NEW])
+@pytest.fixture
 def project(request: pytest.FixtureRequest, tmp_path: Path, home: AgentHome) -> Project:
     if request.param == "embedded":
         return AgentProject(tmp_path, home)
@@ -69,6 +69,7 @@ def ends(fleet: Fleet) -> list[tuple[str, int]]:
     return [(row["outcome"], row.get("charged", 0)) for row in fleet.journal("finished")]
 
 
+@pytest.mark.parametrize("project", ["embedded", OLD], indirect=True)
 def test_it_is_charged_and_open_again_where_its_work_does_not_pass(
     start: Any, project: Project, settle: Path
 ) -> None:
@@ -82,6 +83,7 @@ def test_it_is_charged_and_open_again_where_its_work_does_not_pass(
     assert settled == [("release", "applied"), ("quarantined", "applied")]
 
 
+@pytest.mark.parametrize("project", ["embedded", NEW], indirect=True)
 def test_it_is_closed_with_our_receipt_where_its_work_passes(
     start: Any, project: Project, settle: Path
 ) -> None:
@@ -96,6 +98,7 @@ def test_it_is_closed_with_our_receipt_where_its_work_passes(
     assert "closed it myself" not in notes
 
 
+@pytest.mark.parametrize("project", [OLD, NEW], indirect=True)
 def test_after_kill_9_it_is_open_again(start: Any, project: Project, settle: Path) -> None:
     an_issue(project, f'write a.py "1"; run "{settle}"; run "touch settled"; stall 60s')
     first: Fleet = start(project, *OPTIONS, "--verify", "false")

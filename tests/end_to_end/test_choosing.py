@@ -56,12 +56,12 @@ ARGV = {
 
 @pytest.mark.parametrize("agent", ["claude", "codex"])
 def test_an_agent_gets_its_exact_arguments_and_its_prompt_on_stdin(
-    any_project: Any, start: StartFleet, stub_folder: Path, agent: str
+    embedded: Any, start: StartFleet, stub_folder: Path, agent: str
 ) -> None:
     text = 'Do "this"\nand `touch x` $(touch x)'
-    ids = any_project.create_many([{"title": "the {title} $(x)", "description": text}])
-    with_path(any_project, stub_folder)
-    fleet: Fleet = start(any_project, "-n", "1", "--until-empty", "--agent", agent)
+    ids = embedded.create_many([{"title": "the {title} $(x)", "description": text}])
+    with_path(embedded, stub_folder)
+    fleet: Fleet = start(embedded, "-n", "1", "--until-empty", "--agent", agent)
     assert fleet.wait() == 0, fleet.said()
     argv = (stub_folder / f"{ids[0]}.argv").read_text().splitlines()
     assert tuple(argv)[: len(ARGV[agent])] == ARGV[agent]
@@ -70,7 +70,7 @@ def test_an_agent_gets_its_exact_arguments_and_its_prompt_on_stdin(
     assert "Title" in prompt and "the {title} $(x)" in prompt
     assert text in prompt
     assert "Do not claim, update or close this issue" in prompt
-    assert any_project.read_all()[ids[0]][0] == "closed"
+    assert embedded.read_all()[ids[0]][0] == "closed"
     fleet.leaves_nothing()
 
 
@@ -94,15 +94,15 @@ def test_an_agent_of_ones_own_and_a_prompt_from_a_file(
 
 
 def test_a_bare_start_works_with_a_command_in_the_settings_file(
-    any_project: Any, start: StartFleet, ran: Ran
+    either_project: Any, start: StartFleet, ran: Ran
 ) -> None:
-    ids = any_project.create_many([{} for _ in range(8)])
+    ids = either_project.create_many([{} for _ in range(8)])
     command = json.dumps(list(ran.command()))
-    (any_project.folder / "beads-workers.toml").write_text(f"command = {command}\n")
-    folder = any_project.folder / "below"
+    (either_project.folder / "beads-workers.toml").write_text(f"command = {command}\n")
+    folder = either_project.folder / "below"
     folder.mkdir()
     fleet: Fleet = start(
-        any_project, "-n", "8", "--until-empty", folder=folder, environment=ran.environment
+        either_project, "-n", "8", "--until-empty", folder=folder, environment=ran.environment
     )
     assert fleet.wait() == 0, fleet.said()
     ran.each_once(list(ids))
@@ -122,19 +122,19 @@ def test_issues_with_commands_of_their_own_need_no_other(
 
 
 def test_without_anything_to_run_it_exits_2_and_names_what_to_type(
-    any_project: Any, stub_folder: Path
+    either_project: Any, stub_folder: Path
 ) -> None:
-    any_project.create_many([{}])
-    bare = call(any_project, "start", "--until-empty")
+    either_project.create_many([{}])
+    bare = call(either_project, "start", "--until-empty")
     assert bare.returncode == 2, bare.stderr
     assert bare.stderr.startswith("error: ")
     assert "beads-workers start" in bare.stderr
-    with_path(any_project, stub_folder)
-    found = call(any_project, "start", "--until-empty")
+    with_path(either_project, stub_folder)
+    found = call(either_project, "start", "--until-empty")
     assert found.returncode == 2
     assert "--agent claude" in found.stderr
     assert not list(stub_folder.glob("*.argv")), "nothing runs unasked"
-    assert set(any_project.read_all().values()) == {("open", "")}
+    assert set(either_project.read_all().values()) == {("open", "")}
 
 
 def test_where_issues_name_functions_it_says_how_to_have_them_called(
@@ -181,13 +181,13 @@ def test_a_command_that_does_not_exist_is_refused_before_anything_is_claimed(
 
 
 def test_only_the_named_issues_and_the_filtered_ones_are_taken(
-    any_project: Any, start: StartFleet, ran: Ran
+    either_project: Any, start: StartFleet, ran: Ran
 ) -> None:
-    ids = any_project.create_many(
+    ids = either_project.create_many(
         [{"labels": ["yes"]}, {"labels": ["yes", "no"]}, {"priority": 0}, {}]
     )
     fleet: Fleet = start(
-        any_project,
+        either_project,
         *("-n", "2", "--until-empty", "--label", "yes", "--exclude-label", "no", "--"),
         *ran.command(),
         environment=ran.environment,
@@ -195,7 +195,7 @@ def test_only_the_named_issues_and_the_filtered_ones_are_taken(
     assert fleet.wait() == 0, fleet.said()
     assert ran.begun() == [ids[0]]
     fleet = start(
-        any_project, ids[3], "--until-empty", "--", *ran.command(), environment=ran.environment
+        either_project, ids[3], "--until-empty", "--", *ran.command(), environment=ran.environment
     )
     assert fleet.wait() == 0, fleet.said()
     assert ran.begun() == [ids[0], ids[3]]

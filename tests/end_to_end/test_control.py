@@ -34,13 +34,13 @@ def tree(folder: Path) -> dict[str, tuple[int, int]]:
 
 
 def test_a_second_start_exits_5_and_changes_nothing(
-    any_project: Any, start: StartFleet, ran: Ran, tmp_path: Path
+    either_project: Any, start: StartFleet, ran: Ran, tmp_path: Path
 ) -> None:
-    any_project.create_many([{} for _ in range(2)])
-    fleet = gated(start, any_project, ran, "-n", "2", "--until-empty")
+    either_project.create_many([{} for _ in range(2)])
+    fleet = gated(start, either_project, ran, "-n", "2", "--until-empty")
     until(lambda: len(ran.begun()) == 2)
-    before = any_project.read_all()
-    files = tree(any_project.folder / ".beads-workers")
+    before = either_project.read_all()
+    files = tree(either_project.folder / ".beads-workers")
     for options in ((), ("--state-dir", str(tmp_path / "elsewhere"))):
         second = fleet.call("start", "-n", "1", *options, "--", "touch", str(tmp_path / "wrong"))
         assert second.returncode == 5, second.stderr
@@ -48,8 +48,8 @@ def test_a_second_start_exits_5_and_changes_nothing(
         assert "hint: " in second.stderr
         assert second.stdout == ""
     assert str(fleet.pid) in fleet.call("start", "--", "true").stderr
-    assert any_project.read_all() == before
-    assert tree(any_project.folder / ".beads-workers") == files
+    assert either_project.read_all() == before
+    assert tree(either_project.folder / ".beads-workers") == files
     let_go(ran)
     assert fleet.wait() == 0, fleet.said()
     assert not (tmp_path / "wrong").exists()
@@ -136,18 +136,18 @@ def test_restart_goes_on_with_the_same_command_in_a_new_run(
     again.leaves_nothing()
 
 
-def test_status_before_during_and_after(any_project: Any, start: StartFleet, ran: Ran) -> None:
-    nothing = call(any_project, "status", "--json")
+def test_status_before_during_and_after(either_project: Any, start: StartFleet, ran: Ran) -> None:
+    nothing = call(either_project, "status", "--json")
     assert nothing.returncode == 3
     assert json.loads(nothing.stdout) == {"running": False, "last_run": None}
-    any_project.create_many([{"title": "the title"}])
-    fleet = gated(start, any_project, ran, "-n", "1", "--until-empty")
+    either_project.create_many([{"title": "the title"}])
+    fleet = gated(start, either_project, ran, "-n", "1", "--until-empty")
     until(ran.begun)
     shown = fleet.status()
     assert shown["running"] is True
     assert shown["pid"] == fleet.pid
     assert shown["socket"] == str(fleet.socket)
-    assert shown["source"] == ("bd" if hasattr(any_project, "bd") else "sqlite")
+    assert shown["source"] == ("bd" if hasattr(either_project, "bd") else "sqlite")
     (worker,) = shown["workers"]
     assert (worker["state"], worker["issue_id"], worker["title"], worker["attempt"]) == (
         *("busy", "bw-1", "the title", 1),
@@ -156,13 +156,13 @@ def test_status_before_during_and_after(any_project: Any, start: StartFleet, ran
     assert "bw-1" in fleet.call("status").stdout
     let_go(ran)
     assert fleet.wait() == 0, fleet.said()
-    after = call(any_project, "status", "--json")
+    after = call(either_project, "status", "--json")
     assert after.returncode == 3
     last = json.loads(after.stdout)["last_run"]
     assert (last["run_id"], last["closed"], last["failed"], last["settled"]) == (
         *(fleet.run_id, 1, 0, True),
     )
-    assert "closed 1" in call(any_project, "status").stdout
+    assert "closed 1" in call(either_project, "status").stdout
 
 
 def test_logs_of_the_fleet_of_a_worker_and_of_an_issue(

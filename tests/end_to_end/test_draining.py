@@ -12,10 +12,8 @@ from tests.end_to_end.conftest import Ran, StartFleet
 from tests.support.bd import NEW, BdProject
 from tests.support.fleet import call, until
 
-ISSUES = 60
 
-
-def backlog(count: int = ISSUES) -> list[dict[str, Any]]:
+def backlog(count: int) -> list[dict[str, Any]]:
     """Every third issue waits for the one before it, and every ninth for one far ahead too."""
     rows = []
     for number in range(1, count + 1):
@@ -58,7 +56,7 @@ def all_closed(project: Any) -> bool:
 def test_every_issue_is_run_exactly_once_in_order_and_closed(
     any_project: Any, start: StartFleet, ran: Ran
 ) -> None:
-    rows = backlog()
+    rows = backlog(24 if getattr(any_project, "version", "") == NEW else 60)
     ids = any_project.create_many(rows)
     fleet = start(
         any_project, "-n", "8", "--until-empty", "--", *ran.command(), environment=ran.environment
@@ -75,7 +73,7 @@ def test_every_issue_is_run_exactly_once_in_order_and_closed(
     began = [priority_of[i] for i in ran.begun() if i in free]
     for place, priority in enumerate(began):
         assert sum(later < priority for later in began[place + 1 :]) < 8
-    assert f"closed {ISSUES}, failed attempts 0" in fleet.output
+    assert f"closed {len(ids)}, failed attempts 0" in fleet.output
     fleet.leaves_nothing()
 
 
@@ -83,7 +81,7 @@ def test_every_issue_is_run_exactly_once_in_order_and_closed(
 def test_four_workers_in_bash_beside_four_of_ours_share_the_work(
     any_project: Any, start: StartFleet, ran: Ran
 ) -> None:
-    rows = backlog(12 if getattr(any_project, "version", "") == NEW else 60)
+    rows = backlog(9 if hasattr(any_project, "bd") else 60)
     ids = any_project.create_many(rows)
     command = ran.command("sleep 0.1")
     fleet = start(
@@ -109,7 +107,7 @@ def test_four_workers_in_bash_beside_four_of_ours_share_the_work(
 def test_workers_that_call_bd_themselves_do_the_same(
     bd_project: BdProject, start: StartFleet, ran: Ran
 ) -> None:
-    rows = backlog(6 if bd_project.version == NEW else 24)
+    rows = backlog(6)
     ids = bd_project.create_many(rows)
     fleet = start(
         bd_project,
@@ -137,15 +135,15 @@ HORRORS = (
 
 
 def test_no_title_is_executed_or_breaks_the_screen(
-    any_project: Any, start: StartFleet, ran: Ran, tmp_path: Path
+    either_project: Any, start: StartFleet, ran: Ran, tmp_path: Path
 ) -> None:
     # What a tracker does not take as a title, it gets as a description.
-    fits = [t for t in HORRORS if not hasattr(any_project, "bd") or _fits_bd(t)]
+    fits = [t for t in HORRORS if not hasattr(either_project, "bd") or _fits_bd(t)]
     rows = [{"title": t, "description": t} for t in fits]
     rows += [{"title": f"long {n}", "description": t} for n, t in enumerate(HORRORS)]
-    ids = any_project.create_many(rows)
+    ids = either_project.create_many(rows)
     fleet = start(
-        any_project,
+        either_project,
         *("-n", "4", "--until-empty", "--"),
         *("sh", "-c", 'printf "begin %s\\nend %s\\n" "$1" "$1" >>"$RAN"; echo "$BW_ISSUE_TITLE"'),
         *("sh", "{id}", "{title}"),
@@ -153,12 +151,12 @@ def test_no_title_is_executed_or_breaks_the_screen(
     )
     assert fleet.wait(90) == 0, fleet.said()
     ran.each_once(ids)
-    assert not list(any_project.folder.rglob("x")) and not (tmp_path / "x").exists()
+    assert not list(either_project.folder.rglob("x")) and not (tmp_path / "x").exists()
     shown = [fleet.output, fleet.errors]
     for arguments in (("status",), ("logs",)):
         done = fleet.call(*arguments)
         shown += [done.stdout, done.stderr]
-    if not hasattr(any_project, "bd"):
+    if not hasattr(either_project, "bd"):
         shown += [fleet.call("list", "--all").stdout, fleet.call("show", ids[3]).stdout]
     for text in shown:
         assert not set(text) & set("\x1b\x07\x9b\r\u202e"), ascii(text)

@@ -102,7 +102,7 @@ def test_what_a_bash_worker_had_closed_when_it_was_killed_is_done_and_nothing_el
 def test_an_orchestrator_killed_in_the_middle_is_made_good_by_the_next(
     any_project: Any, start: StartFleet, ran: Ran
 ) -> None:
-    count = 12 if getattr(any_project, "version", "").startswith("1") else 40
+    count = 12 if hasattr(any_project, "bd") else 40
     ids = any_project.create_many([{} for _ in range(count)])
     long = f"case $BW_ISSUE_ID in {ids[0]}|{ids[3]}) {ONCE_LONG};; esac"
     arguments = ("-n", "4", "--until-empty", "--", *ran.command(long))

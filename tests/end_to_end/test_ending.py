@@ -181,19 +181,19 @@ def test_a_reader_that_has_seen_enough_stops_the_fleet_without_a_trace(
 
 
 def test_stop_drain_lets_what_runs_finish(
-    any_project: Any, start: StartFleet, ran: Ran, tmp_path: Path
+    either_project: Any, start: StartFleet, ran: Ran, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
-    ids = any_project.create_many([{} for _ in range(8)])
+    ids = either_project.create_many([{} for _ in range(8)])
     fleet = start(
-        any_project,
+        either_project,
         *("-n", "2", "--"),
         *ran.command(f"while ! [ -e {gate} ]; do sleep 0.2; done"),
         environment=ran.environment,
     )
     until(lambda: len(ran.begun()) == 2)
     with subprocess.Popen(
-        [*PROGRAM, "stop", "--drain"], cwd=any_project.folder, env=any_project.environment
+        [*PROGRAM, "stop", "--drain"], cwd=either_project.folder, env=either_project.environment
     ) as stopping:
         fleet.wait_for("run_changed", state="draining")
         gate.touch()
@@ -202,14 +202,14 @@ def test_stop_drain_lets_what_runs_finish(
     fleet.leaves_nothing()
     assert sorted(ran.begun()) == sorted(ran.ended())
     assert len(ran.ended()) == 2
-    left = [i for i in ids if any_project.read_all()[i] == ("open", "")]
+    left = [i for i in ids if either_project.read_all()[i] == ("open", "")]
     assert len(left) == 6
 
 
-def test_stop_now_kills_what_will_not_go(any_project: Any, start: StartFleet, ran: Ran) -> None:
-    any_project.create_many([{}])
+def test_stop_now_kills_what_will_not_go(either_project: Any, start: StartFleet, ran: Ran) -> None:
+    either_project.create_many([{}])
     fleet = start(
-        any_project,
+        either_project,
         *("-n", "2", "--term-grace", "60s", "--"),
         *ran.command("trap '' TERM; while :; do sleep 0.2; done"),
         environment=ran.environment,
@@ -218,15 +218,15 @@ def test_stop_now_kills_what_will_not_go(any_project: Any, start: StartFleet, ra
     assert fleet.call("stop", "--now").returncode == 0
     fleet.wait()
     fleet.leaves_nothing()
-    assert all_open(any_project)
+    assert all_open(either_project)
 
 
 def test_a_detached_fleet_lives_on_and_wait_has_its_exit_code(
-    any_project: Any, start: StartFleet, ran: Ran
+    either_project: Any, start: StartFleet, ran: Ran
 ) -> None:
-    any_project.create_many([{} for _ in range(2)])
+    either_project.create_many([{} for _ in range(2)])
     fleet = start(
-        any_project,
+        either_project,
         *("-n", "2", "-d", "--until-empty", "--max-attempts", "1", "--"),
         *ran.command('while ! [ -e "$RAN.gate" ]; do sleep 0.2; done; [ "$BW_ISSUE_ID" = bw-1 ]'),
         environment=ran.environment,
@@ -236,14 +236,14 @@ def test_a_detached_fleet_lives_on_and_wait_has_its_exit_code(
     assert fleet.status()["queue"]["running"] == 2
     assert fleet.call("wait", "--timeout", "0.1").returncode == 124
     with subprocess.Popen(
-        [*PROGRAM, "wait"], cwd=any_project.folder, env=any_project.environment
+        [*PROGRAM, "wait"], cwd=either_project.folder, env=either_project.environment
     ) as waiting:
         until(lambda: _has_socket(waiting.pid))
         Path(f"{ran.file}.gate").touch()
         assert waiting.wait(60) == 7
     until(lambda: sessions.start_time(fleet.pid) is None)
     fleet.leaves_nothing()
-    assert {i: s for i, (s, _) in any_project.read_all().items()} == {
+    assert {i: s for i, (s, _) in either_project.read_all().items()} == {
         "bw-1": "closed",
         "bw-2": "blocked",
     }

@@ -19,6 +19,7 @@ import pytest
 
 from tests.end_to_end.conftest import StartFleet
 from tests.support.bd import NEW as NEW_BD
+from tests.support.bd import OLD as OLD_BD
 from tests.support.bd import BdProject
 from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import Fleet, until
@@ -202,11 +203,11 @@ def test_several_executors_are_chosen_by_name(embedded: EmbeddedProject, start: 
     assert names == {"old.W1.log", "new.W1.log"}
 
 
-@pytest.mark.parametrize("spoken", ["rrq", "rrq2"])
+@pytest.mark.parametrize(("spoken", "version"), [("rrq", NEW_BD), ("rrq2", OLD_BD)])
 def test_issues_of_bd_are_executed_and_closed(
-    tmp_path: Path, start: StartFleet, spoken: str
+    tmp_path: Path, start: StartFleet, spoken: str, version: str
 ) -> None:
-    project = BdProject(tmp_path, NEW_BD)
+    project = BdProject(tmp_path, version)
     project.create("names its function", labels=("call:echo",))
     project.create("names none")
     fleet = fleet_of(

@@ -197,20 +197,20 @@ def test_an_agent_that_says_done_although_it_reopened_its_issue_gets_it_closed(
 
 
 def test_a_command_that_cannot_be_executed_any_more_ends_the_fleet_and_charges_nobody(
-    any_project: Any, start: StartFleet, ran: Ran, tmp_path: Path
+    either_project: Any, start: StartFleet, ran: Ran, tmp_path: Path
 ) -> None:
-    ids = any_project.create_many([{} for _ in range(6)])
+    ids = either_project.create_many([{} for _ in range(6)])
     program = tmp_path / "program"
     program.write_text('#!/bin/sh\necho "begin $BW_ISSUE_ID" >>"$RAN"\nrm "$0"\nsleep 0.2\n')
     program.chmod(0o755)
-    fleet: Fleet = start(any_project, "-n", "1", "--", str(program), environment=ran.environment)
+    fleet: Fleet = start(either_project, "-n", "1", "--", str(program), environment=ran.environment)
     fleet.started()
     fleet.bash_worker("sleep", "600")
     assert fleet.wait() == 1, fleet.said()
     assert "cannot be run" in fleet.output
     assert "stopping (error)" in fleet.output
     assert fleet.bash_workers_left() == [0]
-    statuses = {i: s for i, (s, _) in any_project.read_all().items()}
+    statuses = {i: s for i, (s, _) in either_project.read_all().items()}
     assert statuses.pop(ran.begun()[0]) == "closed"
     assert set(statuses.values()) == {"open"}
     assert len(statuses) == len(ids) - 1

@@ -10,7 +10,7 @@ from tests.support.fleet import until
 from tests.support.hero_client import HeroPlace, TextbookClient
 from tests.support.peers import Redis
 
-GOOD = 1000
+GOOD = 300
 WRONG = {
     "string": "SET {} x",
     "list": "RPUSH {} x",

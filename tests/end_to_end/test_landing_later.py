@@ -86,21 +86,21 @@ def test_land_closes_what_a_stopped_run_left_and_no_start_does_it_again(
 
 @pytest.mark.timeout(300)
 def test_what_was_landed_and_taken_back_is_done_again_and_not_landed_as_it_was(
-    any_project: Any, start: StartFleet, tmp_path: Path
+    either_project: Any, start: StartFleet, tmp_path: Path
 ) -> None:
     """The stopped run's journal says that its branch waits to land, and a person said otherwise."""
-    top = repository(any_project)
-    first, second = any_project.create_many([{}, {}])
-    stopped_before_landing(start, any_project, tmp_path, 2)
-    told(any_project, "land", "--verify", "ls")
-    told(any_project, "undo", first, "--verify", "ls")
-    assert statuses(any_project) == {first: "open", second: "closed"}
+    top = repository(either_project)
+    first, second = either_project.create_many([{}, {}])
+    stopped_before_landing(start, either_project, tmp_path, 2)
+    told(either_project, "land", "--verify", "ls")
+    told(either_project, "undo", first, "--verify", "ls")
+    assert statuses(either_project) == {first: "open", second: "closed"}
     assert files(top) == {f"{second}.txt"}
-    assert "nothing to land" in told(any_project, "land", "--verify", "ls")
-    again = fleet_of(start, any_project, "--verify", "ls")
+    assert "nothing to land" in told(either_project, "land", "--verify", "ls")
+    again = fleet_of(start, either_project, "--verify", "ls")
     assert again.wait(PATIENCE) == 0, again.said()
     assert started(again) == [first]
-    assert statuses(any_project) == {first: "closed", second: "closed"}
+    assert statuses(either_project) == {first: "closed", second: "closed"}
     assert files(top) == {f"{first}.txt", f"{second}.txt"}
 
 

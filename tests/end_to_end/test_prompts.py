@@ -56,15 +56,15 @@ def test_the_dry_run_prints_what_the_agent_reads(
     assert (read / f"{issue}.stdin").read_text() == shown["prompt"], fleet.said()
 
 
-def test_its_labels_choose_the_agent(any_project: Any, read: Path) -> None:
-    any_project.environment |= {"PATH": f"{read}:{any_project.environment['PATH']}"}
-    with (any_project.folder / "beads-workers.toml").open("a") as file:
+def test_its_labels_choose_the_agent(either_project: Any, read: Path) -> None:
+    either_project.environment |= {"PATH": f"{read}:{either_project.environment['PATH']}"}
+    with (either_project.folder / "beads-workers.toml").open("a") as file:
         file.write('\n[agents.second]\nadapter = "claude"\nprompt = "Mind {title}."\n')
-    (issue,) = any_project.create_many(
+    (issue,) = either_project.create_many(
         [{"title": "Cart", "labels": ["agent:second", "model:opus"]}]
     )
     dry = call(
-        any_project, "start", "--dry-run", "--json", "-n", "1", "--agent", "claude,second", issue
+        either_project, "start", "--dry-run", "--json", "-n", "1", "--agent", "claude,second", issue
     )
     assert dry.returncode == 0, dry.stderr
     assert json.loads(dry.stdout)["prompts"] == [

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.end_to_end.conftest import StartFleet
-from tests.support.bd import NEW, BdProject
+from tests.support.bd import OLD, BdProject
 from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import call, until
 
@@ -17,9 +17,9 @@ STUB = ("sh", "-c", "[ -e logged-in ] || { echo Not logged in; exit 1; }")
 """An agent that nobody has logged in yet."""
 
 
-@pytest.fixture(params=["embedded", NEW])
+@pytest.fixture(params=["embedded", OLD])
 def project(request: pytest.FixtureRequest, tmp_path: Path) -> EmbeddedProject | BdProject:
-    """The embedded tracker, and the newest bd."""
+    """The embedded tracker, and a bd."""
     if request.param == "embedded":
         return EmbeddedProject(tmp_path)
     return BdProject(tmp_path, request.param)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.conftest import Ran, StartFleet
-from tests.support.bd import BdProject, bd_program
+from tests.support.bd import NEW, OLD, BdProject, bd_program
 from tests.support.fleet import Fleet, call, until
 
 WRAPPER = """#!/bin/sh
@@ -59,7 +59,11 @@ def switchable(bd_project: BdProject, tmp_path: Path) -> SwitchableBd:
     return SwitchableBd(bd_project, tmp_path / "wrapped")
 
 
-@pytest.mark.parametrize("mode", ["exit", "garbage", "object", "empty"])
+@pytest.mark.parametrize(
+    ("bd_project", "mode"),
+    [(OLD, "exit"), (OLD, "garbage"), (OLD, "object"), (OLD, "empty"), (NEW, "object")],
+    indirect=["bd_project"],
+)
 def test_workers_wait_while_bd_fails_and_go_on_when_it_works_again(
     bd_project: BdProject, switchable: SwitchableBd, start: StartFleet, ran: Ran, mode: str
 ) -> None:
@@ -94,6 +98,7 @@ def test_workers_wait_while_bd_fails_and_go_on_when_it_works_again(
     fleet.leaves_nothing()
 
 
+@pytest.mark.parametrize("bd_project", [OLD], indirect=True)
 def test_a_bd_that_hangs_holds_up_nobody_else(
     bd_project: BdProject, switchable: SwitchableBd, start: StartFleet, ran: Ran
 ) -> None:

@@ -271,7 +271,7 @@ TEXT = "document.getElementById('{}').textContent"
 STATE = TEXT.format("state")
 
 
-def test_eight_viewers_see_a_run_from_its_begin_to_its_end(
+def test_four_viewers_see_a_run_from_its_begin_to_its_end(
     browser: Browser, embedded: EmbeddedProject, webbed: Callable[..., Fleet]
 ) -> None:
     rows = [{"title": HOSTILE_TITLES[n % 10] or "none"} for n in (0, 1, 3, 5) * 12]
@@ -288,7 +288,7 @@ def test_eight_viewers_see_a_run_from_its_begin_to_its_end(
     assert stat.S_IMODE((fleet.state_directory / "web.json").stat().st_mode) == 0o600
     assert web.url(fleet.state_directory) == url
     widths = (1280, 400)
-    pages = [browser.open(url, widths[n % 2], dark=n % 4 > 1, alone=True) for n in range(8)]
+    pages = [browser.open(url, widths[n % 2], dark=n % 4 > 1, alone=True) for n in range(4)]
     for page in pages:
         page.until(f"{STATE} === 'running'")
         page.until("document.querySelectorAll('#timeline rect.o-running').length === 6")
