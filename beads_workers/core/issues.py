@@ -242,10 +242,16 @@ class Issues:
         return [self.known[issue_id] for issue_id in self._standing.get(standing, ())]
 
     def is_counted(self, issue_id: str, request_id: str) -> bool:
-        """Whether what this attempt has cost is known already."""
+        """Whether what this attempt has cost is known already.
+
+        It is, too, where an attempt of a later run is: that began when its run had read what the
+        earlier ones have used."""
         issue = self.known.get(issue_id)
         past = issue.retry_entry if issue is not None else None
-        return past is not None and past.counted == request_id
+        if past is None or not past.counted:
+            return False
+        last, run_id = past.counted.rpartition(".")[0], request_id.rpartition(".")[0]
+        return past.counted == request_id or last > run_id
 
     def with_known_cost(self, heard: rec.Checkpointed) -> rec.Checkpointed:
         """What the journal of a dead run says of an issue, and no less cost than is known: a start

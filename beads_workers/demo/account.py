@@ -257,7 +257,7 @@ def what_was_seen(
         yield _row("ignored TERM", what, account, late)
     for row in ended["quarantined"]:
         why = f"{row['issue_id']}, {row['attempts']} attempts; {printable(row['error'], 40)}"
-        yield _row("quarantined with its reason", why)
+        yield _row("quarantined, and why", why)
     yield _row("tracker", f"asked {calls['count']} times, {calls['seconds']:.2f} s in all")
 
 
@@ -265,7 +265,7 @@ def _row(
     name: str, what: str, account: DemoAccount | None = None, f: Finished | None = None
 ) -> str:
     by = _closer(account, f) if account and f else ""
-    return f"  {name:<29}{what}{f'; {by} did it' if by else ''}"
+    return f"  {name:<26}{what}{f'; {by} did it' if by else ''}"
 
 
 def _closer(account: DemoAccount, finished: Finished) -> str:

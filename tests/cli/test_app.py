@@ -85,7 +85,7 @@ def test_another_system_than_linux_is_one_line_but_for_help(tmp_path: Path) -> N
     error, hint = ended.stderr.splitlines()
     assert error.startswith("error: this system cannot run a fleet: Linux 5.3")
     assert hint.startswith("hint: ")
-    assert "Only these types" in there("start", "--help").stdout
+    assert "Only issues of these types" in there("start", "--help").stdout
     assert there("--version").stdout == __version__ + "\n"
 
 

@@ -93,7 +93,10 @@ def test_it_is_a_process_of_its_own_that_ends_by_signals(
 
 def _has_begun(pid: int) -> bool:
     """Whether it is connected to the fleet: it has no other socket."""
-    links = [link.readlink() for link in Path(f"/proc/{pid}/fd").iterdir()]
+    try:
+        links = [link.readlink() for link in Path(f"/proc/{pid}/fd").iterdir()]
+    except FileNotFoundError:  # One that it has just closed.
+        return False
     return any(str(link).startswith("socket:") for link in links)
 
 

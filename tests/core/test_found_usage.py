@@ -104,6 +104,13 @@ def test_what_a_crashed_run_had_used_is_in_the_next_ones_ledger_and_in_its_issue
     assert entry is not None and (entry.money, entry.charged) == (3.0, 1)
 
 
+def test_a_run_that_stays_unsettled_is_read_again_and_not_counted_after_later_attempts() -> None:
+    known = [Checkpointed("a", charged=1, money=3.0, counted="run-0b.1")]
+    play = play_of_agents(recovering=True, checkpointed=known)
+    assert not records(play.do(read("run-0a.5")), rec.UsageFound)
+    assert records(play.do(read("run-0b.2")), rec.UsageFound)
+
+
 def test_a_recovery_that_is_repeated_counts_it_once() -> None:
     """The run that recovered first has died of it: its journal is what the next one knows."""
     first = play_of_agents(recovering=True)

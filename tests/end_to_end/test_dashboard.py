@@ -8,10 +8,12 @@ import re
 import signal
 import sys
 from collections.abc import Iterator
+from math import floor
 from pathlib import Path
 
 import pytest
 
+from beads_workers.core.status import FRAME_SECONDS
 from tests.end_to_end.conftest import StartFleet
 from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import call, until
@@ -178,11 +180,14 @@ def test_watch_and_replay_show_the_same(
     assert fleet.process.wait(60) == 7
     lines = call(embedded, "replay", "--json").stdout.splitlines()
     replayed = [json.loads(line) for line in lines]
-    # What workers answer to STATUS is asked while somebody looks, and kept nowhere.
+    # What workers answer to STATUS is asked while somebody looks, and kept nowhere; a frame in
+    # which nothing else has come is shown live alone.
     for worker in (each for frame in watched for each in frame["workers"]):
         worker["status"] = worker["progress"] = None
+    ends = {(floor(record["m"] / FRAME_SECONDS) + 1) * FRAME_SECONDS for record in fleet.journal()}
+    of_records = [frame for frame in watched if frame["uptime_seconds"] in ends]
     # The first one is of the moment at which somebody came; the others are those of the run.
-    others = [json.dumps(frame) for frame in watched[1:] if frame not in replayed]
+    others = [json.dumps(f) for f in of_records if f is not watched[0] and f not in replayed]
     assert len(watched) > 10 and not others, "\n".join([*others, "", *lines])
     last = replayed[-1]
     assert last["ended"] == {"exit_code": 7, "reason": "idle_timeout"}

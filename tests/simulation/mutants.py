@@ -215,8 +215,8 @@ class EndsTooSoon(Orchestrator):
 class SleepsOn(Orchestrator):
     """Does not know that the machine has slept."""
 
-    def _at(self, now: float, boot: float | None) -> None:
-        self._effects.at(now, boot)
+    def _at(self, now: float, boot: float | None, wall: float | None) -> None:
+        self._effects.at(now, boot, wall)
 
 
 class ClosesFirst(Orchestrator):
