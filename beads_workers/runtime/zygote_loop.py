@@ -22,7 +22,7 @@ from beads_workers.core import limits
 from beads_workers.core.framing import Line, LineReader
 from beads_workers.core.model import compile_values
 from beads_workers.core.settings import WorkerSettings, worker_from_json
-from beads_workers.core.wire import Shutdown, Wait, encode
+from beads_workers.core.wire import Shutdown, StatusAsked, Wait, encode
 from beads_workers.runtime import sessions
 from beads_workers.runtime.processes import SEND_LATER
 from beads_workers.runtime.sessions import kill_sessions, start_time
@@ -117,11 +117,12 @@ TIMES = 4
 
 
 def warm_up(settings: WorkerSettings) -> None:
-    """Be a worker that is told to wait, and then to leave; what goes wrong is said on stderr.
+    """Be a worker that is asked how it does, told to wait, and then to leave; what goes wrong is said
+    on stderr.
 
     There must be no child yet. INT, TERM, HUP and CHLD do nothing afterwards, until they are set.
     """
-    said = (Wait(1), Shutdown("user_requested"))
+    said = (StatusAsked(), Wait(1), Shutdown("user_requested"))
     settings = replace(settings, work=replace(settings.work, functions_ahead=False))
     lines = b"".join(encode(m, settings.worker_id, time.time(), v1=False) for m in said)
     for _ in range(TIMES):
