@@ -360,6 +360,11 @@ class Options:
         metavar="AGENT",
         panel=AGENTS,
     )
+    skip_base_check: bool | None = _flag(
+        "Do not run --verify first where attempts begin.",
+        "--skip-base-check",
+        panel=AGENTS,
+    )
     fix_rounds: int | None = _option(
         _integer(0, 20),
         2,

@@ -297,10 +297,19 @@ def start(
         show(settings, as_json=json_lines)
         return
     look_ahead(settings, quiet=json_lines)
+    if not resolved.options.skip_base_check and _is_judged(settings.work):
+        from beads_workers.cli.base_check import check_base
+
+        check_base(settings, quiet=json_lines)
     page = open_page(resolved.options, settings)
     if not detach:
         _run(launch, settings, page, as_json=json_lines, draw=not no_dashboard)
     _detach(launch, settings, page, as_json=json_lines, wait=wait)
+
+
+def _is_judged(work: Work) -> bool:
+    """Whether its attempts cost money, and a command decides in worktrees what becomes of them."""
+    return bool(understood(work) and work.verify and work.worktrees)
 
 
 def open_page(options: Options, settings: FleetSettings) -> Page | None:

@@ -23,7 +23,17 @@ from tests.support.real_agents import AgentHome
 from tests.support.worktrees import in_worktrees
 
 ISSUE = IssueId("bw-1")
-OPTIONS = ("-n", "1", "--agent", "claude", "--fix-rounds", "0", "--retry-delay", "0")
+OPTIONS = (
+    "-n",
+    "1",
+    "--agent",
+    "claude",
+    "--fix-rounds",
+    "0",
+    "--retry-delay",
+    "0",
+    "--skip-base-check",
+)
 
 Project = AgentProject | AgentBdProject
 

@@ -86,7 +86,9 @@ def test_work_that_fails_its_check_is_not_closed_and_the_next_attempt_learns(
     )
     verify = "test -e wheel.py || { echo broken whee''l; false; }"
     options = ("-n", "1", "--agent", "claude", "--until-empty", "--fix-rounds", "0")
-    fleet: Fleet = start(project, *options, "--verify", verify, "--retry-delay", "0")
+    fleet: Fleet = start(
+        project, *options, "--verify", verify, "--retry-delay", "0", "--skip-base-check"
+    )
     assert fleet.wait(90) == 0, fleet.said()
     ends = fleet.journal("finished")
     assert [end["outcome"] for end in ends] == ["error", "success"]
@@ -113,7 +115,16 @@ def test_while_it_works_people_see_what_it_does_and_what_it_costs(
 
 def test_what_an_attempt_did_is_shown_wherever_one_looks(start: Any, project: AgentProject) -> None:
     project.issues('tokens 5000 500; write a.py "a"; run "echo hello"; say "I made a.py."')
-    options = ("-n", "1", "--agent", "claude", "--until-empty", "--verify", "test -e a.py")
+    options = (
+        "-n",
+        "1",
+        "--agent",
+        "claude",
+        "--until-empty",
+        "--verify",
+        "test -e a.py",
+        "--skip-base-check",
+    )
     fleet: Fleet = start(project, *options, "--budget", "20")
     assert fleet.wait(90) == 0, fleet.said()
     assert "ok agent    claude, account " in fleet.errors

@@ -28,6 +28,7 @@ prompt = "prompts/p.txt"
 review = "other"
 fix_rounds = 3
 retry = "fresh"
+skip_base_check = true
 comments = "owner"
 stall = "20m"
 budget = 20
@@ -99,8 +100,8 @@ def test_every_key_is_read_and_its_origin_kept(tmp_path: Path) -> None:
     assert resolved.options == Options(
         8, "sqlite", ("a", "b"), ("c",), ("d",), ("bug",), (0, 1), "bw-1", 300.0, 5, 2.5,
         "make test", "worker", "mine", str(tmp_path / "prompts/p.txt"),
-        "other", 3, "fresh", "owner", "take", 1200.0, "$20", "5Mtok", 60.0, 1800.0, True, 86_400.0,
-        10, 7200.0, 90.0, 0.5,
+        "other", True, 3, "fresh", "owner", "take", 1200.0, "$20", "5Mtok", 60.0, 1800.0, True,
+        86_400.0, 10, 7200.0, 90.0, 0.5,
         "/var/state", str(tmp_path / "logs"), True, ("echo", "{id}"), 2.0, 20.0,
         True, "never", True, "main",
         "make deps", (".env", "config/*.local"), str(tmp_path / "../trees"), 2_500_000_000,

@@ -1,0 +1,151 @@
+"""``start --agent --verify``: a check that fails where attempts begin is told before they do."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.cli.doctor_support import Patient, initialised
+from tests.support.repository import IDENTITY, git
+
+AGENT = """#!/bin/sh
+cat >/dev/null
+echo agent >>"$COUNT"
+rm -f broken
+echo done >"$BW_ISSUE_ID.txt"
+"""
+SETTINGS = """[agents.mine]
+adapter = "plain"
+argv = ["{agent}"]
+"""
+VERIFY = "echo check >>$COUNT; test ! -e broken || { echo FAILED test_cart: 3 != 4; false; }"
+START = "beads-workers start -n 1 --agent mine --until-empty"
+
+
+class Repository(Patient):
+    """``ran``: each check and each agent that ran, in order."""
+
+    def ran(self) -> list[str]:
+        count = Path(self.environment["COUNT"])
+        return count.read_text().split() if count.exists() else []
+
+    def start(self, verify: str, *options: str) -> subprocess.CompletedProcess[str]:
+        return self.type(" ".join((START, *options, "--verify", f"'{verify}'")))
+
+    def commit(self, message: str) -> str:
+        git(self.folder, "add", "--all")
+        git(self.folder, "commit", "--quiet", "-m", message)
+        return git(self.folder, "rev-parse", "HEAD").strip()[:12]
+
+
+@pytest.fixture
+def red(tmp_path: Path) -> Repository:
+    """One issue, an agent that mends all, and a base on which the check fails."""
+    made = initialised(tmp_path)
+    agent = tmp_path / "agent"
+    agent.write_text(AGENT)
+    agent.chmod(0o755)
+    (made.folder / "beads-workers.toml").write_text(SETTINGS.format(agent=agent))
+    (made.folder / "broken").touch()
+    here = Repository(**{name: getattr(made, name) for name in made.__dataclass_fields__})
+    here.environment |= IDENTITY | {"COUNT": str(tmp_path / "count")}
+    git(here.folder, "init", "--quiet", "--initial-branch=main")
+    here.commit("first")
+    here.type("beads-workers add one")
+    return here
+
+
+def test_a_red_base_is_refused_before_anything_is_paid_for_and_the_remedy_is_said(
+    red: Repository,
+) -> None:
+    at = git(red.folder, "rev-parse", "HEAD").strip()[:12]
+    done = red.start(VERIFY)
+    assert done.returncode == 2, done
+    assert f"fails on main ({at}) already, where attempts begin: FAILED test_cart: 3 != 4" in (
+        done.stderr
+    )
+    assert "--skip-base-check" in done.stderr and "mend that first" in done.stderr
+    assert red.ran() == ["check"] * 2, "once more on a clean tree, and no agent"
+    log = Path(done.stderr.rpartition("all that it printed: ")[2].strip().rstrip(")"))
+    assert "FAILED test_cart: 3 != 4" in log.read_text()
+
+
+def test_what_mends_it_may_be_the_issues_themselves(red: Repository) -> None:
+    done = red.start(VERIFY, "--skip-base-check")
+    assert done.returncode == 0, done
+    assert red.ran()[:2] == ["agent", "check"], "nothing is checked before the agent"
+
+
+def test_a_red_base_that_was_mended_is_tested_again_and_a_green_one_is_remembered(
+    red: Repository,
+) -> None:
+    assert red.start(VERIFY).returncode == 2
+    (red.folder / "broken").unlink()
+    at = red.commit("mend")
+    done = red.start(VERIFY)
+    assert done.returncode == 0, done
+    assert f"passes on main ({at})" in done.stderr
+    checks = red.ran().count("check")
+    again = red.start(VERIFY)
+    assert again.returncode == 0 and "base     '" in again.stderr
+    assert red.ran().count("check") == checks, "what has passed is not tested again"
+
+
+def test_a_check_that_fails_now_and_then_is_a_warning(red: Repository) -> None:
+    (red.folder / "broken").unlink()
+    red.commit("mend")
+    done = red.start('echo >>"$COUNT.runs"; test $(wc -l <"$COUNT.runs") -ne 1')
+    assert done.returncode == 0, done
+    assert "failed on main" in done.stderr and "passed the next time" in done.stderr
+
+
+def test_a_check_that_cannot_be_run_is_refused_too(red: Repository) -> None:
+    done = red.start("no-such-program")
+    assert done.returncode == 2 and "not found" in done.stderr, done
+    assert red.ran() == []
+
+
+def test_without_landing_it_is_what_is_checked_out_that_counts(red: Repository) -> None:
+    done = red.start(VERIFY, "--no-land")
+    assert done.returncode == 2 and "fails on HEAD" in done.stderr, done
+    (red.folder / "broken").unlink()
+    red.commit("mend")
+    assert red.start(VERIFY, "--no-land").returncode == 0
+
+
+def test_programs_get_the_error_alone_and_a_file_may_switch_it_off(red: Repository) -> None:
+    done = red.start(VERIFY, "--json")
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr.startswith("error: ")
+    settings = red.folder / "beads-workers.toml"
+    settings.write_text(f"skip_base_check = true\n{settings.read_text()}")
+    done = red.start(VERIFY, "--json")
+    assert done.returncode == 0, done
+    assert all(map(json.loads, done.stdout.splitlines()))
+
+
+def test_ctrl_c_ends_the_check_with_all_that_it_started(red: Repository) -> None:
+    began = Path(red.environment["COUNT"]).with_name("began")
+    line = f"{START} --verify 'echo $$ >{began}; sleep 600'"
+    with subprocess.Popen(
+        ["sh", "-c", f"exec {line}"],
+        cwd=red.folder,
+        env=red.environment,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as client:
+        _until_written(began)
+        client.send_signal(signal.SIGINT)
+        client.communicate(timeout=30)
+    assert client.returncode != 0
+    assert not Path("/proc", began.read_text().strip()).exists()
+
+
+def _until_written(file: Path) -> None:
+    from tests.support.fleet import until
+
+    until(lambda: file.exists() and file.read_text().strip())
