@@ -125,9 +125,11 @@ class LogTail:
             self._file.read()
         except FileNotFoundError:
             self._file = None
-            return ShownLog(f"{shown.title}: nothing printed yet", changes=changes)
-        lines = self._file.shown
-        title = f"{shown.title}: {path.name if lines else 'nothing printed yet'}"
+        lines = self._file.shown if self._file else []
+        nothing = "nothing printed yet" if shown.running else "it printed nothing"
+        title = f"{shown.title}: {path.name if lines else nothing}"
+        if self._file is None:
+            return ShownLog(title, changes=changes)
         return ShownLog(title, lines, self._file.first, changes)
 
 

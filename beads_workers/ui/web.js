@@ -471,12 +471,13 @@
   };
   const tail = async (worker) => {
     let told = null;
-    try {
+    if (isThere(worker)) try {
       const answer = await fetch(`log?worker=${encodeURIComponent(worker)}`, { cache: "no-store" });
-      told = answer.ok ? await answer.json() : { title: `${worker}: gone`, lines: [] };
+      if (answer.ok) told = await answer.json();
     } catch { /* The server is away: what is shown stays, and the banner says it. */ }
     if (chosen !== worker) return;
-    if (told) {
+    if (!isThere(worker)) set(byId("log-title"), `${safe(worker)} has left; the last that was read of it`);
+    else if (told) {
       const lines = byId("lines");
       const atEnd = lines.scrollHeight - lines.scrollTop - lines.clientHeight < 30;
       set(byId("log-title"), safe(told.title));
@@ -485,6 +486,7 @@
     }
     setTimeout(() => { if (chosen === worker) tail(worker); }, 1000);
   };
+  const isThere = (id) => shot?.workers.some((worker) => worker.worker_id === id) ?? false;
   const chosenIssue = () => shot?.workers.find((worker) => worker.worker_id === chosen)?.issue_id ?? null;
   byId("close").addEventListener("click", () => read(null));
   document.addEventListener("keydown", (event) => { if (event.key === "Escape" && chosen !== null && !byId("question").open) read(null); });

@@ -111,6 +111,8 @@ def test_a_log_that_was_cut_or_is_gone_is_read_anew(tmp_path: Path) -> None:
     tail, path = LogTail(tmp_path.joinpath), Path(output_file(run_folder(tmp_path), "W1"))
     records = fleet(1, busy=1)
     assert tail.read(Look(), after(*records)).title.endswith("nothing printed yet")
+    over = after(*records, ended("app-1"))
+    assert tail.read(Look(), over).title.endswith("it printed nothing")
     add(path, "one\ntwo\n")
     assert of(Look(), tmp_path, *records, tail=tail) == ["one", "two"]
     path.write_text("new\n")

@@ -221,6 +221,24 @@ def test_a_page_that_may_only_look_has_no_buttons_for_more(browser: Browser) -> 
     served.close()
 
 
+def test_the_log_of_a_worker_that_left_stays_and_is_not_asked_for_again(
+    browser: Browser, house: Served
+) -> None:
+    page = drawn(browser, house.url)
+    page.click("#workers .row")
+    page.until("document.getElementById('lines').textContent.includes('all is well')")
+    house.tell({**full_house(), "workers": []})
+    page.until("document.getElementById('log-title').textContent.includes('W1 has left')")
+    assert page.value("document.getElementById('lines').textContent.includes('all is well')")
+    asked = "performance.getEntriesByType('resource').filter((e) => e.name.includes('log?')).length"
+    before = page.value(asked)
+    now = page.value("performance.now()")
+    page.until(f"performance.now() > {now} + 2200")  # It asks once a second.
+    assert page.value(asked) == before
+    assert page.complaints() == []
+    page.close()
+
+
 def test_a_page_in_the_background_has_no_stream(browser: Browser, house: Served) -> None:
     page = drawn(browser, house.url)
     assert house.shown.viewers == 1
