@@ -288,7 +288,7 @@ class AgentAttempt:
 
     def _receipt(self, verdict: Verdict, lesson: str) -> Receipt:
         worker = self._worker
-        usage, money = self._around.usage.spent()
+        usage, money, unpriced = self._around.usage.spent()
         receipt = Receipt(
             verdict=verdict.kind.value,
             why=verdict.why,
@@ -299,6 +299,7 @@ class AgentAttempt:
             totals=worker.totals(),
             usage=usage,
             money=money,
+            unpriced=unpriced,
             until=verdict.until,
             window=WINDOWS.get(verdict.window, verdict.window),
             limited_model=verdict.model,
@@ -339,7 +340,7 @@ class AgentAttempt:
             self._flags.append(f"its tree could not be kept: {error}")
 
     def _tell(self, activity: str) -> None:
-        usage, money = self._around.usage.spent()
+        usage, money, _ = self._around.usage.spent()
         progress: dict[str, Any] = {"activity": activity}
         if usage:
             progress["tokens"] = sum(usage.values(), Tokens()).total

@@ -6,7 +6,6 @@ used so far comes from their progress, and counts until their receipt takes its 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from beads_workers.core.model import IssueId, value
@@ -21,14 +20,11 @@ class Spend:
     money: float = 0.0
     unpriced: int = 0
 
-    def add(self, usage: Mapping[str, Tokens], money: float | None) -> None:
-        """An attempt's, or a part of it."""
-        used = sum(usage.values(), Tokens())
-        self.tokens += used
-        if money is None:
-            self.unpriced += used.total
-        else:
-            self.money += money
+    def add(self, receipt: Receipt) -> None:
+        """What an attempt has used."""
+        self.tokens += receipt.tokens
+        self.money += receipt.money or 0.0
+        self.unpriced += receipt.tokens.total if receipt.money is None else receipt.unpriced
 
 
 @value
@@ -76,8 +72,8 @@ class Ledger:
             (self.by_verdict, receipt.verdict or "unknown"),
         )
         for table, name in named:
-            table.setdefault(name, Spend()).add(receipt.usage, receipt.money)
-        self.total.add(receipt.usage, receipt.money)
+            table.setdefault(name, Spend()).add(receipt)
+        self.total.add(receipt)
 
     def progress(self, issue_id: str, used: UnderWay) -> None:
         """An attempt that runs has used so much by now, all in all."""

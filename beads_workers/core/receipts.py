@@ -66,8 +66,9 @@ class Receipt:
 
     ``agent``, ``model``, ``session``: who worked, and by which id it can be continued; ``totals``:
     what the session had used by then, as its adapter wrote it. ``money``: US dollars, None where
-    the agent does not say and no prices are set. ``until``: epoch seconds of a reset. ``window``:
-    which limit that is, for people; ``limited_model``: the only model that it closes.
+    the agent does not say and no prices are set; ``unpriced``: tokens of runs that are not in
+    it, because their agent was ended before it said any. ``until``: epoch seconds of a reset.
+    ``window``: which limit that is, for people; ``limited_model``: the only model that it closes.
     ``branch``, ``commits`` (the newest last), ``diffstat``: the work; ``base``, ``head``: the
     commit that it began with, and the last one; ``tree``: of that; ``verify`` and ``verified``: the
     command, and whether it passed on that tree. ``rounds``: how often the agent was asked to mend
@@ -85,6 +86,7 @@ class Receipt:
     totals: Mapping[str, Any] = field(default_factory=dict, hash=False)
     usage: Mapping[str, Tokens] = field(default_factory=dict, hash=False)
     money: float | None = None
+    unpriced: int = 0
     until: float | None = None
     window: str = ""
     limited_model: str = ""
@@ -114,8 +116,9 @@ class Receipt:
         if self.verdict not in _TROUBLES:
             return None
         trouble = _TROUBLES[self.verdict]
-        # The name of the window is short; what the agent said repeats the reset.
-        why = (trouble is AccountTrouble.LIMITED and self.window) or self.why
+        # The name of the window is short; what the agent said repeats the reset. Its sentence goes
+        # on with ours: "until 03:20".
+        why = ((trouble is AccountTrouble.LIMITED and self.window) or self.why).rstrip(". ")
         return AccountRefusal(trouble, why, self.until, self.limited_model)
 
 
@@ -272,6 +275,7 @@ _READERS: dict[str, Any] = {
     "until": _positive,
     "verified": _flag,
     "rounds": _count,
+    "unpriced": _count,
 }
 _NOTHING = Receipt()
 _ENCODER = json.JSONEncoder(separators=(",", ":"))

@@ -82,8 +82,9 @@ class UsageFile:
                 row |= {} if at is None else {"at": at}
             self._write(row)
 
-    def spent(self) -> tuple[dict[str, Tokens], float | None]:
-        """Tokens by model, and dollars (None where a part has no price), of all runs so far."""
+    def spent(self) -> tuple[dict[str, Tokens], float | None, int]:
+        """Tokens by model, dollars (None where nobody knows any), and the tokens of runs whose
+        dollars are not known, of all runs so far."""
         return _sum(self._runs)
 
     def _write(self, row: Mapping[str, Any]) -> None:
@@ -167,8 +168,10 @@ def read_usage(path: Path) -> Receipt | None:
     receipt = read_receipt(said) if runs else None
     if receipt is None:
         return None
-    usage, money = _sum(runs)
-    return replace(receipt, verdict="unfinished", why=WHY, usage=usage, money=money)
+    usage, money, unpriced = _sum(runs)
+    return replace(
+        receipt, verdict="unfinished", why=WHY, usage=usage, money=money, unpriced=unpriced
+    )
 
 
 def usage_read(run_directory: Path, ended: ReadUsage | Started | Finished) -> UsageRead | None:
@@ -215,18 +218,20 @@ def prices_of(table: Mapping[str, tuple[float, ...]]) -> dict[str, Price]:
     return {model: Price(*each[:3]) for model, each in table.items() if len(each) >= 2}
 
 
-def _sum(runs: Iterable[tuple[Tally, Prices]]) -> tuple[dict[str, Tokens], float | None]:
+def _sum(runs: Iterable[tuple[Tally, Prices]]) -> tuple[dict[str, Tokens], float | None, int]:
     usage: dict[str, Tokens] = {}
     money: float | None = None
-    unknown = False
+    unpriced = 0
     for tally, prices in runs:
         for model, each in tally.usage.items():
             used = Tokens(each.input, each.output, each.cached_read, each.cached_write)
             usage[model] = usage.get(model, Tokens()) + used
         dollars = tally.money(prices)
-        unknown = unknown or (dollars is None and bool(tally.usage))
-        money = money if dollars is None else (money or 0.0) + dollars
-    return usage, None if unknown else money
+        if dollars is None:
+            unpriced += sum(each.tokens for each in tally.usage.values())
+        else:
+            money = (money or 0.0) + dollars
+    return usage, money, unpriced
 
 
 def _row(line: bytes) -> dict[str, Any]:

@@ -298,8 +298,8 @@ def money_of(history: History) -> Money | None:
         if (why := _wasted_as(attempt, left_alone)) is not None:
             named.append((found.wasted, why))
         for table, name in named:
-            table.setdefault(name, Spend()).add(receipt.usage, receipt.money)
-        found.total.add(receipt.usage, receipt.money)
+            table.setdefault(name, Spend()).add(receipt)
+        found.total.add(receipt)
     return found if found.by_issue else None
 
 

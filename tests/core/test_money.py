@@ -26,6 +26,15 @@ def test_an_attempt_counts_for_its_issue_its_agent_and_its_verdict() -> None:
     assert ledger.by_verdict["done"].money == pytest.approx(1.0)
 
 
+def test_of_an_attempt_whose_dollars_are_known_in_part_that_part_counts() -> None:
+    ledger = Ledger()
+    ledger.progress("a", UnderWay(50, 0.1))
+    part = Receipt("unfinished", "", "claude", usage={"opus": Tokens(60)}, money=0.1, unpriced=8)
+    ledger.ended("a", part)
+    assert ledger.spent() == UnderWay(60, 0.1)
+    assert ledger.total.unpriced == 8
+
+
 def test_progress_counts_until_the_receipt_takes_its_place() -> None:
     ledger = Ledger()
     ledger.progress("a", UnderWay(50, 0.25))

@@ -68,6 +68,8 @@ def test_a_limit_says_what_it_closes() -> None:
     assert refusal is not None
     assert (refusal.trouble, refusal.until, refusal.model) == (AccountTrouble.LIMITED, 9.0, "m")
     assert WHOLE.refusal is None
+    said = Receipt(verdict="limited", why="You've hit your limit.").refusal
+    assert said is not None and said.why == "You've hit your limit", "our sentence goes on"
 
 
 def test_texts_are_cut_to_what_the_journal_keeps() -> None:

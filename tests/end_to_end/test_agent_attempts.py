@@ -146,7 +146,7 @@ def test_what_verify_finds_goes_back_to_the_same_session(
 ) -> None:
     description = (
         '[[stub: write cart.py "total = 1"]]\n'
-        '[[stub when "AssertionError": write cart.py "total = 2"]]'
+        '[[stub when "AssertionError": write cart.py "total = 2"; run "sleep 2"]]'
     )
     # -B: of two files of one size, written within a second, Python takes the compiled first one.
     verify = "python3 -B -c 'import cart; assert cart.total == 2, cart.total'"
@@ -155,6 +155,8 @@ def test_what_verify_finds_goes_back_to_the_same_session(
     assert outcome == "success", (error, attempts.log)
     assert receipt.rounds == 1
     assert len({charge.session for charge in api.accounts.charges}) == 1
+    dollars = [each.get("money", 0.0) for each in attempts.progress]
+    assert dollars == sorted(dollars), "what the first run has cost counts during the second"
 
 
 def test_rounds_end_and_leave_a_lesson(attempts: Attempts) -> None:

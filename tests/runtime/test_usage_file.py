@@ -131,11 +131,11 @@ def test_what_is_found_is_what_was_heard(tmp_path: Path) -> None:
     file.begin("claude", "", {}, works=False)
     file.session("s-2", Totals("s-2"))
     file.add([Usage("opus", input=7, output=1, money=0.5)], Totals())
-    usage, money = file.spent()
+    usage, money, unpriced = file.spent()
     assert money == pytest.approx(1.0 + 1.0 + 0.000005 + 0.5)
     found = read_usage(path)
     assert found is not None
-    assert (found.usage, found.money) == (usage, money)
+    assert (found.usage, found.money, found.unpriced) == (usage, money, unpriced)
     # The first one works; a reviewer comes behind it.
     assert (found.agent, found.model, found.session) == ("codex", "gpt", "s-1")
 
@@ -186,7 +186,24 @@ def test_tokens_without_a_price_make_the_money_unknown(tmp_path: Path) -> None:
     file = UsageFile(str(tmp_path / "u.jsonl"))
     file.begin("codex", "", {})
     file.add([Usage("gpt-5", input=10)], Totals())
-    assert file.spent()[1] is None
+    assert file.spent()[1:] == (None, 10)
+
+
+def test_what_the_runs_before_have_cost_counts_while_the_next_says_no_dollars(
+    tmp_path: Path,
+) -> None:
+    """claude says them at its end: until then, or for ever where it is killed, they are unknown."""
+    path = tmp_path / "u.jsonl"
+    file = UsageFile(str(path))
+    for money in (0.1, None):
+        file.begin("claude", "", {})
+        file.session("s-1", Totals("s-1"))
+        file.add([Usage("opus", input=7, output=1, money=money)], Totals())
+        assert file.spent()[1] == 0.1
+    assert file.spent()[2] == 8
+    found = read_usage(path)
+    assert found is not None
+    assert (found.tokens.total, found.money, found.unpriced) == (16, 0.1, 8)
 
 
 def answered(number: int) -> str:
