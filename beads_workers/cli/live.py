@@ -16,6 +16,7 @@ from typing import Any
 
 from beads_workers.cli.agent_logs import of_tail
 from beads_workers.cli.feeds import Feed, Message
+from beads_workers.cli.left_outputs import left_outputs
 from beads_workers.core.text import as_shown, counted, printable
 from beads_workers.executors.files import log_file, output_file
 from beads_workers.ui import theme
@@ -135,8 +136,13 @@ class LogTail:
 
 def _log_of(shown: ShownAttempt, folder: str) -> Path:
     log = Path(log_file(folder, shown.issue_id, shown.attempt))
-    if not shown.running or log.exists():
+    if log.exists():
         return log
+    if not shown.running:
+        # Of an attempt that was killed with its worker; a row of another list has no times.
+        at, seconds = shown.row.get("at", 0.0), shown.row.get("seconds", 0.0)
+        left = left_outputs(Path(folder), shown.worker_id, at - seconds, at)
+        return left[-1] if left else log
     # An attempt whose first step has printed has its own log already.
     return Path(output_file(folder, shown.worker_id))
 

@@ -8,7 +8,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -31,13 +31,17 @@ LOOK_SECONDS = 0.2
 
 @dataclass(frozen=True, slots=True)
 class AttemptLog:
-    """One attempt and its log; ``at`` epoch seconds of its start."""
+    """One attempt and its log; ``at`` epoch seconds of its start.
+
+    ``left``: what attempts of this number had printed that were killed with their worker.
+    """
 
     issue_id: str
     worker_id: str
     number: int
     at: float
     log: Path
+    left: tuple[Path, ...] = ()
 
 
 def register(app: typer.Typer) -> None:
@@ -93,14 +97,19 @@ def logs(
         raise CommandError(f"no attempts of {which}", "", EXIT_UNKNOWN)
     if as_json:
         for attempt in attempts:
-            print(json.dumps(asdict(attempt) | {"log": str(attempt.log)}))
+            files = {"log": str(attempt.log), "left": [str(path) for path in attempt.left]}
+            print(json.dumps(asdict(attempt) | files))
         return
     if re.fullmatch(r"W\d+", which) or lines is not None:
         attempts = attempts[-1:]
     for attempt in attempts:
         head = f"== {attempt.issue_id} attempt {attempt.number}, {attempt.worker_id}"
-        print(f"{head}: {attempt.log}", file=sys.stderr)
-        _show(_output(attempt.log, raw=raw), lines)
+        for left in attempt.left:
+            print(f"{head}, killed with its worker: {left}", file=sys.stderr)
+            _show(_output(left, raw=raw), lines)
+        if attempt.log.exists() or not attempt.left:
+            print(f"{head}: {attempt.log}", file=sys.stderr)
+            _show(_output(attempt.log, raw=raw), lines)
     if follow:
         _follow_output(directory, directory.last_run(), attempts[-1].log, raw=raw)
 
@@ -133,7 +142,9 @@ def _raw(entry: Entry) -> str | None:
 def _printed(folder: Path, *, raw: bool) -> Shown:
     """At the end of each attempt what it has printed, each line behind its issue. Attempts of one
     number share a log: what was shown of it is not shown again."""
+    from beads_workers.cli.left_outputs import left_outputs
     from beads_workers.core.journal import Finished
+    from beads_workers.core.model import OutcomeKind
     from beads_workers.executors.files import log_file
 
     seen: dict[Path, int] = {}
@@ -147,7 +158,12 @@ def _printed(folder: Path, *, raw: bool) -> Shown:
         begin = seen.pop(log, 0)
         if ended.verdict == "requeue":  # Else it is over: a stream may be followed for months.
             seen[log] = len(lines)
-        return "\n".join(f"{ended.issue_id}: {line}" for line in lines[begin:]) or None
+        lines = lines[begin:]
+        if ended.outcome != OutcomeKind.SUCCESS.value:
+            began = entry.at - ended.duration_ms / 1000
+            for left in left_outputs(folder, ended.worker_id, began, entry.at):
+                lines += _output(left, raw=raw)
+        return "\n".join(f"{ended.issue_id}: {line}" for line in lines) or None
 
     return shown
 
@@ -164,25 +180,31 @@ def _attempts(
     directory: RunDirectory, run_ids: list[str], which: str, after: float
 ) -> list[AttemptLog]:
     """Of the newest run that has any."""
+    from beads_workers.cli.left_outputs import left_outputs
     from beads_workers.core.journal import Finished, Started
     from beads_workers.executors.files import log_file, output_file
     from beads_workers.runtime.journal_file import read_journal
 
     for run_id in reversed(run_ids):
-        folder = str(directory.run(run_id))
-        entries = list(read_journal(directory.run(run_id) / "journal.jsonl"))
-        over = {e.record.request_id for e in entries if isinstance(e.record, Finished)}
+        run = directory.run(run_id)
+        entries = list(read_journal(run / "journal.jsonl"))
+        over = {e.record.request_id: e.at for e in entries if isinstance(e.record, Finished)}
         found: dict[Path, AttemptLog] = {}
         for entry in entries:
             r = entry.record
             if not isinstance(r, Started) or which not in (r.issue_id, r.worker_id):
                 continue
-            log = Path(log_file(folder, r.issue_id, r.attempt))
-            if r.request_id not in over and not log.exists():
-                log = Path(output_file(folder, r.worker_id))  # It is being written.
+            log = Path(log_file(str(run), r.issue_id, r.attempt))
+            left: list[Path] = []
+            if r.request_id in over:
+                left = left_outputs(run, r.worker_id, entry.at, over[r.request_id])
+            elif not log.exists():
+                log = Path(output_file(str(run), r.worker_id))  # It is being written.
             if entry.at >= after:
                 # A free retry has the number of the attempt before it, and shares its log.
-                found[log] = AttemptLog(r.issue_id, r.worker_id, r.attempt, entry.at, log)
+                before = found[log].left if log in found else ()
+                attempt = AttemptLog(r.issue_id, r.worker_id, r.attempt, entry.at, log)
+                found[log] = replace(attempt, left=(*before, *left))
         if found:
             return list(found.values())
     return []
