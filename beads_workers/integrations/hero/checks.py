@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shlex
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ from beads_workers.integrations.hero.connection import (
     patiently,
 )
 from beads_workers.integrations.hero.store import text_of
-from beads_workers.integrations.hero.wire import Keys
+from beads_workers.integrations.hero.wire import WAITS, Keys, WrongField, read_ids
 
 if TYPE_CHECKING:
     from beads_workers.core.scripts import Context
@@ -186,23 +187,44 @@ class Damage:
 
 
 def find_damage(client: Any, keys: Keys, worker: str) -> list[Damage]:
-    """Of the jobs in the queue: what they and their replies lie in, the stop requests, and what is
-    ours."""
+    """Of the jobs in the queue: what they and their replies lie in, and those that they wait for;
+    the stop requests, and what is ours."""
     queued = client.lrange(keys.work_key(worker), -DAMAGE_LOOKED_AT, -1)
     ids = list(dict.fromkeys(map(text_of, queued)))
     wanted = {keys.stop_key(worker): "list"}
     wanted |= {keys.own_key(worker, name): "hash" for name in OWN_HASHES}
     wanted |= {keys.job_key(job_id): "hash" for job_id in ids}
     wanted |= {keys.reply_key(job_id): "list" for job_id in ids}
-    with client.pipeline(transaction=False) as pipe:
-        for key in wanted:
-            pipe.type(key)
-        kinds = [text_of(each) for each in pipe.execute()]
+    kinds = _kinds(client, wanted)
+    jobs = [key for key in map(keys.job_key, ids) if kinds[key] == "hash"]
+    needed = {keys.job_key(each): "hash" for each in _waited_for(client, jobs)}
+    wanted |= needed
+    kinds |= _kinds(client, needed)
     return [
-        Damage(key, kind, f"a {want}")
-        for (key, want), kind in zip(wanted.items(), kinds, strict=True)
-        if kind not in (want, "none")
+        Damage(key, kinds[key], f"a {want}")
+        for key, want in wanted.items()
+        if kinds[key] not in (want, "none")
     ]
+
+
+def _kinds(client: Any, keys: Iterable[str]) -> dict[str, str]:
+    asked = list(keys)
+    with client.pipeline(transaction=False) as pipe:
+        for key in asked:
+            pipe.type(key)
+        return dict(zip(asked, map(text_of, pipe.execute()), strict=True))
+
+
+def _waited_for(client: Any, jobs: Sequence[str]) -> Iterator[str]:
+    with client.pipeline(transaction=False) as pipe:
+        for key in jobs:
+            pipe.hmget(key, *WAITS)
+        answers = pipe.execute()
+    for found in answers:
+        said = {k.encode(): text for k, text in zip(WAITS, found, strict=True) if text is not None}
+        for name in WAITS:
+            with suppress(WrongField):  # Its job is answered with that.
+                yield from read_ids(said, name)
 
 
 def _kind(client: Any, key: str) -> str:

@@ -14,6 +14,7 @@ from beads_workers.integrations.hero.buffer import BufferedJob, JobStanding, Loc
 from beads_workers.integrations.hero.store import FETCH_MAX, Fetched, JobEnd, JobStore, Runs
 from beads_workers.integrations.hero.wire import (
     STOPPED,
+    WAITS,
     HeroJob,
     JobStatus,
     WrongField,
@@ -29,8 +30,6 @@ from beads_workers.integrations.hero.wire import (
 
 WALK_MAX = 1_000
 """Jobs that are looked at for a cycle: nobody waits for more."""
-
-_WAITS = ("prerequisites", "dependencies")
 
 
 @value
@@ -154,7 +153,7 @@ class Fetcher:
         while level and len(came_from) < WALK_MAX:
             if kept.job.id in came_from:
                 break
-            found = self.store.fields_of(level, ("status", *_WAITS))
+            found = self.store.fields_of(level, ("status", *WAITS))
             following: list[str] = []
             for job_id, fields in zip(level, found, strict=True):
                 for other in _waits_of(fields):
@@ -182,7 +181,7 @@ def _waits_of(fields: dict[bytes, bytes]) -> list[str]:
     try:
         if read_status(fields).is_final:
             return []
-        return [other for name in _WAITS for other in read_ids(fields, name)]
+        return [other for name in WAITS for other in read_ids(fields, name)]
     except WrongField:
         return []
 

@@ -312,6 +312,10 @@ def read_status(fields: Hash) -> JobStatus:
         raise WrongField("status", f"{said[:40]!r} is none") from None
 
 
+WAITS = ("prerequisites", "dependencies")
+"""The fields that name what a job waits for."""
+
+
 def read_ids(fields: Hash, name: str) -> tuple[str, ...]:
     """Ids of jobs: a JSON array, or ids with commas between them. Raises ``WrongField``."""
     said = _text(fields, name).strip()

@@ -76,7 +76,12 @@ def test_keys_that_hold_something_else_are_named_with_what_removes_them(
     here: Patient, redis: Redis
 ) -> None:
     redis.command("lpush", "hero:work_queue:w1", "good", "bad", "ugly")
-    redis.command("hset", "hero:job:good", "status", "dispatched")
+    waits = ("prerequisites", '["done", "first"]', "dependencies", "then")
+    redis.command("hset", "hero:job:good", "status", "dispatched", *waits)
+    redis.command("hset", "hero:job:ugly", "prerequisites", "[1]")
+    redis.command("hset", "hero:job:done", "status", "finished")
+    redis.command("lpush", "hero:job:first", "x")
+    redis.command("set", "hero:job:then", "x")
     redis.command("set", "hero:job:bad", "x")
     redis.command("sadd", "hero:reply:ugly", "x")
     redis.command("set", "hero:stop_queue:w1", "x")
@@ -84,6 +89,8 @@ def test_keys_that_hold_something_else_are_named_with_what_removes_them(
     said = {check["text"]: check["remedy"] for check in here.doctor().all("redis")}
     assert {text for text in said if " holds " in text} == {
         "hero:job:bad holds a string, not a hash",
+        "hero:job:first holds a list, not a hash",
+        "hero:job:then holds a string, not a hash",
         "hero:reply:ugly holds a set, not a list",
         "hero:stop_queue:w1 holds a string, not a list",
         "hero:beads_workers:w1:holders holds a string, not a hash",
