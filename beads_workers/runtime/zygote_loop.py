@@ -117,8 +117,8 @@ TIMES = 4
 
 
 def warm_up(settings: WorkerSettings) -> None:
-    """Be a worker that is asked how it does, told to wait, and then to leave; what goes wrong is said
-    on stderr.
+    """Be a worker that is asked how it does, told to wait, and then to leave; what goes wrong is
+    said on stderr.
 
     There must be no child yet. INT, TERM, HUP and CHLD do nothing afterwards, until they are set.
     """
