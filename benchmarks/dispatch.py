@@ -28,8 +28,8 @@ from benchmarks.tools.fleets import Broken, Project, embedded
 from benchmarks.tools.processes import cpu_seconds
 from benchmarks.tools.talkers import Talkers
 
-P50_GOAL, P99_GOAL = 2.5, 3.0
-RATE_GOAL = 0.4
+P50_GOAL, P99_GOAL = 2.0, 2.5
+RATE_GOAL = 0.25
 TALKERS = 100
 WARM_SECONDS = 0.5
 
