@@ -9,6 +9,7 @@ from itertools import islice
 from rich.console import Group
 from rich.text import Text
 
+from beads_workers.core.text import columns as width_of
 from beads_workers.ui.agents import account, spent
 from beads_workers.ui.panels import (
     ATTEMPT_ROWS,
@@ -155,6 +156,10 @@ def _queue(snapshot: Fields, age: float, columns: int) -> Text:
     return row.text()
 
 
+TRACKER_FIGURES = 44
+"""Columns of the row of the tracker for its name and "100 calls, 12 ms each, 2.00 an issue"."""
+
+
 def _tracker(snapshot: Fields, age: float, columns: int) -> Text:
     calls, source = snapshot["source_calls"], snapshot["source_state"]
     row = Row(columns).add(" tracker ")
@@ -165,7 +170,9 @@ def _tracker(snapshot: Fields, age: float, columns: int) -> Text:
         return row.fill(source["error"] or "", "bad").text()
     now = calls["now"]
     doing = f"{now} ({whole_seconds(calls['now_seconds'] + age)})" if now else "idle"
-    row.add(doing, 36 if columns < QUEUE_COLUMNS else 46, "time" if now else "muted")
+    # In a narrow terminal the figures keep their room.
+    least = min(36, max(17, columns - TRACKER_FIGURES))
+    row.add(doing, least if columns < QUEUE_COLUMNS else 46, "time" if now else "muted")
     typical = calls["typical_seconds"]
     each = f", {fine(typical)} each" if typical is not None else ""
     per_done = f", {calls['per_done']:.2f} an issue" if calls["per_done"] is not None else ""
@@ -322,9 +329,12 @@ def _needs(snapshot: Fields, columns: int, rows: int) -> Iterator[Text]:
             row.add("nothing needs you", style="muted")
         elif index < len(needs):
             row.add("! ", style="attention.strong")
-            row.add(needs[index]["text"], max(20, row.room // 2), "attention")
+            text, todo = needs[index]["text"], f"-> {needs[index]['todo']}"
             more = f"  (and {len(needs) - room} more)" if room <= index + 1 < len(needs) else ""
-            row.add("  ").fill(f"-> {needs[index]['todo']}", "strong", leave=len(more)).add(more)
+            # All below each other, but for a text that is longer, where its command leaves room.
+            half, rest = max(20, row.room // 2), row.room - 2 - width_of(todo) - len(more)
+            row.add(text, max(half, min(rest, width_of(text))), "attention")
+            row.add("  ").fill(todo, "strong", leave=len(more)).add(more)
         yield row.text()
 
 
