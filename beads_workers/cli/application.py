@@ -66,7 +66,7 @@ def _empty(*, add_completion: bool) -> typer.Typer:
         name="beads-workers",
         cls=GroupedCommands,
         help="Drain an issue tracker with a fleet of workers.",
-        epilog="See it: beads-workers demo. Use it: beads-workers start -n 8 -- ./do-issue.sh {id}",
+        epilog="See: beads-workers demo. Use: beads-workers start -- ./do-issue.sh {id}",
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
         no_args_is_help=True,

@@ -26,7 +26,7 @@ def register(app: typer.Typer) -> None:
     """Add this command to the application."""
     app.command(
         "worker",
-        epilog="Example: beads-workers worker --socket /tmp/beads-workers-4242.sock -- make {id}",
+        epilog="Example: beads-workers worker --socket /tmp/bw-4242.sock -- make {id}",
     )(worker)
 
 

@@ -86,3 +86,15 @@ def test_all_second_columns_begin_at_one_place(monkeypatch: pytest.MonkeyPatch) 
     lines = help_of("start", columns=200, monkeypatch=monkeypatch)
     rows = [found for each in lines if (found := re.match(r"  -\S.*?  +(?=\S)", each))]
     assert len({found.end() for found in rows}) == 1
+
+
+@pytest.mark.parametrize(
+    "name", ["", *sorted(NAMES - {"conformance", "config", "hero", "dispatcherd-config"})]
+)
+def test_what_is_to_be_pasted_stands_in_one_line_of_eighty_columns(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = help_of(*filter(None, [name]), columns=80, monkeypatch=monkeypatch)
+    last = [line for line in lines if line][-1]
+    assert not name or "Example: " not in "\n".join(lines) or last.startswith("  Example: ")
+    assert name or last.startswith("  See: ")
