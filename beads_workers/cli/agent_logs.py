@@ -1,4 +1,4 @@
-"""Logs of agents as people read them: their lines of JSON become short ones.
+"""What attempts printed, as people read it: agents' lines of JSON become short ones.
 
 An attempt's log has lines of ours (``[beads-workers] ...``), what its agents printed, and what
 ``--verify`` printed. A line of ours says whose turn it is.
@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from beads_workers.executors.files import output_file
 
 if TYPE_CHECKING:
     from beads_workers.agents.adapter import Adapter
@@ -56,3 +58,30 @@ def _load(name: str) -> Adapter | None:
     from beads_workers.agents.adapter import load
 
     return load(name)
+
+
+# --- left outputs --------------------------------------------------------------------------------
+# What attempts had printed that were killed together with their workers. It never became a log: it
+# lies in the file of the worker until the next one of that name keeps it under another name.
+
+
+CLOCK_SECONDS = 0.05
+"""The kernel stamps files with the time of its last tick, and the journal rounds its own."""
+
+
+def left_outputs(folder: Path, worker_id: str, began: float, ended: float) -> list[Path]:
+    """Files below the run's ``folder``, for an attempt between these times (epoch seconds).
+
+    No file says whose it is, but it was last written while its attempt was under way, and a worker
+    has one at a time.
+    """
+    output = Path(output_file(str(folder), worker_id))
+    found = []
+    for path in (*sorted(output.parent.glob(f"lost{output.name}.*.log")), output):
+        try:
+            status = path.lstat()
+        except OSError:
+            continue
+        if status.st_size and began - CLOCK_SECONDS <= status.st_mtime <= ended + CLOCK_SECONDS:
+            found.append(path)
+    return found

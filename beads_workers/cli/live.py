@@ -14,9 +14,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from beads_workers.cli.agent_logs import of_tail
+from beads_workers.cli.agent_logs import left_outputs, of_tail
 from beads_workers.cli.feeds import Feed, Message
-from beads_workers.cli.left_outputs import left_outputs
 from beads_workers.core.text import as_shown, counted, printable
 from beads_workers.executors.files import log_file, output_file
 from beads_workers.ui import theme

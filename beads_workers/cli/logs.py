@@ -142,7 +142,7 @@ def _raw(entry: Entry) -> str | None:
 def _printed(folder: Path, *, raw: bool) -> Shown:
     """At the end of each attempt what it has printed, each line behind its issue. Attempts of one
     number share a log: what was shown of it is not shown again."""
-    from beads_workers.cli.left_outputs import left_outputs
+    from beads_workers.cli.agent_logs import left_outputs
     from beads_workers.core.journal import Finished
     from beads_workers.core.model import OutcomeKind
     from beads_workers.executors.files import log_file
@@ -180,7 +180,7 @@ def _attempts(
     directory: RunDirectory, run_ids: list[str], which: str, after: float
 ) -> list[AttemptLog]:
     """Of the newest run that has any."""
-    from beads_workers.cli.left_outputs import left_outputs
+    from beads_workers.cli.agent_logs import left_outputs
     from beads_workers.core.journal import Finished, Started
     from beads_workers.executors.files import log_file, output_file
     from beads_workers.runtime.journal_file import read_journal

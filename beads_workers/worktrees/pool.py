@@ -26,7 +26,7 @@ from pathlib import Path
 from beads_workers.core.model import value
 from beads_workers.core.settings import Worktrees, worktrees_from_json
 from beads_workers.runtime import sessions
-from beads_workers.runtime.pool import MODULE, POOL
+from beads_workers.runtime.beside import MODULE, POOL
 from beads_workers.runtime.processes import heard, wake_on
 from beads_workers.worktrees import removal
 from beads_workers.worktrees.git import GitError, git
