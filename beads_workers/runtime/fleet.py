@@ -394,7 +394,7 @@ class Fleet:
 def run_fleet(client: socket.socket, zygote: Zygote) -> int:
     """Read the settings, and be the fleet's orchestrator; returns the exit code."""
     # The tracker thread gets its turns quickly, and never holds up the loop for long.
-    sys.setswitchinterval(0.0001)
+    sys.setswitchinterval(0.0005)
     gc.freeze()  # What is imported by now stays: nobody need look through it again.
     gc.set_threshold(GARBAGE_OBJECTS, 50, 50)
     with suppress(ImportError):  # The extra ``fast``.

@@ -50,7 +50,6 @@ from beads_workers.trackers.sqlite.store import (
     SCHEMA_VERSION,
     SqliteStore,
     connect,
-    rows_at_once,
     transaction,
     translated,
 )
@@ -141,10 +140,8 @@ class Change:
 
 def holdings(connection: sqlite3.Connection, ids: Iterable[str]) -> dict[str, Ownership]:
     """How the tracker shows each of these issues; unknown ones are left out."""
-    rows = rows_at_once(
-        connection,
-        "id, status, assignee",
-        "FROM issues WHERE id IN (SELECT value FROM json_each(?))",
+    rows = connection.execute(
+        "SELECT id, status, assignee FROM issues WHERE id IN (SELECT value FROM json_each(?))",
         (json.dumps(list(ids)),),
     )
     return {key: Ownership(status, assignee) for key, status, assignee in rows}
@@ -154,15 +151,13 @@ def change(connection: sqlite3.Connection, changes: Sequence[Change], now: str) 
     """Make them; what blocks what is for ``SqliteStore.refresh`` to find out, afterwards."""
     closed = [each for each in changes if each.holding.status == CLOSED]
     # First what may be followed by a close of the same issue; a close is the last of everything.
-    _update(
-        connection,
-        f"status = {_nth(1)}, assignee = {_nth(2)}, updated_at = ?2",
+    connection.executemany(
+        "UPDATE issues SET status = ?, assignee = ?, updated_at = ? WHERE id = ?",
         [
-            (each.settlement.issue_id, each.holding.status, each.holding.assignee)
+            (each.holding.status, each.holding.assignee, now, each.settlement.issue_id)
             for each in changes
             if each.holding.status != CLOSED
         ],
-        now,
     )
     connection.executemany(
         "UPDATE issues SET notes = CASE notes WHEN '' THEN ?1 ELSE notes || char(10) || ?1 END"
@@ -173,12 +168,13 @@ def change(connection: sqlite3.Connection, changes: Sequence[Change], now: str) 
             if each.settlement.action in BLOCKING and each.note
         ],
     )
-    _update(
-        connection,
-        f"status = '{CLOSED}', assignee = {_nth(1)}, close_reason = {_nth(2)},"
-        " updated_at = ?2, closed_at = ?2",
-        [(each.settlement.issue_id, each.holding.assignee, each.note) for each in closed],
-        now,
+    connection.executemany(
+        "UPDATE issues SET status = ?, assignee = ?, updated_at = ?3, closed_at = ?3,"
+        " close_reason = ?4 WHERE id = ?5",
+        [
+            (CLOSED, each.holding.assignee, now, each.note, each.settlement.issue_id)
+            for each in closed
+        ],
     )
     connection.executemany(
         "UPDATE issues SET extra = json_set(extra, ?, json(?)) WHERE id = ?",
@@ -189,23 +185,6 @@ def change(connection: sqlite3.Connection, changes: Sequence[Change], now: str) 
             if value
         ],
     )
-
-
-def _update(
-    connection: sqlite3.Connection, changes: str, rows: Iterable[tuple[str, ...]], now: str
-) -> None:
-    """One statement for all ``rows``, of which each begins with an id; of two with the same id the
-    later one counts."""
-    by_id = {row[0]: row for row in rows}
-    if by_id:
-        connection.execute(
-            f"UPDATE issues SET {changes} FROM json_each(?1) AS new WHERE issues.id = {_nth(0)}",
-            (json.dumps(list(by_id.values())), now),
-        )
-
-
-def _nth(number: int) -> str:
-    return f"json_extract(new.value, '$[{number}]')"
 
 
 def _results(settlement: Settlement) -> Iterable[tuple[str, str]]:
@@ -360,14 +339,12 @@ class SqliteSource:
 
     def _selected(self, tracker: _Opened, limit: int, skip: Collection[IssueId]) -> Taken:
         where, parameters = conditions(self._filters)
-        rows = rows_at_once(
-            tracker.connection,
-            "id, title, priority",
-            f"FROM issues WHERE {SELECTABLE} AND assignee IN ('', ?)"
+        rows = tracker.connection.execute(
+            f"SELECT id, title, priority FROM issues WHERE {SELECTABLE} AND assignee IN ('', ?)"
             f" AND id NOT IN (SELECT value FROM json_each(?)) AND {where}"
             " ORDER BY priority, created_us, id LIMIT ?",
             (self.actor, json.dumps(list(skip)), *parameters, limit + self._listed_max + 1),
-        )
+        ).fetchall()
         claimed = [row[0] for row in rows[:limit]]
         self._unanswered = (*self._unanswered, *claimed)
         # Who only lists writes nothing, and waits for nobody who does.
@@ -494,5 +471,5 @@ def _data_version(connection: sqlite3.Connection) -> int:
 
 
 def _storable(text: str) -> str:
-    """UTF-8 has no lone surrogates, SQLite's JSON no NUL, and an error text may hold anything."""
-    return text.encode("utf-8", "replace").decode("utf-8").replace("\0", "?")
+    """UTF-8 has no lone surrogates, and an error text may hold anything."""
+    return text.encode("utf-8", "replace").decode("utf-8")

@@ -6,7 +6,7 @@ import json
 import os
 import sqlite3
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
@@ -139,22 +139,6 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
             connection.execute("ROLLBACK")
 
 
-def rows_at_once(
-    connection: sqlite3.Connection, columns: str, rest: str, parameters: Sequence[str | int] = ()
-) -> list[list[Any]]:
-    """The rows of ``SELECT columns rest``, in one step of SQLite; ``columns``: names, with commas.
-
-    At each step Python lets go of the interpreter and takes it back from whoever computes
-    meanwhile. With a row for each of 256 issues, that was most of what a round trip cost the loop.
-    Real numbers come with 15 digits.
-    """
-    found = connection.execute(
-        f"SELECT json_group_array(json_array({columns})) FROM (SELECT {columns} {rest})", parameters
-    ).fetchone()
-    rows: list[list[Any]] = json.loads(found[0])
-    return rows
-
-
 def _opened(path: Path, mode: str) -> sqlite3.Connection:
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode={mode}",
@@ -266,12 +250,10 @@ class SqliteStore:
         """Give the issues of these ids to ``actor``; returns them, in this order."""
         wanted = list(ids)
         listed = _listed(wanted)
-        self._connection.execute(
-            f"UPDATE issues SET status = ?, assignee = ?, updated_at = ? WHERE id IN {_LISTED}",
+        rows = self._connection.execute(
+            "UPDATE issues SET status = ?, assignee = ?, updated_at = ?"
+            f" WHERE id IN {_LISTED} RETURNING {_COLUMNS}",
             (IN_PROGRESS, actor, now, listed),
-        )
-        rows = rows_at_once(
-            self._connection, _COLUMNS, f"FROM issues WHERE id IN {_LISTED}", (listed,)
         )
         return self._whole(wanted, listed, rows)
 
@@ -324,14 +306,13 @@ class SqliteStore:
 
     def dependants(self, ids: Iterable[str]) -> set[str]:
         """The issues that may be held back by one of ``ids``: those it blocks, and children."""
-        rows = rows_at_once(
-            self._connection,
-            "issue_id",
-            f"FROM dependencies WHERE depends_on_id IN {_LISTED}"
-            " AND type IN ('blocks', 'parent-child')",
-            (_listed(ids),),
+        return set(
+            self._column(
+                f"SELECT issue_id FROM dependencies WHERE depends_on_id IN {_LISTED}"
+                " AND type IN ('blocks', 'parent-child')",
+                _listed(ids),
+            )
         )
-        return {row[0] for row in rows}
 
     def refresh(self, ids: Collection[str]) -> None:
         """Find out anew whether ``ids`` are blocked, and then whatever hangs below them."""
@@ -362,12 +343,12 @@ class SqliteStore:
         return find_cycle(graph)
 
     def _whole(
-        self, wanted: Iterable[str], listed: str, rows: Iterable[Sequence[Any]]
+        self, wanted: Iterable[str], listed: str, rows: Iterable[tuple[Any, ...]]
     ) -> list[TrackerIssue]:
         labels: dict[str, list[str]] = defaultdict(list)
-        where = f"WHERE issue_id IN {_LISTED} ORDER BY position"
-        for issue_id, label in rows_at_once(
-            self._connection, "issue_id, label", f"FROM labels {where}", (listed,)
+        for issue_id, label in self._connection.execute(
+            f"SELECT issue_id, label FROM labels WHERE issue_id IN {_LISTED} ORDER BY position",
+            (listed,),
         ):
             labels[issue_id].append(label)
         dependencies = self._dependencies(listed)
@@ -379,10 +360,9 @@ class SqliteStore:
 
     def _dependencies(self, listed: str) -> dict[str, list[Dependency]]:
         found: dict[str, list[Dependency]] = defaultdict(list)
-        for issue_id, depends_on_id, kind, created_at, extra in rows_at_once(
-            self._connection,
-            "issue_id, depends_on_id, type, created_at, extra",
-            f"FROM dependencies WHERE issue_id IN {_LISTED} ORDER BY position",
+        for issue_id, depends_on_id, kind, created_at, extra in self._connection.execute(
+            "SELECT issue_id, depends_on_id, type, created_at, extra FROM dependencies"
+            f" WHERE issue_id IN {_LISTED} ORDER BY position",
             (listed,),
         ):
             found[issue_id].append(Dependency(depends_on_id, kind, created_at, json.loads(extra)))
@@ -451,7 +431,7 @@ def _row(issue: TrackerIssue) -> tuple[str | int | float | None, ...]:
 
 
 def _issue(
-    row: Sequence[Any], labels: Iterable[str], dependencies: Iterable[Dependency]
+    row: tuple[Any, ...], labels: Iterable[str], dependencies: Iterable[Dependency]
 ) -> TrackerIssue:
     (*texts, comments, timeout_seconds, command, extra) = row
     (key, title, description, status, priority, issue_type, *others) = texts
