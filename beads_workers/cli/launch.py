@@ -164,21 +164,9 @@ class Launch:
     def __init__(self) -> None:
         ours, theirs = socket.socketpair()
         with theirs:
-            # The process is not waited for: it is to live on when this one ends. -P: what lies in
-            # the project's folder is never imported.
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "beads_workers.runtime.main", str(theirs.fileno())],
-                pass_fds=(theirs.fileno(),),
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-        self._process.returncode = 0  # Or its destructor would warn that it still runs.
+            self.pid = start_orchestrator(theirs)
+            """The orchestrator's process."""
         self.client = ControlClient(ours)
-
-    @property
-    def pid(self) -> int:
-        """The orchestrator's process."""
-        return self._process.pid
 
     def send(self, settings: FleetSettings) -> None:
         """Let it run a fleet; its answer, and all that follows, is still to be read."""
@@ -202,6 +190,20 @@ class Launch:
             )
         started: dict[str, Any] = answer["started"]
         return started
+
+
+def start_orchestrator(client: socket.socket) -> int:
+    """Start its process, in a session of its own, with that connection; returns its pid."""
+    # -P: what lies in the project's folder is never imported.
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "beads_workers.runtime.main", str(client.fileno())],
+        pass_fds=(client.fileno(),),
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    # It is not waited for: it is to live on when this process ends. Its destructor would warn.
+    process.returncode = 0
+    return process.pid
 
 
 class Interrupts:

@@ -8,6 +8,7 @@ documents and of the package run the real one.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import gc
@@ -22,16 +23,26 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import NoReturn
 
+from beads_workers.cli import launch
 from beads_workers.cli.app import main
+from beads_workers.core.model import compile_values
 from beads_workers.registry import commands
 
 REQUEST_BYTES_MAX = 200_000
 NUMBER_BYTES = 8
 OURS = dict(os.environ)
 """The environment in which the warm process starts, whatever a test does to its own."""
+ORCHESTRATOR = "beads_workers.runtime.main"
+LOADED_LATER = (
+    *(ORCHESTRATOR, "beads_workers.runtime.fleet", "beads_workers.trackers.sqlite.source"),
+    *("beads_workers.doctor.machine", "beads_workers.integrations.tracing.options", "tomllib"),
+)
+"""What a command or an orchestrator loads as soon as it is at work."""
 LOCALE = ("LC_ALL", "LC_CTYPE", "LANG")
 """The first of these that is set says in which encoding Python reads and writes."""
 
@@ -155,7 +166,7 @@ def _started() -> tuple[socket.socket, subprocess.Popen[bytes]]:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         warm = subprocess.Popen(
-            [sys.executable, "-m", __name__, str(theirs.fileno())],
+            [sys.executable, "-m", __name__, str(theirs.fileno()), "-" * 200],
             cwd=Path(__file__).parents[2],
             env=OURS,
             stdin=subprocess.DEVNULL,
@@ -215,12 +226,67 @@ def _become(request: bytes, descriptors: Sequence[int]) -> None:
     time.tzset()
     sys.argv[1:] = arguments
     sys.path[0] = folder
+    if arguments[:1] == ["start"]:
+        launch.start_orchestrator = _fork_orchestrator
+
+
+# --- its orchestrator -----------------------------------------------------------------------------
+
+
+def _fork_orchestrator(client: socket.socket) -> int:
+    """In place of ``launch.start_orchestrator``: what that starts, of the modules loaded here."""
+    if (pid := os.fork()) == 0:
+        _become_orchestrator(client)
+    return pid
+
+
+def _become_orchestrator(client: socket.socket) -> NoReturn:
+    os.setsid()
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    connection = os.dup2(client.fileno(), 3)
+    os.closerange(4, max(256, client.fileno(), null) + 1)
+    del sys.path[0]
+    _name(f"{sys.executable} -P -m {ORCHESTRATOR} {connection}")
+    _run(lambda: sys.exit(importlib.import_module(ORCHESTRATOR).main([str(connection)])))
+
+
+def _run(program: Callable[[], object]) -> NoReturn:
+    """As Python runs one; it ends without taking apart, object by object, what is loaded here."""
+    code = 0
+    try:
+        program()
+    except SystemExit as wish:
+        code = wish.code if isinstance(wish.code, int) else int(wish.code is not None)
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for output in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            output.flush()
+    os._exit(code)
+
+
+def _name(command: str) -> None:
+    """Let ``/proc`` show that command as our own, in the place of the one that is there."""
+    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    begin, end = int(fields[45]), int(fields[46])
+    words = command.replace(" ", "\0").encode()
+    assert len(words) < end - begin, "the warm process needs a longer command line"
+    with open("/proc/self/mem", "r+b", buffering=0) as memory:
+        memory.seek(begin)
+        memory.write(words.ljust(end - begin, b"\0"))
 
 
 def load() -> None:
-    """The modules of every command."""
+    """The modules of every command, and of an orchestrator."""
     for module in ("cli.application", *commands()):
         importlib.import_module(f"beads_workers.{module}")
+    for module in LOADED_LATER:
+        importlib.import_module(module)
+    compile_values()
     gc.collect()
     gc.freeze()
 
@@ -228,4 +294,4 @@ def load() -> None:
 if __name__ == "__main__":
     load()
     serve(socket.socket(fileno=int(sys.argv[1])))
-    main()
+    _run(main)
