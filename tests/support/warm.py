@@ -258,7 +258,7 @@ def _run(program: Callable[[], object]) -> NoReturn:
         program()
     except SystemExit as wish:
         code = wish.code if isinstance(wish.code, int) else int(wish.code is not None)
-    except BaseException:
+    except BaseException:  # Python says it and ends with 1, whatever it is.
         traceback.print_exc()
         code = 1
     threading._shutdown()  # type: ignore[attr-defined]
