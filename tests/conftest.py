@@ -18,6 +18,13 @@ LONG = (
 pytest_plugins = ["tests.support.bd", "tests.support.peers", "tests.support.postgres"]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--every-bd``: what is tested on a drawn generation of ``bd`` is tested on both."""
+    parser.addoption(
+        "--every-bd", action="store_true", help="both generations of bd, not one drawn"
+    )
+
+
 def pytest_configure() -> None:
     """What runs under a test gets signals as in a terminal, also where ``nohup`` started us.
 

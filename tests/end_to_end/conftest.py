@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.agents_api import ModelApi
-from tests.support.bd import NEW, OLD, BdProject
+from tests.support.bd import OLD, VERSIONS, BdProject
 from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import Fleet
 from tests.support.real_agents import AgentHome
@@ -38,10 +39,26 @@ def embedded(tmp_path: Path) -> EmbeddedProject:
     return EmbeddedProject(tmp_path)
 
 
-@pytest.fixture(params=["embedded", OLD, NEW])
+@pytest.fixture
 def any_project(request: pytest.FixtureRequest, tmp_path: Path) -> EmbeddedProject | BdProject:
     """A fresh project of each kind of tracker in turn: what claims, closes, recovers or dies."""
     return _project(request.param, tmp_path)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """The kinds of ``any_project`` and ``bd_project``."""
+    for name, others in (("any_project", ["embedded"]), ("bd_project", [])):
+        if name in metafunc.fixturenames:
+            metafunc.parametrize(name, [*others, *_generations(metafunc)], indirect=True)
+
+
+def _generations(metafunc: pytest.Metafunc) -> Sequence[str]:
+    """Of ``bd``: one, drawn by the test's name, because a fleet on it is dear, and what differs
+    between them is tested in ``contracts`` and ``trackers``. Both where a test is marked
+    ``every_bd``, and everywhere with ``--every-bd``."""
+    if metafunc.config.getoption("every_bd") or metafunc.definition.get_closest_marker("every_bd"):
+        return VERSIONS
+    return [VERSIONS[zlib.crc32(metafunc.function.__name__.encode()) % len(VERSIONS)]]
 
 
 def _project(kind: str, folder: Path) -> EmbeddedProject | BdProject:
@@ -54,9 +71,9 @@ def either_project(request: pytest.FixtureRequest, tmp_path: Path) -> EmbeddedPr
     return _project(request.param, tmp_path)
 
 
-@pytest.fixture(params=[OLD, NEW])
+@pytest.fixture
 def bd_project(request: pytest.FixtureRequest, tmp_path: Path) -> BdProject:
-    """A fresh project of each generation of ``bd`` in turn."""
+    """A fresh project of a generation of ``bd``, or of each in turn (``every_bd``)."""
     return BdProject(tmp_path, request.param)
 
 

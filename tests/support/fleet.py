@@ -24,6 +24,8 @@ from tests.support import warm
 T = TypeVar("T")
 PATIENCE_SECONDS = 60.0
 LOOK_SECONDS = 0.02
+LOOKS_APART = 3
+"""Times as long as a look has taken."""
 REPOSITORY = Path(__file__).resolve().parents[2]
 BASH_WORKER = REPOSITORY / "bin" / "bw-worker.sh"
 PROGRAM = (sys.executable, "-m", "beads_workers")
@@ -40,12 +42,18 @@ class Project(Protocol):
 
 
 def until(holds: Callable[[], T], seconds: float = PATIENCE_SECONDS, what: str = "") -> T:
-    """Wait until it holds and return what it gave; fails after the time."""
+    """Wait until it holds and return what it gave; fails after the time.
+
+    A look that costs (a ``bd``, a command) is taken as rarely as it is dear.
+    """
     deadline = time.monotonic() + seconds
-    while not (value := holds()):
-        assert time.monotonic() < deadline, what or "did not happen in time"
-        time.sleep(LOOK_SECONDS)
-    return value
+    while True:
+        began = time.monotonic()
+        if value := holds():
+            return value
+        took = time.monotonic() - began
+        assert began + took < deadline, what or "did not happen in time"
+        time.sleep(max(LOOK_SECONDS, LOOKS_APART * took))
 
 
 def call(project: Project, *arguments: str, folder: Path | None = None) -> Called:

@@ -43,6 +43,8 @@ LOADED_LATER = (
     *("beads_workers.doctor.machine", "beads_workers.integrations.tracing.options", "tomllib"),
 )
 """What a command or an orchestrator loads as soon as it is at work."""
+PATH = "PYTHONPATH"
+OUR_FOLDERS = sum(bool(name) for name in OURS.get(PATH, "").split(os.pathsep))
 LOCALE = ("LC_ALL", "LC_CTYPE", "LANG")
 """The first of these that is set says in which encoding Python reads and writes."""
 
@@ -100,7 +102,7 @@ def start(
     arguments: Sequence[str], cwd: Path, env: Mapping[str, str], stdout: int, stderr: int
 ) -> Process | subprocess.Popen[bytes]:
     """Start ``beads-workers``; anew where Python itself would begin differently there."""
-    if _read_at_the_start(env) == _read_at_the_start(OURS):
+    if _read_at_the_start(env) == _read_at_the_start(OURS) and not _customized(env):
         return Process(arguments, cwd, env, stdout, stderr)
     command = [sys.executable, "-m", "beads_workers", *arguments]
     return subprocess.Popen(
@@ -149,7 +151,13 @@ def _umask() -> int:
 def _read_at_the_start(environment: Mapping[str, str]) -> tuple[str, dict[str, str]]:
     """What Python reads of its environment before it runs anything."""
     locale = next((value for name in LOCALE if (value := environment.get(name))), "")
-    return locale, {k: v for k, v in environment.items() if k.startswith("PYTHON")}
+    return locale, {k: v for k, v in environment.items() if k.startswith("PYTHON") and k != PATH}
+
+
+def _customized(environment: Mapping[str, str]) -> bool:
+    """Whether Python would run a module of its path before anything else."""
+    folders = [Path(folder) for folder in environment.get(PATH, "").split(os.pathsep) if folder]
+    return any((f / f"{who}customize.py").exists() for f in folders for who in ("site", "user"))
 
 
 _one = threading.Lock()
@@ -226,6 +234,8 @@ def _become(request: bytes, descriptors: Sequence[int]) -> None:
     time.tzset()
     sys.argv[1:] = arguments
     sys.path[0] = folder
+    theirs = environment.get(PATH, "").split(os.pathsep)
+    sys.path[1 : 1 + OUR_FOLDERS] = [os.path.abspath(name) for name in theirs if name]  # noqa: PTH100
     if arguments[:1] == ["start"]:
         launch.start_orchestrator = _fork_orchestrator
 
