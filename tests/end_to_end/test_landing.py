@@ -62,7 +62,7 @@ def landed(fleet: Fleet) -> list[str]:
 
 def seen_of(top: Path) -> tuple[str, ...]:
     """HEAD, the index and the files of the user's checkout."""
-    index = (top / ".git" / "index").read_bytes().hex()
+    index = git(top, "ls-files", "--stage")  # Not its bytes: whoever runs "status" refreshes times.
     shown = git(top, "status", "--porcelain=v2", "--untracked-files=all")
     return git(top, "rev-parse", "HEAD"), git(top, "symbolic-ref", "HEAD"), index, shown
 

@@ -82,7 +82,8 @@ class Process:
     def send_signal(self, number: int) -> None:
         """Unless it has ended."""
         if self.poll() is None:
-            os.kill(self.pid, number)
+            with contextlib.suppress(ProcessLookupError):  # It has ended, and that comes to be told.
+                os.kill(self.pid, number)
 
     def kill(self) -> None:
         """SIGKILL."""
