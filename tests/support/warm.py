@@ -82,7 +82,7 @@ class Process:
     def send_signal(self, number: int) -> None:
         """Unless it has ended."""
         if self.poll() is None:
-            with contextlib.suppress(ProcessLookupError):  # It has ended, and that comes to be told.
+            with contextlib.suppress(ProcessLookupError):  # It has just ended.
                 os.kill(self.pid, number)
 
     def kill(self) -> None:
