@@ -188,6 +188,7 @@ class Lander:
             return
         self._passengers[add.issue_id] = add
         self.queue.add(WaitingBranch(add.issue_id, add.priority, add.ended_at))
+        self._look_at = 0.0  # Its train is to stand on what others have committed by now.
 
     def _is_there(self, add: Add, contained: bool) -> bool:
         """Whether it has landed, which is told then; raises ``GitError``."""

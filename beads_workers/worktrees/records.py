@@ -27,7 +27,6 @@ from beads_workers.core.settings import Worktrees
 from beads_workers.executors.files import place_file
 from beads_workers.runtime.locks import try_lock
 from beads_workers.runtime.project import WORKTREE_MARK
-from beads_workers.runtime.run_directory import RunDirectory
 
 RECORDS = "worktree-records"
 LOOKS = 1000
@@ -186,6 +185,9 @@ class Records:
 
     def in_use(self, record: WorktreeRecord) -> bool:
         """Whether a living run's worker is in it, or was in it last."""
+        # Loaded here: every attempt starts programs that make worktrees and never ask this.
+        from beads_workers.runtime.run_directory import RunDirectory
+
         runs = RunDirectory(self.state_directory)
         if not runs.is_alive(record.run_id):
             return False

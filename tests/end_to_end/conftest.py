@@ -46,9 +46,10 @@ def any_project(request: pytest.FixtureRequest, tmp_path: Path) -> EmbeddedProje
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """The kinds of ``any_project`` and ``bd_project``."""
+    """The kinds of ``any_project`` and ``bd_project``, unless the test names its own."""
+    named = str([mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")])
     for name, others in (("any_project", ["embedded"]), ("bd_project", [])):
-        if name in metafunc.fixturenames:
+        if name in metafunc.fixturenames and name not in named:
             metafunc.parametrize(name, [*others, *_generations(metafunc)], indirect=True)
 
 

@@ -139,13 +139,15 @@ def test_a_branch_that_breaks_the_tip_does_not_land_and_the_others_do(
 
 
 def test_somebody_commits_to_main_meanwhile_and_that_lands_too(
-    embedded: EmbeddedProject, start: StartFleet
+    embedded: EmbeddedProject, start: StartFleet, tmp_path: Path
 ) -> None:
-    top = repository(embedded)
+    top, committed = repository(embedded), tmp_path / "committed"
     (only,) = embedded.create_many([{}])
-    fleet = fleet_of(start, embedded, "--verify", "ls", run=f"sleep 1; {WRITE}")
+    run = f'for _ in $(seq 600); do [ -e "{committed}" ] && break; sleep 0.1; done; {WRITE}'
+    fleet = fleet_of(start, embedded, "--verify", "ls", run=run)
     fleet.wait_for("started")
     theirs = commit(top, "person.txt")
+    committed.touch()
     assert fleet.wait(PATIENCE) == 0, fleet.said()
     assert files(top) == {f"{only}.txt", "person.txt"}
     assert git(top, "merge-base", "--is-ancestor", theirs, TIP) == ""

@@ -241,7 +241,7 @@ def test_what_a_person_commits_meanwhile_is_the_first_passenger(world: LandingWo
     by_hand = world.main({"by-hand": "x"})
     program.tell(world.work("b", {"b": ""}))
     program.idle("b")
-    program.until(lambda news: git(world.top, "merge-base", by_hand, world.tip()) == by_hand)
+    assert git(world.top, "merge-base", by_hand, world.tip()) == by_hand
     assert "by-hand" in world.files()
     assert_every_tip_was_gated(world)
 
