@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.doctor_support import Patient, initialised
+from tests.support import warm
 from tests.support.repository import IDENTITY, git
 
 AGENT = """#!/bin/sh
@@ -23,7 +24,7 @@ adapter = "plain"
 argv = ["{agent}"]
 """
 VERIFY = "echo check >>$COUNT; test ! -e broken || { echo FAILED test_cart: 3 != 4; false; }"
-START = "beads-workers start -n 1 --agent mine --until-empty"
+START = ("start", "-n", "1", "--agent", "mine", "--until-empty")
 
 
 class Repository(Patient):
@@ -34,7 +35,8 @@ class Repository(Patient):
         return count.read_text().split() if count.exists() else []
 
     def start(self, verify: str, *options: str) -> subprocess.CompletedProcess[str]:
-        return self.type(" ".join((START, *options, "--verify", f"'{verify}'")))
+        arguments = (*START, *options, "--verify", verify)
+        return warm.run(arguments, self.folder, self.environment, timeout=60)
 
     def commit(self, message: str) -> str:
         git(self.folder, "add", "--all")
@@ -55,7 +57,7 @@ def red(tmp_path: Path) -> Repository:
     here.environment |= IDENTITY | {"COUNT": str(tmp_path / "count")}
     git(here.folder, "init", "--quiet", "--initial-branch=main")
     here.commit("first")
-    here.type("beads-workers add one")
+    assert warm.run(("add", "one"), here.folder, here.environment, timeout=60).returncode == 0
     return here
 
 
@@ -130,9 +132,9 @@ def test_programs_get_the_error_alone_and_a_file_may_switch_it_off(red: Reposito
 
 def test_ctrl_c_ends_the_check_with_all_that_it_started(red: Repository) -> None:
     began = Path(red.environment["COUNT"]).with_name("began")
-    line = f"{START} --verify 'echo $$ >{began}; sleep 600'"
+    verify = f"echo $$ >{began}; sleep 600"
     with subprocess.Popen(
-        ["sh", "-c", f"exec {line}"],
+        [red.bin / "beads-workers", *START, "--verify", verify],
         cwd=red.folder,
         env=red.environment,
         stderr=subprocess.PIPE,
