@@ -93,23 +93,19 @@ def test_it_is_a_process_of_its_own_that_ends_by_signals(
 
 
 def test_its_orchestrator_is_the_same_process_to_whoever_looks(project: EmbeddedProject) -> None:
-    seen = []
+    seen, there = [], (project.folder, project.environment)
     for run in (lambda *asked: warm.run(*asked, timeout=60), real):
-        told = run(("start", "-d", "--json", "-n", "1", "--", "true"), *_there(project))
+        told = run(("start", "-d", "--json", "-n", "1", "--", "true"), *there)
         assert told.returncode == 0, told.stderr
         pid = json.loads(told.stdout)["pid"]
         place = Path("/proc", str(pid))
         command = re.sub(rb"\d+\0$", b"FD", (place / "cmdline").read_bytes().rstrip(b"\0") + b"\0")
         number, name, _, _, group, session = (place / "stat").read_text().split()[:6]
-        opened = [link.name for link in (place / "fd").iterdir()]
-        seen.append((command, name, (place / "cwd").readlink(), len(opened)))
+        opened = len(list((place / "fd").iterdir()))
+        seen.append((command, name, (place / "cwd").readlink(), opened))
         assert number == group == session == str(pid)
-        assert run(("stop",), *_there(project)).returncode == 0
+        assert run(("stop",), *there).returncode == 0
     assert seen[0] == seen[1]
-
-
-def _there(project: EmbeddedProject) -> tuple[Path, Mapping[str, str]]:
-    return project.folder, project.environment
 
 
 def _has_begun(pid: int) -> bool:

@@ -123,7 +123,7 @@ def test_after_kill_9_it_is_open_again(start: Any, project: Project, settle: Pat
     assert (settled["action"], settled["result"]) == ("release", "applied")
 
 
-@pytest.mark.parametrize("project", [OLD], indirect=True)
+@pytest.mark.parametrize("project", [OLD, NEW], indirect=True)
 def test_what_a_person_closes_meanwhile_stays_closed(start: Any, project: AgentBdProject) -> None:
     an_issue(project, 'write a.py "1"; run "touch began"; stall 5s; say "It cannot be done."')
     fleet: Fleet = start(project, *OPTIONS, "--until-empty", "--verify", "false")

@@ -63,7 +63,8 @@ def test_a_whole_run_is_seen_steered_and_summed_up(
     (of_second,) = re.findall(r"W2 .* (bw-[12]) ", shown)
 
     screen.keys("Down", "l")
-    screen.wait_for(f"hello from {of_second}")
+    # Not before the log is there: Escape and a key after it in one read are another key.
+    screen.wait_for(lambda text: "/ find" in text and f"hello from {of_second}" in text)
     screen.keys("Escape")
     screen.wait_for("workers 1-2 of 2")
     screen.keys("p")

@@ -62,8 +62,9 @@ def landed(fleet: Fleet) -> list[str]:
 
 def seen_of(top: Path) -> tuple[str, ...]:
     """HEAD, the index and the files of the user's checkout."""
-    index = git(top, "ls-files", "--stage")  # Not its bytes: whoever runs "status" refreshes times.
-    shown = git(top, "status", "--porcelain=v2", "--untracked-files=all")
+    index = (top / ".git" / "index").read_bytes().hex()
+    # Without locks: "status" would write the index anew, with the times that it has just read.
+    shown = git(top, "--no-optional-locks", "status", "--porcelain=v2", "--untracked-files=all")
     return git(top, "rev-parse", "HEAD"), git(top, "symbolic-ref", "HEAD"), index, shown
 
 

@@ -269,6 +269,8 @@ def _run(program: Callable[[], object]) -> NoReturn:
         program()
     except SystemExit as wish:
         code = wish.code if isinstance(wish.code, int) else int(wish.code is not None)
+        if wish.code not in (None, code):
+            print(wish.code, file=sys.stderr)
     except BaseException:  # Python says it and ends with 1, whatever it is.
         traceback.print_exc()
         code = 1
