@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -100,21 +101,25 @@ def test_its_orchestrator_is_the_same_process_to_whoever_looks(project: Embedded
         pid = json.loads(told.stdout)["pid"]
         place = Path("/proc", str(pid))
         command = re.sub(rb"\d+\0$", b"FD", (place / "cmdline").read_bytes().rstrip(b"\0") + b"\0")
-        number, name, _, _, group, session = (place / "stat").read_text().split()[:6]
-        opened = len(list((place / "fd").iterdir()))
-        seen.append((command, name, (place / "cwd").readlink(), opened))
-        assert number == group == session == str(pid)
+        own, name, _, _, group, session = (place / "stat").read_text().split()[:6]
+        standard = [(place / "fd" / number).readlink().name for number in "012"]
+        seen.append((command, name, (place / "cwd").readlink(), standard))
+        assert own == group == session == str(pid)
         assert run(("stop",), *there).returncode == 0
     assert seen[0] == seen[1]
 
 
 def _has_begun(pid: int) -> bool:
-    """Whether it is connected to the fleet: it has no other socket."""
-    try:
-        links = [link.readlink() for link in Path(f"/proc/{pid}/fd").iterdir()]
-    except FileNotFoundError:  # One that it has just closed.
-        return False
-    return any(str(link).startswith("socket:") for link in links)
+    """Whether it is connected to the fleet: its only socket that the warm process has not."""
+    return bool(_sockets(pid) - _sockets(warm._started()[1].pid))
+
+
+def _sockets(pid: int) -> set[str]:
+    found = set()
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # One that it has just closed.
+            found.add(str(link.readlink()))
+    return {name for name in found if name.startswith("socket:")}
 
 
 def test_where_python_itself_would_begin_differently_it_is_started_anew(
