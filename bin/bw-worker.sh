@@ -23,17 +23,24 @@ extra='{}' limit='' request='' # of the TASK at hand: what an answer of 1.1 says
 fail() { # ID, why, milliseconds, what else it says
   send FAILED '{issue_id: $id, error: $why, duration_ms: $ms} + '"${4:-$extra}" --arg id "$1" --arg why "$2" --argjson ms "$3"
 }
-field() { jq -r --arg key "$1" '.[$key] // empty | tostring' <<<"$line" 2>/dev/null | tr -d '\000'; }
-is() { jq -e "$1" <<<"$line" >/dev/null 2>&1; }
-is_task() { # no field may be missing, or of another type
-  is '(.worker_id | type == "string") and (.timestamp | type == "number") and (.title | type == "string") and
-    (.issue_id | type == "string") and (.priority | type == "number" and . == floor and . >= 0 and . <= 4)' &&
-    [[ $(field issue_id) =~ ^[A-Za-z0-9_][A-Za-z0-9._-]{0,199}$ ]]
+hear() { # what $line says, in variables: empty where it lacks that, or is not one object
+  type='' own=()
+  eval "$(jq -rs 'def text: if . then tostring | gsub("\u0000"; "") else "" end;
+    def whole: type == "number" and . == floor and . >= 0;
+    if length == 1 and (.[0] | type == "object") then .[0] else {} end
+    | (.payload.command? // null | if type == "array" and all(.[]; type == "string") then map(text) else [] end) as $own
+    | ((.worker_id | type == "string") and (.timestamp | type == "number") and (.title | type == "string") and
+       (.issue_id | type == "string") and (.priority | whole and . <= 4)) as $task # no field may be missing, or of another type
+    | @sh "type=\(.type | text) id=\(.issue_id | text) title=\(.title | text) priority=\(.priority | text)",
+      @sh "name=\(.worker_id | text) asked=\(.request_id | text) seconds=\(.timeout_seconds | numbers // "") says=\(.claims | text)",
+      @sh "task=\($task) newer=\((.version | strings | test("^1[.][1-9][0-9]*$")) // false)",
+      @sh "pause=\(if .wait_seconds | whole then [[.wait_seconds, 1] | max, 3600] | min else "" end) own=(\($own))"
+  ' <<<"$line" 2>/dev/null)"
 }
 project=$PWD claims=''
 while [ -n "$project" ] && [ ! -d "$project/.beads" ]; do project=${project%/*}; done
 who_claims() { # for the TASK that has come
-  claims=${BW_CLAIMS:-$(field claims)}
+  claims=${BW_CLAIMS:-$says}
   [ -n "$claims" ] || { [ -n "$project" ] && claims=worker || claims=orchestrator; }
 }
 tracker() { [ "$claims" != worker ] || bd "$@" </dev/null >&2; }
@@ -79,27 +86,23 @@ leave() { # end the task, give its issue back, go with this status
   rm -rf "$dir"; exit "$1"
 }
 take() { # a TASK: refuse what is too much or makes no sense, else run it in the background
-  local id priority title asked; id=$(field issue_id) priority=$(field priority) title=$(field title) asked=$(field request_id)
-  if ! is_task; then log "ignored: ${line:0:300}"; return; fi
+  if [ "$task" = false ] || ! [[ $id =~ ^[A-Za-z0-9_][A-Za-z0-9._-]{0,199}$ ]]; then log "ignored: ${line:0:300}"; return; fi
   [ -z "$asked" ] || [ "$asked" != "$request" ] || { log "repeated: $id"; return; }
   extra='{}' # where BW_CLAIMS is set, this worker has not opted in
-  [ -n "${BW_CLAIMS:-}" ] || ! is '.version | strings | test("^1[.][1-9][0-9]*$")' || extra='{version: "1.1"}'
+  [ -n "${BW_CLAIMS:-}" ] || [ "$newer" = false ] || extra='{version: "1.1"}'
   if busy; then if [ "$id" = "$task_id" ]; then log "already at $id"; else fail "$id" busy 0; fi
   else
-    stir; me=$(field worker_id) task_id=$id request=$asked limit=$(field timeout_seconds) priority=${priority%%.*}; who_claims
+    stir; me=$name task_id=$id request=$asked limit=$seconds priority=${priority%%.*}; who_claims
     export BW_ISSUE_ID=$id BW_ISSUE_TITLE=${title:0:30000} BW_ISSUE_PRIORITY=$priority BW_WORKER_ID=$me
-    local own=() # the issue's own command, in place of ours
-    is '.payload.command | type == "array" and length > 0 and all(.[]; type == "string")' &&
-      mapfile -d '' own < <(jq -j '.payload.command[] | gsub("\u0000"; "") + "\u0000"' <<<"$line")
-    [ ${#own[@]} -eq 0 ] || set -- "${own[@]}"
+    [ ${#own[@]} -eq 0 ] || set -- "${own[@]}" # the issue's own command, in place of ours
     run_task "$id" "$@" & runner=$!
   fi
 }
 stir() { [ -z "$timer" ] || kill -KILL -- "-$timer" 2>/dev/null; timer=''; } # the newest WAIT or TASK counts
 rest() { # a WAIT
-  busy || ! is '.wait_seconds | type == "number" and . == floor and . >= 0' && return
+  busy || [ -z "$pause" ] && return
   stir
-  { sleep "$(jq '[[.wait_seconds, 1] | max, 3600] | min | floor' <<<"$line")"; ready; } & timer=$!; disown
+  { sleep "$pause"; ready; } & timer=$!; disown
 }
 # socat is our process to whoever listens: it stays until the task has ended, whose issue is free then.
 # Its 1.8 closes no "-".
@@ -111,7 +114,8 @@ for delay in 1 2 4 ''; do
     [ -z "$silent" ] || { part=$line silent=''; read -r -t 0 -u 4 || beat; continue; } # half a line may have come
     # the connection stands with the first line that is read
     delay=none
-    case $(field type) in
+    hear
+    case $type in
       TASK) take "$@" ;;
       WAIT) rest ;;
       SHUTDOWN) leave 0 ;;
