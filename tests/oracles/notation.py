@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -95,20 +96,19 @@ def neutral(value: Any) -> Any:
 
     Prose (a text with a space in it) is only said to be there: its words may be bettered.
     """
+    kind = type(value)
+    if kind is str:
+        return "~" if " " in value else WORDS.get(value, value)
+    if kind is float:
+        return round(value, 6)
+    if value is None or kind is int or kind is bool:
+        return value
     if isinstance(value, Write):
         return [_tag(Write), neutral(value.record)]  # What it changes follows from the record.
     if isinstance(value, enum.Enum):
-        place = list(type(value)).index(value)
-        return [_tag(type(value)), place]
-    if dataclasses.is_dataclass(value):
-        fields = [neutral(getattr(value, f.name)) for f in dataclasses.fields(value)]
-        return [_tag(type(value)), *fields]
-    if isinstance(value, bool) or value is None or isinstance(value, int):
-        return value
-    if isinstance(value, float):
-        return round(value, 6)
-    if isinstance(value, str):
-        return "~" if " " in value else WORDS.get(value, value)
+        return [_tag(kind), list(kind).index(value)]
+    if (names := _fields(kind)) is not None:
+        return [_tag(kind), *(neutral(getattr(value, name)) for name in names)]
     if isinstance(value, Mapping):
         # By position, too: a mapping of ours has the same order each time.
         return ["map", *([neutral(key), neutral(v)] for key, v in value.items())]
@@ -116,8 +116,17 @@ def neutral(value: Any) -> Any:
         return ["set", *sorted(map(repr, map(neutral, value)))]
     if isinstance(value, tuple | list):
         return [neutral(item) for item in value]
-    raise TypeError(f"no notation for {type(value)}")
+    raise TypeError(f"no notation for {kind}")
 
 
+@functools.cache
+def _fields(kind: type) -> tuple[str, ...] | None:
+    """The names of its fields; None where it is no dataclass."""
+    if not dataclasses.is_dataclass(kind):
+        return None
+    return tuple(field.name for field in dataclasses.fields(kind))
+
+
+@functools.cache
 def _tag(kind: type) -> str:
     return TAGS.get(kind.__name__, kind.__name__)

@@ -24,6 +24,7 @@ from tests.simulation.journal import Journal
 from tests.simulation.mutants import Mutant
 from tests.simulation.nodes import Node
 from tests.simulation.world import Options, World
+from tests.support import warm
 
 ROOT = Path(__file__).parent.parent.parent
 STATUS_SEEDS = 12
@@ -136,18 +137,11 @@ def _call(folder: str, *arguments: str) -> tuple[int, str, str]:
         "COLUMNS": "100",
         "NO_COLOR": "1",
         "TERM": "dumb",
-        "PYTHONPATH": str(ROOT),
     }
-    done = subprocess.run(
-        [sys.executable, "-m", "beads_workers", *arguments],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        check=False,
-        timeout=60,
-    )
+    ours = (n for n in os.environ if n in warm.LOCALE or n.startswith("PYTHON"))
+    environment |= {name: os.environ[name] for name in ours}
+    environment["PYTHONPATH"] = str(ROOT)
+    done = warm.run(arguments, Path(folder), environment, timeout=60)
     said = [text.replace(folder, "FOLDER") for text in (done.stdout, done.stderr)]
     return done.returncode, said[0], said[1]
 

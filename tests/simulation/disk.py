@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
@@ -16,6 +17,11 @@ from beads_workers.core.recovery import (
     recovery_state,
 )
 from beads_workers.core.wire import Done, Failed, encode
+
+LINES_MAX = 20_000
+"""Of a world's journals: they are read again and again, and what a line says never changes."""
+
+_entry = functools.lru_cache(LINES_MAX)(decode)
 
 
 @dataclass(slots=True)
@@ -150,7 +156,7 @@ def read_journal(files: Sequence[File]) -> Iterator[Entry]:
         for line in bytes(file.content).splitlines(keepends=True):
             if not line.endswith(b"\n") or (number and is_repeated(line)):
                 continue
-            if (entry := decode(line)) is not None:
+            if (entry := _entry(line)) is not None:
                 yield entry
 
 

@@ -31,7 +31,8 @@ class Browser:
         command = [
             program, "--headless", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
             "--disable-background-networking", "--disable-extensions", "--hide-scrollbars",
-            f"--user-data-dir={folder / 'profile'}", "--remote-debugging-pipe", *root,
+            f"--user-data-dir={folder / 'profile'}", "--remote-debugging-pipe",
+            "--renderer-process-limit=1", *root,
         ]  # fmt: skip
         # What the pipe is to be, 3 and 4, may be taken in this process; the shell renumbers.
         renumber = f'exec "$@" 3<&{theirs_in} 4>&{theirs_out}'

@@ -31,6 +31,7 @@ fsync = off
 max_connections = 200
 shared_buffers = 16MB
 autovacuum = off
+dynamic_shared_memory_type = mmap
 """
 
 
