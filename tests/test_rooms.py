@@ -28,8 +28,9 @@ THEIRS = ("benchmarks", "fuzz", "integrations", "oracles", "proof")
 """Folders of tests that go with them, all or in part: tables of all parsers and of all commands."""
 
 KEPT = ("cli/test_app.py", "cli/test_application.py", "contracts", "doctor", "executors")
-"""What is run in the copy here, beside importing all: whatever asks the registry. The whole quick
-suite: ``scripts/prove rooms``."""
+"""What is run in the copy here, beside importing all: whatever asks the registry. The tracker of
+the tests is none of its entries: a process for each call, and the same calls as in the whole tree.
+The whole quick suite: ``scripts/prove rooms``."""
 
 
 CORE = [
@@ -147,7 +148,8 @@ def test_without_any_integration_the_rest_stays_green(copy: Path) -> None:
     kept = {copy / "tests" / name for name in KEPT}
     files = (copy / "tests").rglob("test_*.py")
     not_run = [path for path in files if not kept & {path, *path.parents}]
-    done = run_quick(copy, "tests", *(f"--deselect={p.relative_to(copy)}" for p in not_run))
+    left_out = [f"--deselect={path.relative_to(copy)}" for path in not_run]
+    done = run_quick(copy, "tests", "-k", "not github", *left_out)
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
     passed = re.search(r"(\d+) passed", done.stdout)
     assert passed and int(passed[1]) > 200, done.stdout
