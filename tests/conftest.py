@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from pathlib import Path
@@ -15,14 +16,8 @@ LONG = (
 )
 """Files and folders in the order of what one file of theirs takes; all others are short."""
 
-pytest_plugins = ["tests.support.bd", "tests.support.peers", "tests.support.postgres"]
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """``--every-bd``: what is tested on a drawn generation of ``bd`` is tested on both."""
-    parser.addoption(
-        "--every-bd", action="store_true", help="both generations of bd, not one drawn"
-    )
+SUPPORT = ("bd", "peers", "postgres", "versions")
+pytest_plugins = [f"tests.support.{name}" for name in SUPPORT]
 
 
 def pytest_configure() -> None:
@@ -42,6 +37,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Where several processes share the files: the long ones first, that none is left alone."""
     if hasattr(config, "workerinput"):
         items.sort(key=_turn)
+
+
+def pytest_collection_finish() -> None:
+    """Eight thousand tests are no garbage: looking whether they are is a tenth of what we do."""
+    gc.collect()
+    gc.freeze()
 
 
 def _turn(item: pytest.Item) -> int:

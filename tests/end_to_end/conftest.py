@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -50,16 +49,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     named = str([mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")])
     for name, others in (("any_project", ["embedded"]), ("bd_project", [])):
         if name in metafunc.fixturenames and name not in named:
-            metafunc.parametrize(name, [*others, *_generations(metafunc)], indirect=True)
-
-
-def _generations(metafunc: pytest.Metafunc) -> Sequence[str]:
-    """Of ``bd``: one, drawn by the test's name, because a fleet on it is dear, and what differs
-    between them is tested in ``contracts`` and ``trackers``. Both where a test is marked
-    ``every_bd``, and everywhere with ``--every-bd``."""
-    if metafunc.config.getoption("every_bd") or metafunc.definition.get_closest_marker("every_bd"):
-        return VERSIONS
-    return [VERSIONS[zlib.crc32(metafunc.function.__name__.encode()) % len(VERSIONS)]]
+            metafunc.parametrize(name, [*others, *VERSIONS], indirect=True)
 
 
 def _project(kind: str, folder: Path) -> EmbeddedProject | BdProject:
@@ -74,7 +64,7 @@ def either_project(request: pytest.FixtureRequest, tmp_path: Path) -> EmbeddedPr
 
 @pytest.fixture
 def bd_project(request: pytest.FixtureRequest, tmp_path: Path) -> BdProject:
-    """A fresh project of a generation of ``bd``, or of each in turn (``every_bd``)."""
+    """A fresh project of each generation of ``bd`` in turn."""
     return BdProject(tmp_path, request.param)
 
 

@@ -12,8 +12,6 @@ from tests.support.bd import BdProject
 from tests.support.fleet import Fleet
 from tests.support.wrapped_bd import KILL_ORCHESTRATOR, MortalBd
 
-pytestmark = pytest.mark.every_bd
-
 CLOSING = "*' batch '*|*' close '*"
 CLAIMING = "*' --claim '*"
 

@@ -1,0 +1,47 @@
+"""Peers of several versions: a test draws one of them, ``--every-version`` runs it on all.
+
+Most of what the suite computes is done by ``bd`` and RRQ. Where only the version differs, a test is
+run on one, drawn by its name and its other parameters: half of them on each. Continuous integration
+runs all.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+
+import pytest
+
+from tests.support import bd, peers
+
+PEERS = dict.fromkeys(bd.VERSIONS, "bd") | dict.fromkeys(peers.VERSIONS, "rrq")
+VERSION = re.compile(rf"(?<![\d.])({'|'.join(map(re.escape, PEERS))})(?![\d.])")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--every-version``."""
+    parser.addoption(
+        "--every-version", action="store_true", help="all versions of bd and RRQ, not one drawn"
+    )
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect what is not drawn; of what was selected by version, nothing is left to draw from."""
+    if config.getoption("every_version"):
+        return
+    left_out = not_drawn([item.nodeid for item in items])
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid in left_out])
+    items[:] = [item for item in items if item.nodeid not in left_out]
+
+
+def not_drawn(names: list[str]) -> set[str]:
+    """Of tests that differ in the version alone: all but one."""
+    alike: dict[str, list[str]] = {}
+    for name in names:
+        test, _, parameters = name.partition("[")
+        whichever = VERSION.sub(lambda found: PEERS[found[0]], parameters)
+        if whichever != parameters:
+            alike.setdefault(f"{test}[{whichever}", []).append(name)
+    drawn = {ours[zlib.crc32(test.encode()) % len(ours)] for test, ours in alike.items()}
+    return {name for ours in alike.values() for name in ours} - drawn

@@ -1,0 +1,26 @@
+"""Which version of a peer a test is run on."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tests.support.bd import VERSIONS
+from tests.support.versions import not_drawn
+
+
+def test_of_tests_that_differ_in_the_version_alone_one_is_left() -> None:
+    names = [f"t.py::test_{n}[{v}-{p}]" for n in range(40) for v in VERSIONS for p in "ab"]
+    left = [name for name in names if name not in not_drawn(names)]
+    assert len({name.partition("[")[0] + name[-2] for name in left}) == len(left) == 80
+    each = Counter(version for name in left for version in VERSIONS if version in name)
+    assert min(each[version] for version in VERSIONS) > 20
+    assert not_drawn(left) == set(), "what was drawn is drawn again when it is run alone"
+
+
+def test_what_differs_in_more_and_what_has_no_version_is_left() -> None:
+    old, new = VERSIONS
+    assert (
+        not_drawn([f"t.py::test[{old}-1]", f"t.py::test[{new}-2]", "t.py::test", "t.py::u[9]"])
+        == set()
+    )
+    assert not_drawn([f"t.py::test[{old}0]", f"t.py::test[{new}0]"]) == set()
