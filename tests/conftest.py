@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 LONG = (
-    *("test_rooms.py", "end_to_end/test_night.py"),
+    *("test_rooms.py", "conformance", "end_to_end/test_night.py", "proof"),
     *("contracts", "trackers", "end_to_end", "oracles", "simulation", "integrations", "cli"),
     *("landing", "worktrees"),
 )

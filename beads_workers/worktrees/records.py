@@ -14,7 +14,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import secrets
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -252,4 +251,4 @@ def git_directories(common: str) -> Iterator[tuple[Path, Path]]:
 
 def new_token() -> str:
     """Tells this worktree from any other that may ever have its path."""
-    return secrets.token_hex(16)
+    return os.urandom(16).hex()

@@ -128,7 +128,7 @@ def test_an_orchestrator_that_is_killed_leaves_neither_our_executor_nor_its_port
     rrq.stop()
 
 
-RESTS = [("rest", {"seconds": 0.4}, {"job_timeout_seconds": 2, **ONCE})] * 20
+RESTS = [("rest", {"seconds": 0.8}, {"job_timeout_seconds": 4, **ONCE})] * 20
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from tests.support.fleet import until
 from tests.support.postgres import Postgres
 
@@ -21,7 +23,6 @@ VERSION = "2026.5.27"
 HANDLERS_FOLDER = Path(__file__).parent / "handlers"
 PATIENCE_SECONDS = 60.0
 
-_AS_JSON = "import json, sys, yaml; json.dump(yaml.safe_load(sys.stdin), sys.stdout)"
 _PUBLISH = """
 import json, sys
 import dispatcherd.config
@@ -68,7 +69,7 @@ class Dispatcherd:
         """What ``dispatcherctl`` shows; fails where it got no answer."""
         done = self.control(config, command, *options)
         assert done.returncode == 0, done.stdout + done.stderr
-        replies: list[dict[str, Any]] = json.loads(self._run(["-c", _AS_JSON], done.stdout).stdout)
+        replies: list[dict[str, Any]] = yaml.safe_load(done.stdout)
         return replies
 
     def reply(self, config: Path, command: str, *options: str) -> dict[str, Any]:
@@ -100,14 +101,12 @@ class Dispatcherd:
             check=False,
         )
 
-    def _run(
-        self, command: Sequence[str | Path], given: str = ""
-    ) -> subprocess.CompletedProcess[str]:
+    def _run(self, command: Sequence[str | Path]) -> subprocess.CompletedProcess[str]:
         first = [] if isinstance(command[0], Path) else [self.python]
         return subprocess.run(
             [*first, *command],
             env=self.environment,
-            input=given,
+            stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             timeout=PATIENCE_SECONDS,
