@@ -31,10 +31,11 @@ hear() { # what $line says, in variables: empty where it lacks that, or is not o
     | (.payload.command? // null | if type == "array" and all(.[]; type == "string") then map(text) else [] end) as $own
     | ((.worker_id | type == "string") and (.timestamp | type == "number") and (.title | type == "string") and
        (.issue_id | type == "string") and (.priority | whole and . <= 4)) as $task # no field may be missing, or of another type
-    | @sh "type=\(.type | text) id=\(.issue_id | text) title=\(.title | text) priority=\(.priority | text)",
-      @sh "name=\(.worker_id | text) asked=\(.request_id | text) seconds=\(.timeout_seconds | numbers // "") says=\(.claims | text)",
-      @sh "task=\($task) newer=\((.version | strings | test("^1[.][1-9][0-9]*$")) // false)",
-      @sh "pause=\(if .wait_seconds | whole then [[.wait_seconds, 1] | max, 3600] | min else "" end) own=(\($own))"
+    | [ @sh "type=\(.type | text) id=\(.issue_id | text) title=\(.title | text) priority=\(.priority | text)",
+        @sh "name=\(.worker_id | text) asked=\(.request_id | text) seconds=\(.timeout_seconds | numbers // "") says=\(.claims | text)",
+        @sh "task=\($task) newer=\((.version | strings | test("^1[.][1-9][0-9]*$")) // false)",
+        @sh "pause=\(if .wait_seconds | whole then [[.wait_seconds, 1] | max, 3600] | min else "" end) own=(\($own))"
+      ] | join(" ")
   ' <<<"$line" 2>/dev/null)"
 }
 project=$PWD claims=''

@@ -43,6 +43,8 @@ def open_screen(
 
 def as_before(screen: TmuxScreen, project: EmbeddedProject) -> None:
     """The terminal is a shell's again: modes, cursor, screen."""
+    # What is typed with the last key, in one read, is taken for text that was pasted.
+    screen.wait_for(lambda text: text.rstrip().endswith("$"))
     screen.type("stty -g > after; echo back")
     screen.wait_for(lambda text: "\nback" in text)
     assert not screen.has("alternate_on") and screen.has("cursor_flag")

@@ -56,7 +56,7 @@ def all_closed(project: Any) -> bool:
 def test_every_issue_is_run_exactly_once_in_order_and_closed(
     any_project: Any, start: StartFleet, ran: Ran
 ) -> None:
-    rows = backlog(24 if getattr(any_project, "version", "") == NEW else 60)
+    rows = backlog(18 if getattr(any_project, "version", "") == NEW else 60)
     ids = any_project.create_many(rows)
     fleet = start(
         any_project, "-n", "8", "--until-empty", "--", *ran.command(), environment=ran.environment

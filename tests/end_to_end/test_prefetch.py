@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.end_to_end.conftest import StartFleet
 from tests.support.embedded import EmbeddedProject
-from tests.support.fleet import PATIENCE_SECONDS, Fleet, until
+from tests.support.fleet import PATIENCE_SECONDS, Fleet, listens, until
 
 SHOP = """
 import os, signal, time
@@ -97,7 +97,7 @@ def test_of_tasks_that_may_run_once_only_those_are_lost_that_were_begun(
     where = embedded.folder / "socket"
     source = ("-n", "2", "--source", f"dispatcherd+unix://{where}", "--allow-module", "shop")
     first: Fleet = start(embedded, *source)
-    until(where.exists)
+    until(lambda: listens(where))
     tasks = [{"task": "shop.mark_late", "args": [n], "uuid": f"u{n}"} for n in range(1000)]
     with socket.socket(socket.AF_UNIX) as publisher:
         publisher.settimeout(PATIENCE_SECONDS)

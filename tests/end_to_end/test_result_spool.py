@@ -17,7 +17,7 @@ from tests.end_to_end.conftest import Ran, StartFleet
 from tests.end_to_end.test_prefetch import SHOP, marks
 from tests.support.bd import NEW, BdProject
 from tests.support.embedded import EmbeddedProject
-from tests.support.fleet import Fleet, until
+from tests.support.fleet import Fleet, listens, until
 
 HELD = """
 import time
@@ -107,7 +107,7 @@ def test_a_task_of_dispatcherd_that_was_done_is_not_called_interrupted(
     where = embedded.folder / "socket"
     source = ("-n", "1", "--source", f"dispatcherd+unix://{where}", "--allow-module", "shop")
     first: Fleet = start(embedded, *source)
-    until(where.exists)
+    until(lambda: listens(where))
     with socket.socket(socket.AF_UNIX) as publisher:
         publisher.connect(str(where))
         publisher.sendall(b'{"task": "shop.held", "args": [2], "uuid": "u2"}\n')

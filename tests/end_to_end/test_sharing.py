@@ -41,7 +41,7 @@ def closes(fleet: Fleet) -> list[str]:
 def test_two_orchestrators_drain_one_tracker_together_and_run_each_issue_once(
     project_new: BdProject, start: StartFleet, ran: Ran, tmp_path: Path
 ) -> None:
-    ids = project_new.create_many([{} for _ in range(16)])
+    ids = project_new.create_many([{} for _ in range(12)])
     fleets = [
         shared(
             start,

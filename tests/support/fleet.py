@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -54,6 +55,12 @@ def until(holds: Callable[[], T], seconds: float = PATIENCE_SECONDS, what: str =
         took = time.monotonic() - began
         assert began + took < deadline, what or "did not happen in time"
         time.sleep(max(LOOK_SECONDS, LOOKS_APART * took))
+
+
+def listens(where: Path) -> bool:
+    """Whether somebody does at that socket; its file is there a little earlier."""
+    with socket.socket(socket.AF_UNIX) as caller:
+        return caller.connect_ex(str(where)) == 0
 
 
 def call(project: Project, *arguments: str, folder: Path | None = None) -> Called:
