@@ -36,8 +36,11 @@ class Attempts:
         self.progress: list[dict[str, Any]] = []
         self.log = ""
 
-    def assignment(self, description: str, agent: str = "claude", **others: Any) -> Assignment:
-        """For an issue with this description."""
+    def assignment(self, description: str, agent: str = "codex", **others: Any) -> Assignment:
+        """For an issue with this description.
+
+        By codex where the agent does not matter: claude computes five times as long until it asks.
+        """
         issue = {"id": "i-1", "title": "A cart", "description": description, "created_by": "me"}
         spec = AgentSpec(agent, agent)
         fields: dict[str, Any] = {
@@ -107,7 +110,8 @@ def test_work_that_lies_in_the_files_is_committed_and_receipted(
 
 
 def test_tokens_and_money_are_those_of_the_meter(attempts: Attempts, api: ModelApi) -> None:
-    asked = attempts.assignment('[[stub: tokens 5000 70 300 40; write a.py "1"; write b.py "2"]]')
+    steps = 'tokens 5000 70 300 40; write a.py "1"; write b.py "2"'
+    asked = attempts.assignment(f"[[stub: {steps}]]", "claude")
     _, _, receipt = attempts.run(asked)
     meter = api.accounts.total()
     assert receipt.money == pytest.approx(meter.dollars)
@@ -172,9 +176,9 @@ def test_the_next_attempt_goes_on_with_the_session_and_the_lesson(
 ) -> None:
     description = '[[stub: write a.py "1"]] [[stub when "broken wheel": write wheel.py "2"]]'
     verify = "test -e wheel.py || { echo broken wheel; false; }"
-    _, _, first = attempts.run(attempts.assignment(description, verify=verify))
+    _, _, first = attempts.run(attempts.assignment(description, "claude", verify=verify))
     asked = attempts.assignment(
-        description, verify=verify, earlier=first, resumes=True, error=first.why
+        description, "claude", verify=verify, earlier=first, resumes=True, error=first.why
     )
     outcome, error, second = attempts.run(asked)
     assert outcome == "success", (error, attempts.log)
@@ -276,7 +280,8 @@ def test_a_hook_of_claude_says_why_before_anything_is_run(
 ) -> None:
     ran = tmp_path / "ran"
     steps = f'run "touch {ran} && git push origin HEAD:main"; run "echo fine"'
-    outcome, _, _ = attempts.run(attempts.assignment(f'[[stub: write a.py "1"; {steps}]]'))
+    asked = attempts.assignment(f'[[stub: write a.py "1"; {steps}]]', "claude")
+    outcome, _, _ = attempts.run(asked)
     assert outcome == "success"
     # The guards alone would have let the first half of the line run.
     assert not ran.exists()
@@ -290,7 +295,8 @@ def test_a_reviewer_sends_remarks_back(attempts: Attempts, api: ModelApi) -> Non
         '[[stub when "You review": say "{\\"approve\\": false, \\"remarks\\": [\\"no tax\\"]}"]]\n'
         '[[stub when "- no tax": write tax.py "vat"]]'
     )
-    asked = attempts.assignment(description, fix_rounds=1, review=AgentSpec("codex", "codex"))
+    reviewer = AgentSpec("codex", "codex")
+    asked = attempts.assignment(description, "claude", fix_rounds=1, review=reviewer)
     outcome, error, receipt = attempts.run(asked)
     assert outcome == "success", (error, attempts.log)
     assert receipt.rounds == 1

@@ -230,7 +230,7 @@ def project(tmp_path: Path, home: AgentHome) -> AgentProject:
 
 
 def agents(start: StartFleet, project: AgentProject, *options: str) -> Fleet:
-    return start(project, "-n", "2", "--agent", "claude", "--until-empty", *options)
+    return start(project, "-n", "2", "--agent", "codex", "--until-empty", *options)
 
 
 @pytest.mark.timeout(240)

@@ -71,7 +71,8 @@ def test_a_fleet_of_five_languages_does_every_issue_once(
     workers = [join(fleet, language, *command, **ran.environment) for language in LANGUAGES]
     until(lambda: len(fleet.journal("started")) >= len(LANGUAGES))
     assert fleet.call("scale", "1").returncode == 0  # Ours, in Python.
-    until(lambda: all_closed(project), 120, fleet.said())
+    until(lambda: len(fleet.journal("settled")) >= len(ids), 120, fleet.said())
+    until(lambda: all_closed(project), what=fleet.said())
     assert fleet.call("stop").returncode == 0
     assert [worker.wait(20) for worker in workers] == [0] * len(LANGUAGES)
     ran.each_once(ids)
