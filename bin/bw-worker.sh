@@ -51,20 +51,22 @@ last_line() { # the last line of a log that shows anything: why the task failed
 }
 run_task() { # claim, run, close, answer - in a background shell, which TERM makes requeue
   set -m
-  local id=$1 out=$dir/$1.log stop='' child='' clock='' status=0 error said=$extra began=${EPOCHREALTIME/[.,]/} command=("${@:2}")
+  local id=$1 out=$dir/$1.log stop='' child='' clock='' killer='' status=0 error said=$extra began=${EPOCHREALTIME/[.,]/} command=("${@:2}")
   ms() { echo $(((${EPOCHREALTIME/[.,]/} - began) / 1000)); }
-  trap 'stop=1; [ -z "$child" ] || kill -TERM -- "-$child"' TERM
+  end() { kill -TERM -- "-$child"; { sleep 5; kill -KILL -- "-$child"; } & killer=$!; } # the wait below may begin after it
+  trap 'stop=1; [ -z "$child" ] || end' TERM
   tracker update "$id" --status=in_progress || error='claim failed'
   if [ -z "$stop${error:-}" ]; then
     "${command[@]//\{id\}/"$id"}" </dev/null >>"$out" 2>&1 3>&- 4<&- & child=$!
-    [ -z "$stop" ] || kill -TERM -- "-$child"
+    [ -z "$stop" ] || end
     [ -z "$limit" ] || { sleep "$limit"; : >"$out.late"; kill -TERM -- "-$child"; sleep 5; kill -KILL -- "-$child"; } & clock=$!
     wait "$child" || status=$?
     kill -KILL -- "-$clock" 2>/dev/null
     for _ in {1..50}; do # asked to end, the group has five seconds
       [ -n "$stop" ] && kill -0 -- "-$child" && sleep 0.1 || break
     done 2>/dev/null
-    kill -KILL -- "-$child" 2>/dev/null
+    kill -KILL -- "-$child" ${killer:+"-$killer"} 2>/dev/null
+    child=''
     [ "$status" -ne 75 ] || [ "$extra" = '{}' ] || said="$extra + {outcome: \"retry\"}"
     [ "$status" -eq 0 ] || { error=$(last_line "$out"); error=${error:-exit status $status}; }
     [ ! -e "$out.late" ] || { error="timed out after $limit s" said="$extra + {outcome: \"timeout\"}"; rm "$out.late"; }
