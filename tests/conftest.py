@@ -12,7 +12,7 @@ import pytest
 LONG = (
     *("test_rooms.py", "conformance", "end_to_end/test_night.py", "proof"),
     *("contracts", "trackers", "end_to_end", "oracles", "simulation", "integrations", "cli"),
-    *("landing", "worktrees"),
+    *("landing", "worktrees", "runtime"),
 )
 """Files and folders in the order of what one file of theirs takes; all others are short."""
 
