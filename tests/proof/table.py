@@ -46,7 +46,7 @@ def figure_of(part: Part, size: int, told: dict[str, Any], status: int, seconds:
     found += [f"{each['parser']}: {each['failure']}" for each in parsers if each["failure"]]
     found += [str(violation)[:200] for violation in said.get("violations", ())]
     names = ("starts", "issues", "closed", "quarantined") if "starts" in said else ()
-    counts = {name: said[name] for name in names}
+    counts = {name: said[name] for name in names if name in said}  # ``faults`` quarantines none.
     counted = (said[name] for name in ("kills", "faults", "cases", "issues") if name in said)
     amount = next(counted, 0)
     what = part.what

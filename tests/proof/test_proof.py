@@ -122,3 +122,9 @@ def test_told_to_end_it_still_writes_its_table_and_figures_and_leaves_nothing(
     assert len(written["figures"]) == 6
     assert all(figure["broken"] for figure in written["figures"])
     assert list(temporary.iterdir()) == []
+
+
+def test_what_a_proof_does_not_count_is_none() -> None:
+    told = {"cases": 9, "starts": 18, "issues": 180, "closed": 180, "broken": []}
+    figure = figure_of(part("faults", "true"), 9, told, 0, 1.0)
+    assert (figure.starts, figure.closed, figure.quarantined, figure.broken) == (18, 180, 0, ())
