@@ -85,6 +85,11 @@ def test_half_of_a_character_is_refused_and_not_replaced(lone: dict[str, Any]) -
     assert listed() == []
 
 
+def test_a_name_without_end_is_not_repeated_whole() -> None:
+    error, _ = refused("submit", given=json.dumps(ENQUEUED | {"9" * 5000: "\ud800"}))
+    assert f"line 1: {'9' * 80}: half of a character" in error.message
+
+
 def test_what_only_a_job_that_ran_has_is_left_out_and_said() -> None:
     ran = {
         "attempt": 3,
