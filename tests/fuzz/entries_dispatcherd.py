@@ -32,9 +32,10 @@ def messages_hold(parse: Any, data: bytes) -> None:
         require(len(str(error)) <= REASON_CHARS_MAX, "the reason is as long as the message")
         return
     well_typed(message)
-    if isinstance(message, wire.ControlRequest) and not message.control:
-        return  # It is answered as an unknown command, and nobody sends it on.
-    again = parse(wire.encode(message).encode())
+    # A control without a name is answered as an unknown command, and nobody sends one.
+    nameless = isinstance(message, wire.ControlRequest) and not message.control
+    written = json.dumps(wire.to_fields(message)) if nameless else wire.encode(message)
+    again = parse(written.encode())
     require(again == message, f"{again} is not {message}")
     if isinstance(message, wire.TaskCall):
         require("lambda" not in message.task[:6], "code is no name")

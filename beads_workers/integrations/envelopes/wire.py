@@ -313,7 +313,7 @@ def _read(text: bytes) -> Envelope:
         try:
             json.dumps([name, each], ensure_ascii=False).encode()
         except UnicodeEncodeError:
-            shown = name[:80].encode("ascii", "backslashreplace").decode()[:80]
+            shown = name.encode("ascii", "backslashreplace").decode()[:80]
             raise ProtocolError(f"{shown}: half of a character (a lone surrogate)") from None
     envelope = from_fields(fields)
     if envelope.state is not JobState.ENQUEUED:
