@@ -60,6 +60,13 @@ def test_the_same_seed_makes_the_same_changes() -> None:
     assert first == second
 
 
+def test_an_input_is_the_same_however_deep_the_caller_is() -> None:
+    def again(frames: int) -> bytes:
+        return again(frames - 1) if frames else the_input(PARSERS["submissions"], SEED, 3999)
+
+    assert again(0) == again(100)
+
+
 def test_what_fails_is_made_as_small_as_it_can_be() -> None:
     data = b"0" * 50 + b"x" + b"1" * 50 + b"y"
     assert minimised(data, lambda less: b"x" in less and b"y" in less) == b"xy"
