@@ -16,7 +16,7 @@ LONG = (
 )
 """Files and folders in the order of what one file of theirs takes; all others are short."""
 
-SUPPORT = ("bd", "peers", "postgres", "versions")
+SUPPORT = ("bd", "mistakes", "peers", "postgres", "versions")
 pytest_plugins = [f"tests.support.{name}" for name in SUPPORT]
 
 

@@ -27,9 +27,11 @@ ROOMS = tuple(
 THEIRS = ("benchmarks", "fuzz", "integrations", "oracles", "proof")
 """Folders of tests that go with them, all or in part: tables of all parsers and of all commands."""
 
-KEPT = ("cli/test_app.py", "cli/test_application.py", "contracts", "doctor", "executors")
-"""What is run in the copy here, beside importing all: whatever asks the registry. The tracker of
-the tests is none of its entries: a process for each call, and the same calls as in the whole tree.
+CLI = ("test_app.py", "test_application.py", "test_mistakes.py", "test_completion.py")
+KEPT = (*(f"cli/{name}" for name in CLI), "contracts", "doctor", "executors")
+"""What is run in the copy here, beside importing all: whatever asks the registry, and calls out of
+the warm process. The tracker of the tests is no entry of the registry: a process for each call, and
+the same calls as in the whole tree.
 The whole quick suite: ``scripts/prove rooms``."""
 
 

@@ -53,8 +53,8 @@ def _load(module: str) -> Any:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        if error.name != name:
-            raise
+        if not f"{name}.".startswith(f"{error.name}."):
+            raise  # Neither this module nor a package around it is missing.
         commands = ", ".join(COMMANDS[module])
         hint = "'beads-workers --help' lists the commands"
         message = f"not part of this installation: {commands}"

@@ -12,6 +12,7 @@ import typer
 from typer.main import get_command
 
 from beads_workers.cli.application import COMPLETING, build
+from beads_workers.cli.errors import CommandError
 from beads_workers.registry import commands
 
 NAMES = [name for commands in commands().values() for name in commands]
@@ -63,6 +64,29 @@ def modules_after(arguments: list[str], folder: Path) -> set[str]:
         [sys.executable, "-c", script], capture_output=True, text=True, cwd=folder, check=False
     )
     return set(done.stderr.splitlines()[-1].split())
+
+
+@pytest.mark.parametrize("missing", ["integrations.hero", "integrations.hero.commands"])
+def test_a_command_that_was_left_out_is_one_line(
+    missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def absent(name: str) -> None:
+        raise ModuleNotFoundError(name=f"beads_workers.{missing}")
+
+    monkeypatch.setattr(importlib, "import_module", absent)
+    with pytest.raises(CommandError, match="not part of this installation: hero"):
+        build(["hero"])
+
+
+def test_what_a_command_needs_and_is_missing_is_no_such_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def absent(name: str) -> None:
+        raise ModuleNotFoundError(name="beads_workers.core.model")
+
+    monkeypatch.setattr(importlib, "import_module", absent)
+    with pytest.raises(ModuleNotFoundError):
+        build(["hero"])
 
 
 def test_the_version_is_told_without_typer(tmp_path: Path) -> None:

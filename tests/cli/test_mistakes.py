@@ -1,16 +1,13 @@
 """What people mistype: what is said of each mistake, the remedy that is named, the exit code.
 
-All of it runs in this process, in a folder with nothing in it.
+Those of an integration's commands and options are in its own tests.
 """
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 
-from beads_workers.cli.app import main
+from tests.support.mistakes import Mistake
 
 MISTAKES = [
     # arguments, words of the error, words of the hint (empty: there is none), exit code
@@ -107,7 +104,6 @@ MISTAKES = [
     ("watch --boo", "No such option: --boo", "'beads-workers watch --help'", 2),
     ("why x", "no tracker here", "'beads-workers init'", 6),
     ("why --boo", "No such option: --boo", "'beads-workers why --help'", 2),
-    ("metrics", "no fleet is running here", "beads-workers start", 3),
     ("list --boo", "No such option: --boo", "'beads-workers list --help'", 2),
     ("list", "no tracker here", "'beads-workers init'", 6),
     ("show", "Missing argument 'ID'.", "'beads-workers show --help'", 2),
@@ -139,7 +135,6 @@ MISTAKES = [
     ("doctor --boo", "No such option: --boo", "'beads-workers doctor --help'", 2),
     ("config boo", "No such command 'boo'.", "'beads-workers config --help'", 2),
     ("config show --boo", "No such option: --boo", "'beads-workers config show --help'", 2),
-    ("submit no-such-file", "/no-such-file", "beads-workers submit -", 2),
     (
         "worker",
         "no command; write what the worker runs after --",
@@ -153,20 +148,6 @@ MISTAKES = [
         2,
     ),
     ("conformance boo", "No such command 'boo'.", "'beads-workers conformance --help'", 2),
-    (
-        "rrq-executor",
-        "no address: neither RRQ_EXECUTOR_SOCKET nor RRQ_EXECUTOR_TCP_SOCKET",
-        "an RRQ orchestrator gives one: RRQ_EXECUTOR_SOCKET=PATH or",
-        2,
-    ),
-    ("rrq-executor --listen", "No such option: --listen", "'beads-workers rrq-executor --help'", 2),
-    ("hero boo", "No such command 'boo'.", "'beads-workers hero --help'", 2),
-    (
-        "dispatcherd-config --boo",
-        "No such option: --boo",
-        "'beads-workers dispatcherd-config --help'",
-        2,
-    ),
     ("start --boo", "No such option: --boo", "'beads-workers start --help'", 2),
     (
         "start --workers x",
@@ -202,12 +183,6 @@ MISTAKES = [
     ("start --source what://x -- true", "no tracker here", "'beads-workers init'", 6),
     ("start --source sqlite -- true", "no tracker here", "'beads-workers init'", 6),
     ("start --agent nobody", "no tracker here", "'beads-workers init'", 6),
-    (
-        "start --metrics 99999 -- true",
-        "Invalid value for '--metrics': it must be a port of this machine: 9464,",
-        "'beads-workers start --help'",
-        2,
-    ),
     (
         "start --max-attempts 0 -- true",
         "--max-attempts cannot be 0",
@@ -290,39 +265,13 @@ MISTAKES = [
 ]
 
 
-def ended(
-    words: list[str],
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> tuple[object, str, str]:
-    """The exit code of a call, and what it printed on stdout and stderr."""
-    monkeypatch.chdir(folder)
-    monkeypatch.setattr(sys, "argv", ["beads-workers", *words])
-    with pytest.raises(SystemExit) as end:
-        main()
-    said = capsys.readouterr()
-    return end.value.code, said.out, said.err
-
-
 @pytest.mark.parametrize(
     ("typed", "message", "remedy", "code"), MISTAKES, ids=[row[0] for row in MISTAKES]
 )
 def test_a_mistake_is_one_line_and_a_remedy(
-    typed: str,
-    message: str,
-    remedy: str,
-    code: int,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    mistake: Mistake, typed: str, message: str, remedy: str, code: int
 ) -> None:
-    found, out, err = ended(typed.split(), tmp_path, monkeypatch, capsys)
-    error, *hint = err.splitlines()
-    assert (found, out) == (code, "")
-    assert error.startswith("error: ") and message in error
-    assert len(hint) == bool(remedy)
-    assert not hint or (hint[0].startswith("hint: ") and remedy in hint[0])
+    mistake(typed, message, remedy, code)
 
 
 def test_there_are_ninety_of_them_and_each_is_another() -> None:

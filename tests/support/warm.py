@@ -31,7 +31,7 @@ from typing import NoReturn
 from beads_workers.cli import launch
 from beads_workers.cli.app import main
 from beads_workers.core.model import compile_values
-from beads_workers.registry import commands
+from beads_workers.registry import commands, service
 
 REQUEST_BYTES_MAX = 200_000
 NUMBER_BYTES = 8
@@ -40,7 +40,7 @@ OURS = dict(os.environ)
 ORCHESTRATOR = "beads_workers.runtime.main"
 LOADED_LATER = (
     *(ORCHESTRATOR, "beads_workers.runtime.fleet", "beads_workers.trackers.sqlite.source"),
-    *("beads_workers.doctor.machine", "beads_workers.integrations.tracing.options", "tomllib"),
+    *("beads_workers.doctor.machine", "tomllib"),
 )
 """What a command or an orchestrator loads as soon as it is at work."""
 PATH = "PYTHONPATH"
@@ -299,6 +299,7 @@ def load() -> None:
         importlib.import_module(f"beads_workers.{module}")
     for module in LOADED_LATER:
         importlib.import_module(module)
+    service("tracing")
     compile_values()
     gc.collect()
     gc.freeze()

@@ -8,6 +8,7 @@ from pathlib import Path
 from beads_workers.runtime.run_directory import RunDirectory
 from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import call
+from tests.support.mistakes import Mistake
 
 
 def test_they_name_the_control_socket_of_the_project_from_any_folder_of_it(tmp_path: Path) -> None:
@@ -30,3 +31,12 @@ def test_they_are_written_to_a_file_or_the_reason_why_not_is_said(tmp_path: Path
     refused = call(project, "dispatcherd-config", "--write", "missing/dispatcher.yml")
     assert refused.returncode == 1
     assert "cannot write missing/dispatcher.yml" in refused.stderr
+
+
+def test_a_mistake_is_one_line_and_a_remedy(mistake: Mistake) -> None:
+    mistake(
+        "dispatcherd-config --boo",
+        "No such option: --boo",
+        "'beads-workers dispatcherd-config --help'",
+        2,
+    )

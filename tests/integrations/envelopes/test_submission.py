@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from beads_workers.core import limits
 from beads_workers.integrations.envelopes.wire import PROBLEMS_MAX, from_fields, read_submission
 from tests.integrations.envelopes.test_envelope import DONE, ENQUEUED, ERROR, RUNNING
+from tests.support.mistakes import Mistake
 
 LINE = json.dumps(ENQUEUED)
 PRETTY = json.dumps(ENQUEUED, indent=2)
@@ -95,3 +96,7 @@ def test_whatever_is_handed_in_is_read_whole(jobs: list[tuple[Any, ...]]) -> Non
     found = read_submission("\n".join(texts).encode())
     assert found.problems == ()
     assert [job.envelope for job in found.jobs] == [from_fields(each) for each in sent]
+
+
+def test_a_mistake_is_one_line_and_a_remedy(mistake: Mistake) -> None:
+    mistake("submit no-such-file", "/no-such-file", "beads-workers submit -", 2)

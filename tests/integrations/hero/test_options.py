@@ -12,6 +12,7 @@ from beads_workers.cli.errors import CommandError
 from beads_workers.cli.options import Options
 from beads_workers.core.scripts import Context, LogRoot, ResourceLimits
 from beads_workers.integrations.hero.options import HeroTable
+from tests.support.mistakes import Mistake
 
 WHOLE = """
 [hero]
@@ -110,3 +111,7 @@ def test_a_mistake_is_refused_and_named(tmp_path: Path, text: str, told: str) ->
     assert caught.value.exit_code == 2
     assert told in caught.value.hint
     assert caught.value.hint.count("a table") <= 1
+
+
+def test_a_mistake_is_one_line_and_a_remedy(mistake: Mistake) -> None:
+    mistake("hero boo", "No such command 'boo'.", "'beads-workers hero --help'", 2)

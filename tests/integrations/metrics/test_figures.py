@@ -18,6 +18,7 @@ from beads_workers.integrations.metrics import figures as usage
 from beads_workers.integrations.metrics.figures import Family, to_text
 from tests.core.playbook import BEGAN, Play, done, failed
 from tests.support.landings import night
+from tests.support.mistakes import Mistake
 
 PAGE = Path(__file__).parents[3] / "docs" / "METRICS.md"
 
@@ -146,3 +147,13 @@ def test_what_lands_and_what_its_gates_cost_is_counted() -> None:
     assert told["gates_flaky_total",] == told["gates_running",] == 1
     assert told["gate_oldest_seconds",] == 100.0 - (len(night()) - 1)
     assert told["jobs", "unlanded"] == 1
+
+
+def test_a_mistake_is_one_line_and_a_remedy(mistake: Mistake) -> None:
+    mistake("metrics", "no fleet is running here", "beads-workers start", 3)
+    mistake(
+        "start --metrics 99999 -- true",
+        "Invalid value for '--metrics': it must be a port of this machine: 9464,",
+        "'beads-workers start --help'",
+        2,
+    )
