@@ -6,6 +6,7 @@ the answer is that of an attempt (``attempts.assignment``), with the branch in i
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -42,4 +43,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    gc.freeze()  # Nothing of what is loaded is garbage; Python would look for some at the end, too.
     sys.exit(main())

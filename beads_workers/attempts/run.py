@@ -7,6 +7,7 @@ Source: docs/AGENTS.md.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -386,4 +387,5 @@ def _for_commit(text: str) -> str:
 
 
 if __name__ == "__main__":
+    gc.freeze()  # Nothing of what is loaded is garbage; Python would look for some at the end, too.
     sys.exit(main())

@@ -7,6 +7,7 @@ Only the module of the command that is called is imported, and for ``--help`` no
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import sys
 from typing import Any, NoReturn
@@ -30,8 +31,6 @@ def main() -> None:
     if sys.argv[1:] == ["--version"]:
         print(__version__)
         return
-    from beads_workers.cli.application import build
-
     if not (HELP & {*sys.argv[1:]} or _is_linux()):
         _fail(
             "this system cannot run a fleet: Linux 5.3 or later is needed (pidfd_open)",
@@ -43,7 +42,7 @@ def main() -> None:
     except FileNotFoundError:
         _fail("the folder you are in is gone", "go to one that exists: cd ~", EXIT_ERROR)
     try:
-        code = build(sys.argv[1:])(prog_name="beads-workers", standalone_mode=False)
+        code = _loaded()(prog_name="beads-workers", standalone_mode=False)
     except CommandError as error:
         _fail(error.message, error.hint, error.exit_code)
     except _usage_errors() as error:
@@ -65,6 +64,19 @@ def main() -> None:
         hint = "'beads-workers doctor' looks at the limits of this machine"
         _fail(f"{error.strerror}{place}", hint, EXIT_ERROR)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _loaded() -> Any:
+    """The application. Nothing of it is garbage, and looking for some would take a sixth of a short
+    command: while it is loaded, and once more at the end."""
+    gc.disable()
+    try:
+        from beads_workers.cli.application import build
+
+        return build(sys.argv[1:])
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 PLAIN = (

@@ -7,6 +7,7 @@ saying on stderr why nothing can land here.
 
 from __future__ import annotations
 
+import gc
 import os
 import selectors
 import signal
@@ -94,4 +95,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    gc.freeze()  # Nothing of what is loaded is garbage; Python would look for some at the end, too.
     sys.exit(main())

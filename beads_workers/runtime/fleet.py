@@ -396,6 +396,7 @@ def run_fleet(client: socket.socket, zygote: Zygote) -> int:
     # The tracker thread gets its turns quickly, and never holds up the loop for long.
     sys.setswitchinterval(0.0005)
     gc.freeze()  # What is imported by now stays: nobody need look through it again.
+    gc.enable()
     gc.set_threshold(GARBAGE_OBJECTS, 50, 50)
     with suppress(ImportError):  # The extra ``fast``.
         from orjson import loads

@@ -6,6 +6,7 @@ what is loaded by then is copied to every worker, and what only an orchestrator 
 
 from __future__ import annotations
 
+import gc
 import socket
 import sys
 
@@ -19,6 +20,7 @@ def main(argv: list[str]) -> int:
     zygote = start_zygote()
     client = socket.socket(fileno=int(argv[0]))
     client.set_inheritable(False)
+    gc.disable()  # Until all is loaded: run_fleet.
     from beads_workers.runtime.fleet import run_fleet
 
     return run_fleet(client, zygote)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -211,4 +212,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    gc.freeze()  # Nothing of what is loaded is garbage; Python would look for some at the end, too.
     sys.exit(main())
