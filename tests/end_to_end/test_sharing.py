@@ -130,7 +130,9 @@ def test_what_a_killed_one_held_is_done_by_the_other_which_waits_for_that(
     os.kill(hangs.pid, signal.SIGKILL)
     time.sleep(2 * POLL_SECONDS)
     assert other.process.poll() is None, "its lease goes on: nobody knows that it was killed"
+    os.kill(other.pid, signal.SIGSTOP)
     project_new.let_lapse(issue)
+    os.kill(other.pid, signal.SIGCONT)
     assert other.wait(100) == 0, other.said()
     ran.each_once([issue])
     assert project_new.read(issue)[0] == "closed"

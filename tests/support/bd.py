@@ -184,7 +184,8 @@ class BdProject:
 
         All of one holder. ``bd`` has no shorter lease to ask for. They are requeued and read
         in again as ``bd`` itself exports them, with other times: an import may bring a lease,
-        but replaces none that still goes on.
+        but replaces none that still goes on. In between they are open: a fleet that is at work
+        here is frozen meanwhile (SIGSTOP), or it takes them.
         """
         issues = json.loads(self.bd("show", "--json", *issue_ids))
         (holder,) = {issue["assignee"] for issue in issues}
