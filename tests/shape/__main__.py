@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 
 from tests.shape import figures
@@ -10,6 +11,11 @@ from tests.shape.journey import travel
 
 def main() -> int:
     """The figures, a line each."""
+    parser = argparse.ArgumentParser(prog="scripts/shape", description=__doc__)
+    parser.add_argument(
+        "--functions", action="store_true", help="name those called from DONE to the next TASK"
+    )
+    chosen = parser.parse_args()
     found = figures.rooms()
     print("files  lines  room")
     for name, (files, lines) in sorted(found.items()):
@@ -21,6 +27,8 @@ def main() -> int:
         f"DONE to the next TASK: {len(journey.functions)} functions in {len(journey.files)} files,"
         f" {journey.calls} calls"
     )
+    if chosen.functions:
+        print(*(f"  {name}" for name in journey.functions), sep="\n")
     print("folds over the journal:", ", ".join(figures.folds()) or "none")
     print("classes of one name:", dict(figures.duplicate_classes()) or "none")
     print("integrations named outside:", ", ".join(figures.names_outside()) or "none")
