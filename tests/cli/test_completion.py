@@ -27,7 +27,8 @@ class Shell:
         program.chmod(0o755)
         self.environment = dict(project.environment)
         self.environment["PATH"] = f"{program.parent}:{self.environment['PATH']}"
-        self.script = call(project, "--show-completion", "bash").stdout
+        # The shell is found among the ancestors: beneath cron or nohup there is none but this.
+        self.script = self._bash("beads-workers --show-completion; exit")
 
     def tab(self, line: str) -> list[str]:
         """What is proposed for the last word of a line; nothing is ever printed."""
@@ -37,8 +38,11 @@ class Shell:
             "COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _beads_workers_completion beads-workers; "
             'printf "%s\\n" "${COMPREPLY[@]}"'
         )
+        return self._bash(asked).split()
+
+    def _bash(self, script: str) -> str:
         done = subprocess.run(
-            ["bash", "-c", asked],
+            ["bash", "-c", script],
             cwd=self.project.folder,
             env=self.environment,
             capture_output=True,
@@ -46,8 +50,8 @@ class Shell:
             timeout=60,
             check=True,
         )
-        assert done.stderr == "", line
-        return done.stdout.split()
+        assert done.stderr == "", script
+        return done.stdout
 
 
 @pytest.fixture
