@@ -32,7 +32,8 @@ from beads_workers.conformance.link import Breach, Message, PeerLink
 
 LOOK_SECONDS = 0.01
 DYING_SECONDS = 0.5
-"""For a process that has closed its connection to exit, too: then it is known how."""
+"""For a process that has closed its connection to exit, too: then it is known how; and for one that
+has been killed to be gone."""
 ASIDES = frozenset({"PROGRESS", "HEARTBEAT", "STATUS", "CONTROL", "PRIORITY", "PAUSE", "RESUME"})
 """What a worker may say at any time beside the conversation."""
 
@@ -359,7 +360,7 @@ class Bench:
         began = time.monotonic() if since is None else since
         deadline = began + (self.timing.quiet if seconds is None else seconds)
         while (left := deadline - time.monotonic()) > 0:
-            message = self.link.read(left)
+            message = self.link.read(left, in_time=True)
             if self.link.is_over:
                 raise Breach(over or requirement, self._came(None))
             if message is not None and message["type"] not in ASIDES:

@@ -56,7 +56,7 @@ def register(app: typer.Typer) -> None:
 
 ORCHESTRATOR_EPILOG = (
     "Example: beads-workers conformance orchestrator --socket /tmp/beads-workers-4242.sock. The "
-    "tracker behind it must have 150 issues that are ready, of which nobody minds that they are "
+    "tracker behind it must have 190 issues that are ready, of which nobody minds that they are "
     "closed, and no worker but those of the kit. With --stop 'beads-workers stop' it is also seen "
     "how it ends."
 )

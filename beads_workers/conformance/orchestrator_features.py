@@ -26,7 +26,7 @@ EARLY_SECONDS = 0.3
 """A clock may be that much off."""
 PREFETCH_COUNT = 2
 BATCH_SIZE = 3
-TRIES = 30
+TRIES = 50
 """So many tasks an orchestrator may send one by one before it prefetches, or sends a BATCH."""
 QUICK_SECONDS = 0.002
 """Of a task that is worth prefetching: where tasks are long, an orchestrator need not."""

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from beads_workers.conformance.bench import Bench, NotClaimed
+from beads_workers.conformance.bench import DYING_SECONDS, Bench, NotClaimed
 from beads_workers.conformance.link import Breach, Message
 
 Play = Callable[[Bench], None]
@@ -284,7 +284,8 @@ def connection_lost_orchestrator_there(bench: Bench) -> None:
     except Breach:
         raise NotClaimed("it does not connect anew") from None
     bench.hear_ready()
-    bench.must("W-7-4", not bench.processes(), "it said READY while its lost task goes on")
+    has_ended = bench.until(lambda: not bench.processes(), DYING_SECONDS)
+    bench.must("W-7-4", has_ended, "it said READY while its lost task goes on")
 
 
 # --- who claims ----------------------------------------------------------------------------------

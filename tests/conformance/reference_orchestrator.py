@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-ISSUES = 160
+ISSUES = 200
 LINE_BYTES_MAX = 1 << 20
 UNSENT_BYTES_MAX = 4 << 20
 HELLO_SECONDS = 10.0

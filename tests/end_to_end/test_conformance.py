@@ -14,7 +14,7 @@ from tests.end_to_end.conftest import StartFleet
 from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import PROGRAM
 
-ISSUES = 160
+ISSUES = 200
 
 
 def test_our_orchestrator_passes(embedded: EmbeddedProject, start: StartFleet) -> None:

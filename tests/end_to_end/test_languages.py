@@ -66,18 +66,19 @@ def test_a_fleet_of_five_languages_does_every_issue_once(
 ) -> None:
     rows = backlog(18 if hasattr(project, "bd") else 30)
     ids = project.create_many(rows)
-    command = ran.command("sleep 0.1")
+    command = ran.command('until [ -e "$RAN.all" ]; do sleep 0.1; done')
     fleet = start(project, "-n", "0", "--", *command, environment=ran.environment)
     workers = [join(fleet, language, *command, **ran.environment) for language in LANGUAGES]
-    until(lambda: len(fleet.journal("started")) >= len(LANGUAGES))
     assert fleet.call("scale", "1").returncode == 0  # Ours, in Python.
+    # Nobody's first task ends before each has one.
+    until(lambda: len({r["worker_id"] for r in fleet.journal("started")}) == len(LANGUAGES) + 1)
+    ran.file.with_name(f"{ran.file.name}.all").touch()
     until(lambda: len(fleet.journal("settled")) >= len(ids), 120, fleet.said())
     until(lambda: all_closed(project), what=fleet.said())
     assert fleet.call("stop").returncode == 0
     assert [worker.wait(20) for worker in workers] == [0] * len(LANGUAGES)
     ran.each_once(ids)
     assert_no_dependency_was_early(ran, rows)
-    assert len({r["worker_id"] for r in fleet.journal("started")}) == len(LANGUAGES) + 1
     fleet.leaves_nothing()
 
 
