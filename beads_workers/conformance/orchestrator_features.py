@@ -141,9 +141,11 @@ def _finish_all(peer: Peer) -> None:
 def prefetch(floor: Floor) -> None:
     """No more of them than it accepts, and a READY that they have crossed is not answered."""
     peer = floor.worker("kit", "1.1", prefetch_count=PREFETCH_COUNT)
-    for _ in range(TRIES):
+    for number in range(TRIES):
         peer.get_task()
-        peer.read(QUICK_SECONDS)
+        # Mostly without a pause: on a busy machine that is a long one, and makes a task of it that
+        # is not worth prefetching.
+        peer.read(0.0 if number % 5 else QUICK_SECONDS)
         if peer.queued:
             break
         peer.finish()
