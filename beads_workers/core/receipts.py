@@ -278,4 +278,4 @@ _READERS: dict[str, Any] = {
     "unpriced": _count,
 }
 _NOTHING = Receipt()
-_ENCODER = json.JSONEncoder(separators=(",", ":"))
+_ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)

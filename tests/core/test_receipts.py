@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 from hypothesis import given
@@ -89,6 +90,7 @@ def test_anything_that_is_sent_becomes_a_receipt_that_can_be_written(sent: dict[
 
 
 def test_numbers_beyond_all_floats_and_totals_without_a_bottom_are_left_out() -> None:
+    assert read_receipt({"totals": {"spent": [math.inf]}, "money": math.nan}) == Receipt()
     deep = json.loads('{"a":' * 500 + "1" + "}" * 500)
     sent = {"agent": "a", "money": 10**400, "until": -(10**400), "totals": deep}
     assert read_receipt(sent) == Receipt(agent="a")
