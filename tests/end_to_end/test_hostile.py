@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -44,11 +45,20 @@ def cpu_seconds(pid: int) -> float:
 
 def leave_no_descriptors(pid: int) -> tuple[int, int]:
     """No file more can be opened there; returns the limits that held before."""
-    opened = [int(entry.name) for entry in Path(f"/proc/{pid}/fd").iterdir()]
     before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
-    # Below the lowest free number: what is open stays open.
-    free = min(set(range(max(opened) + 2)) - set(opened))
-    resource.prlimit(pid, resource.RLIMIT_NOFILE, (free, before[1]))
+
+    def free() -> int:
+        opened = {int(entry.name) for entry in Path(f"/proc/{pid}/fd").iterdir()}
+        return min(set(range(max(opened) + 2)) - opened)
+
+    def is_full() -> bool:
+        # Below the lowest free number: what is open stays open, until it is closed.
+        lowest = free()
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (lowest, before[1]))
+        time.sleep(0.3)
+        return free() >= lowest
+
+    until(is_full)
     return before
 
 
@@ -76,7 +86,7 @@ def test_without_descriptors_a_fleet_answers_and_neither_spins_nor_loses_anythin
     before = leave_no_descriptors(fleet.pid)
     project.environment |= ran.environment
     joining = fleet.bash_worker(*ran.command())
-    until(lambda: degraded(fleet) == {"the worker socket": False}, what=fleet.said())
+    until(lambda: degraded(fleet).get("the worker socket") is False, what=fleet.said())
     spent = cpu_seconds(fleet.pid)
     open_gate(ran)
     # bd cannot be called either: what is done stays to be closed.
