@@ -166,6 +166,10 @@ _one = threading.Lock()
 
 def _server() -> socket.socket:
     with _one:
+        if _started()[1].poll() is not None:
+            # Tests of attempts are the process of one, and end all that it has started.
+            _started()[0].close()
+            _started.cache_clear()
         return _started()[0]
 
 
