@@ -28,6 +28,9 @@ PREFETCH_COUNT = 2
 BATCH_SIZE = 3
 TRIES = 50
 """So many tasks an orchestrator may send one by one before it prefetches, or sends a BATCH."""
+TRIES_AT_ONCE = 20
+BUSY_SECONDS = 0.2
+"""Between all later ones: what makes a machine too busy for short tasks may be over by then."""
 QUICK_SECONDS = 0.002
 """Of a task that is worth prefetching: where tasks are long, an orchestrator need not."""
 
@@ -149,6 +152,8 @@ def prefetch(floor: Floor) -> None:
         if peer.queued:
             break
         peer.finish()
+        if number >= TRIES_AT_ONCE:
+            time.sleep(BUSY_SECONDS)
     if not peer.queued:
         raise NotClaimed("it prefetches nothing")
     peer.finish()
