@@ -80,9 +80,12 @@ run_task() { # claim, run, close, answer - in a background shell, which TERM mak
     tracker close "$id" || log "could not close $id" # still DONE: the orchestrator has a look
     send DONE '{issue_id: $id, duration_ms: $ms} + '"$extra" --arg id "$id" --argjson ms "$(ms)"
   fi
-  [ -n "$stop" ] || ready
+  [ -n "$stop" ] || { : >"$dir/free"; ready; }
 }
-busy() { [ -n "$runner" ] && kill -0 "$runner" 2>/dev/null; }
+busy() { # it is not, once READY was said: the answer may be read before the shell that said it is gone
+  if [ -e "$dir/free" ]; then wait "$runner" 2>/dev/null; rm -f "$dir/free"; fi
+  [ -n "$runner" ] && kill -0 "$runner" 2>/dev/null
+}
 leave() { # end the task, give its issue back, go with this status
   trap '' TERM INT HUP; busy && kill -TERM "$runner" && wait "$runner"
   kill -KILL -- ${timer:+"-$timer"} "-$line_out" 2>/dev/null

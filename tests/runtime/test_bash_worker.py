@@ -191,6 +191,30 @@ def test_it_waits_reading_and_asks_again(bash: Bash) -> None:
     assert bash.exit_status() == 0
 
 
+@pytest.mark.parametrize("answer", ["WAIT", "TASK"])
+def test_what_answers_ready_counts_also_while_who_said_it_is_still_ending(
+    bash: Bash, answer: str
+) -> None:
+    # On a busy machine the program that wrote READY may end long after the answer has come.
+    slow = bash.folder / "stubs" / "jq"
+    slow.write_text(
+        f'#!/bin/sh\n{shutil.which("jq")} "$@"\ncase "$*" in *READY*) sleep 0.7 ;; esac\n'
+    )
+    slow.chmod(0o755)
+    bash.start("true", BW_CLAIMS="orchestrator")
+    bash.peer.accept()
+    bash.peer.expect("READY")
+    bash.peer.task("t-1")
+    bash.peer.expect("DONE")
+    bash.peer.expect("READY")
+    if answer == "TASK":  # the same issue once more: it was opened again
+        bash.peer.task("t-1", request_id="r.2")
+        assert bash.peer.expect("DONE")["issue_id"] == "t-1"
+    else:
+        bash.peer.send("WAIT", wait_seconds=1)
+    bash.peer.expect("READY")
+
+
 def test_titles_are_data_and_bad_lines_are_survived(bash: Bash) -> None:
     title = "--help $(touch x) `touch x` '\"\n;touch x\x1b[31m {id} & é"
     bash.start("sh", "-c", 'printf %s "$BW_ISSUE_TITLE" > title')
