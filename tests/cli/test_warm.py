@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -17,6 +16,7 @@ import pytest
 from tests.support import warm
 from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import until
+from tests.support.peer import descriptors
 
 TASK = (
     'pwd; umask; env | sort | grep -vE "^(BW_|_=|SHLVL|ORCHESTRATOR)"; ls -l /proc/self/fd | wc -l'
@@ -115,11 +115,7 @@ def _has_begun(pid: int) -> bool:
 
 
 def _sockets(pid: int) -> set[str]:
-    found = set()
-    for link in Path(f"/proc/{pid}/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # One that it has just closed.
-            found.add(str(link.readlink()))
-    return {name for name in found if name.startswith("socket:")}
+    return {name for name in descriptors(pid).values() if name.startswith("socket:")}
 
 
 def test_where_python_itself_would_begin_differently_it_is_started_anew(

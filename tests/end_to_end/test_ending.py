@@ -17,6 +17,7 @@ from beads_workers.runtime import sessions
 from tests.end_to_end.conftest import Ran, StartFleet
 from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import PROGRAM, Fleet, call, until
+from tests.support.peer import descriptors
 
 LONG = "sleep 600 & wait"
 """A task that only a signal to its whole group ends."""
@@ -250,8 +251,7 @@ def test_a_detached_fleet_lives_on_and_wait_has_its_exit_code(
 
 
 def _has_socket(pid: int) -> bool:
-    links = [os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir() if link.is_symlink()]  # noqa: PTH115
-    return any(link.startswith("socket:") for link in links)
+    return any(name.startswith("socket:") for name in descriptors(pid).values())
 
 
 def test_the_end_by_idleness_and_by_runtime(

@@ -22,6 +22,7 @@ from tests.end_to_end.conftest import Ran, StartFleet
 from tests.support.bd import NEW, OLD, BdProject, bd_program
 from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import Fleet, call, until
+from tests.support.peer import descriptors
 
 GATE = 'while ! [ -e "$RAN.gate" ]; do sleep 0.2; done'
 """A command runs until the gate is opened."""
@@ -48,7 +49,7 @@ def leave_no_descriptors(pid: int) -> tuple[int, int]:
     before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
 
     def free() -> int:
-        opened = {int(entry.name) for entry in Path(f"/proc/{pid}/fd").iterdir()}
+        opened = descriptors(pid).keys()
         return min(set(range(max(opened) + 2)) - opened)
 
     def is_full() -> bool:

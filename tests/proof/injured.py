@@ -18,6 +18,7 @@ from typing import Any
 
 from beads_workers.runtime import sessions
 from tests.support.fleet import Fleet
+from tests.support.peer import descriptors
 from tests.support.workers import worker_programs
 
 SLOW_SECONDS = (0.3, 0.1)
@@ -172,8 +173,8 @@ def _signal(pid: int, number: signal.Signals) -> None:
 def _sockets(pid: int) -> list[int]:
     """The descriptors of a process that are sockets."""
     with contextlib.suppress(FileNotFoundError):
-        links = list(Path(f"/proc/{pid}/fd").iterdir())
-        return [int(link.name) for link in links if str(link.readlink()).startswith("socket:")]
+        opened = descriptors(pid)
+        return [number for number, name in opened.items() if name.startswith("socket:")]
     return []
 
 

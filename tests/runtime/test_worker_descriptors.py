@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 import errno
-from contextlib import suppress
-from pathlib import Path
 
 from beads_workers.runtime.processes import Spares
 from tests.end_to_end.test_hostile import leave_no_descriptors
 from tests.runtime import test_worker
 from tests.runtime.test_worker import Bench
 from tests.support.fleet import until
-from tests.support.peer import gone, wait_for
+from tests.support.peer import descriptors, gone, wait_for
 
 bench = test_worker.bench
-
-
-def opened(pid: int) -> list[str]:
-    """What its descriptors are."""
-    found = []
-    for entry in Path(f"/proc/{pid}/fd").iterdir():
-        with suppress(FileNotFoundError):  # It was closed meanwhile.
-            found.append(str(entry.readlink()))
-    return found
 
 
 def test_without_descriptors_orphans_are_reaped_and_ended_and_the_worker_lives(
@@ -39,7 +28,7 @@ def test_without_descriptors_orphans_are_reaped_and_ended_and_the_worker_lives(
     bench.peer.task("t-1")
     dies, stays = (int(wait_for(bench.file(name))) for name in ("dies", "stays"))
     # It may run before its worker watches it.
-    until(lambda: any("pidfd" in name for name in opened(bench.pid)))
+    until(lambda: any("pidfd" in name for name in descriptors(bench.pid).values()))
     leave_no_descriptors(bench.pid)
     bench.file("go").touch()
     assert gone(dies)

@@ -20,7 +20,7 @@ from beads_workers.runtime import sessions
 from beads_workers.runtime.zygote import ChildExited, ChildSpawned, ZygoteEvent, start_zygote
 from beads_workers.runtime.zygote_loop import run_zygote, warm_up
 from tests.support.fleet import until
-from tests.support.peer import Peer, gone, wait_for
+from tests.support.peer import Peer, descriptors, gone, wait_for
 
 E = TypeVar("E", bound=ZygoteEvent)
 
@@ -79,10 +79,7 @@ def fleet(tmp_path: Path) -> Iterator[Fleet]:
 
 
 def links(pid: int) -> set[str]:
-    found = set()
-    for entry in Path(f"/proc/{pid}/fd").iterdir():
-        found.add(str(entry.readlink()))
-    return found
+    return set(descriptors(pid).values())
 
 
 def test_a_worker_leads_its_own_session_and_its_exit_is_reported(fleet: Fleet) -> None:

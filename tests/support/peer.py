@@ -8,6 +8,7 @@ import select
 import socket
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,17 @@ def gone(pid: int, seconds: float = PATIENCE_SECONDS) -> bool:
             return True
         time.sleep(0.01)
     return False
+
+
+def descriptors(pid: int) -> dict[int, str]:
+    """What a process has open, by number: as ``/proc`` names it, such as ``socket:[4711]``.
+
+    Raises ``FileNotFoundError`` where there is no such process."""
+    found = {}
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # One that it has just closed.
+            found[int(entry.name)] = str(entry.readlink())
+    return found
 
 
 def fork_worker(run: Any) -> int:
