@@ -82,7 +82,7 @@ run_task() { # claim, run, close, answer - in a background shell, which TERM mak
   fi
   [ -n "$stop" ] || { : >"$dir/free"; ready; }
 }
-busy() { # it is not, once READY was said: the answer may be read before the shell that said it is gone
+busy() { # not after READY, although the shell that said it may still be ending when the answer comes
   if [ -e "$dir/free" ]; then wait "$runner" 2>/dev/null; rm -f "$dir/free"; fi
   [ -n "$runner" ] && kill -0 "$runner" 2>/dev/null
 }
