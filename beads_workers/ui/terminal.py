@@ -322,6 +322,10 @@ OURS = (*ENDING, signal.SIGWINCH, signal.SIGTSTP, signal.SIGCONT)
 PATIENCE_SECONDS = 2.0
 
 
+_NAMED = {int(number): number for number in OURS}
+"""Looked up, not called: in a storm of signals each call is one more place to be interrupted."""
+
+
 class SignalBox:
     """Handlers for all of ``OURS`` from its making to ``close``; the main thread's alone."""
 
@@ -381,7 +385,7 @@ class SignalBox:
     def _note(self, number: int, frame: FrameType | None) -> None:
         now = time.monotonic()
         since = self._waiting_since.setdefault(number, now)
-        self._unread.append(signal.Signals(number))
+        self._unread.append(_NAMED[number])
         # The byte that the interpreter writes may be read before this runs; this one is not.
         try:
             self._write.send(b"\0")
