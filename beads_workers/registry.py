@@ -120,7 +120,7 @@ COMMANDS: dict[str, dict[str, str]] = {
     "integrations.hero.commands": {
         "hero": "Hand in Hero jobs in a Redis, wait for them, stop them.",
     },
-    "cli.config": {
+    "cli.configure": {
         "config": "What beads-workers.toml and others settle.",
     },
     "cli.land": {

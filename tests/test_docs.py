@@ -174,17 +174,18 @@ def test_a_script_that_fails_in_the_middle_is_noticed(tmp_path: Path) -> None:
         run_script("echo before\nfalse | true\necho after", tmp_path)
 
 
-@pytest.mark.skipif(not (ROOT / "docs/STATES.md").exists(), reason="not written yet")
-def test_the_document_of_states_is_what_the_tables_print() -> None:
+@pytest.mark.parametrize(
+    ("module", "document"),
+    [
+        ("beads_workers.core.states", "docs/STATES.md"),
+        ("beads_workers.checks", "docs/CONDITIONS.md"),
+    ],
+)
+def test_a_generated_document_is_what_the_tables_print(module: str, document: str) -> None:
     printed = subprocess.run(
-        [sys.executable, "-m", "beads_workers.core.states"],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        check=True,
+        [sys.executable, "-m", module], capture_output=True, text=True, cwd=ROOT, check=True
     ).stdout
-    written = (ROOT / "docs" / "STATES.md").read_text("utf-8")
-    assert written == printed, "python -m beads_workers.core.states > docs/STATES.md"
+    assert (ROOT / document).read_text("utf-8") == printed, f"python -m {module} > {document}"
 
 
 # --- docs/PROTOCOL.md -------------------------------------------------------------------------

@@ -34,13 +34,15 @@ ALLOWED: dict[tuple[str, str], str] = {
 }
 """Exceptions from a rule: (file, what) and the reason. Nothing else is excepted."""
 
-TABLE = ("registry", "kinds")
+TABLE = ("registry", "kinds", "exits")
 """What a kind of source is, and the one table of them and of all integrations."""
 PLUGS = ("trackers", "executors", "agents", "ui")
-ENGINE = ("core", *TABLE, *PLUGS, "runtime", "worktrees", "doctor")
+ENGINE = ("core", *TABLE, *PLUGS, "options", "runtime", "worktrees", "checks")
 ROOMS: dict[str, tuple[str, ...]] = {
     "registry": ("kinds",),
     "kinds": ("core",),
+    "exits": (),
+    "options": ("core", *TABLE),
     "core": (),
     "trackers": ("core", *TABLE),
     "executors": ("core", *TABLE),
@@ -50,7 +52,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "worktrees": ("core", "executors", "runtime"),
     "attempts": ("core", "agents", "executors", "runtime", "worktrees"),
     "landing": ("core", "executors", "runtime", "worktrees"),
-    "doctor": ("core", *TABLE, *PLUGS, "runtime", "worktrees"),
+    "checks": ("core", *TABLE, *PLUGS, "options", "runtime", "worktrees", "attempts", "landing"),
     "integrations": ENGINE,
     "cli": (*ENGINE, "attempts", "landing"),
     "demo": (*ENGINE, "cli"),

@@ -349,8 +349,8 @@ def fleet_settings(
     ``self_claiming``: each worker claims and closes by itself (``--bd-calls worker``).
     """
     from beads_workers.cli.config import resolve
-    from beads_workers.cli.options import Options
     from beads_workers.cli.preparation import prepare
+    from beads_workers.options import Options
 
     said = Options(
         workers=workers,

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from beads_workers.cli.arguments import StateDir
 from beads_workers.cli.client import find_state_directory
-from beads_workers.cli.fleet import StateDir
 from beads_workers.core.text import printable
 from beads_workers.worktrees.removal import CleanupResult
 

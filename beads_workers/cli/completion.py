@@ -184,7 +184,7 @@ def _agent_names() -> Iterator[str]:
 
     from beads_workers.agents.presets import PRESETS
     from beads_workers.cli.config import resolve
-    from beads_workers.cli.options import Options
+    from beads_workers.options import Options
 
     yield from PRESETS
     yield from resolve(Options(), Path.cwd(), os.environ).agents

@@ -7,55 +7,33 @@ What wins, key by key: the command line, the environment, the file, the default.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from beads_workers import registry
 from beads_workers.cli.errors import EXIT_USAGE, CommandError
-from beads_workers.cli.options import KEYS, TABLES, TEXT, Options, Reader, read_command, value_of
+from beads_workers.options import (
+    FILE_NAME,
+    KEYS,
+    TABLES,
+    TEXT,
+    AgentTable,
+    Options,
+    Reader,
+    Resolved,
+    read_command,
+    value_of,
+)
 
 if TYPE_CHECKING:
-    import typer
+    pass
 
 
-FILE_NAME = "beads-workers.toml"
 FILE_BYTES_MAX = 1 << 20
 """A larger file is none of ours."""
 PLACES_TRIED_MAX = 20
 """Of a key that is to be added; then it goes to the top."""
-
-
-@dataclass(frozen=True, slots=True)
-class AgentTable:
-    """``[agents.NAME]``: how an agent is called; see ``settings.Agent``.
-
-    ``argv``: the whole command, or of an ``adapter`` the program only. ``prompt`` is the template's
-    text.
-    """
-
-    argv: tuple[str, ...] = ()
-    prompt: str | None = None
-    adapter: str | None = None
-    model: str | None = None
-    arguments: tuple[str, ...] | None = None
-    prices: Mapping[str, tuple[float, ...]] | None = None
-    at_once: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Resolved:
-    """What holds: every option with its default filled in, and where each came from.
-
-    ``origin``: ``command line``, the environment variable's name, the file's path or ``default``.
-    None is left only where an option has no default. Paths are absolute.
-    """
-
-    options: Options
-    origin: Mapping[str, str]
-    agents: Mapping[str, AgentTable]
-    file: Path | None = None
 
 
 def find_file(folder: Path) -> Path | None:
@@ -269,6 +247,18 @@ def _from_command_line(cli: Options) -> Iterator[tuple[str, Any]]:
             raise _wrong(f"--{key.replace('_', '-')}", value, error) from None
 
 
+def typed_options(resolved: Resolved) -> dict[str, Any]:
+    """What the command line said, as ``from_typed`` takes it: JSON has it, too."""
+    names = (name for name, origin in resolved.origin.items() if origin == "command line")
+    return {name: value_of(resolved.options, name) for name in names if name not in registry.TABLES}
+
+
+def from_typed(typed: Mapping[str, Any]) -> Options:
+    """The options of a command line that was typed before (lists become tuples again)."""
+    said: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in typed.items()}
+    return Options(**said)
+
+
 def render(resolved: Resolved, *, origin: bool) -> Iterator[str]:
     """The settings as lines of a ``beads-workers.toml``; unset ones are left out."""
     for key in KEYS:
@@ -364,52 +354,3 @@ def to_json(resolved: Resolved) -> dict[str, Any]:
         "origin": dict(resolved.origin),
         "agents": {name: asdict(agent) for name, agent in resolved.agents.items()},
     }
-
-
-def register(app: typer.Typer) -> None:
-    """Add ``config show``, ``config path`` and ``config verify``."""
-    import typer
-
-    group = typer.Typer(no_args_is_help=True, help="What beads-workers.toml and others settle.")
-    app.add_typer(group, name="config")
-    group.command("show", epilog="Example: beads-workers config show --origin")(_show)
-    group.command("path", epilog="Example: beads-workers config path")(_path)
-    group.command("verify", epilog="Example: beads-workers config verify --write")(_verify)
-
-
-def _show(origin: bool = False, json: bool = False) -> None:
-    """Every setting that holds here, and with --origin who said so."""
-    import json as json_module
-    import os
-
-    resolved = resolve(Options(), Path.cwd(), os.environ)
-    if json:
-        print(json_module.dumps(to_json(resolved), indent=2))
-    else:
-        print("\n".join(render(resolved, origin=origin)))
-
-
-def _path() -> None:
-    """The beads-workers.toml that holds here; exit 1 without one."""
-    path = find_file(Path.cwd())
-    if path is None:
-        raise CommandError(f"no {FILE_NAME} here or above", "beads-workers init writes one")
-    print(path)
-
-
-def _verify(write: bool = False, json: bool = False) -> None:
-    """A command that could check the work; --write sets it.
-
-    It is recognised from the project's files. Nothing is run, and what is set already stays.
-    """
-    from beads_workers.cli import proposals
-    from beads_workers.core.text import json_line
-
-    found = proposals.here(write=write)
-    if json:
-        print(json_line(found.as_json()))
-        return
-    for line in found.lines():
-        print(line)
-    if found.proposal is None and found.already is None:
-        raise CommandError("no command that checks the work was recognised", proposals.NONE_HINT)

@@ -7,22 +7,23 @@ import shlex
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, TextIO
 
 import typer
 
-from beads_workers.cli.doctor_remedies import edit, mend_apart, mend_file, sentence, settle_on_bd
+from beads_workers.checks.condition import Condition
+from beads_workers.checks.conditions.settings import edit
+from beads_workers.checks.plan import FleetPlan
+from beads_workers.checks.rules import Check, Grade, any_failed, fail
 from beads_workers.cli.errors import EXIT_ERROR, EXIT_TRACKER, EXIT_USAGE, CommandError
-from beads_workers.cli.kinds import need
-from beads_workers.cli.options import Options
 from beads_workers.cli.parameters import takes
-from beads_workers.cli.preparation import check_modules
+from beads_workers.cli.refusals import refusal
 from beads_workers.cli.start import CommandAfterDashes, command_of
 from beads_workers.core.text import counted, printable
-from beads_workers.doctor.rules import Check, Grade, any_failed, fail, ok
+from beads_workers.options import FILE_NAME, Options, Resolved
 
 # --- doctor text ---------------------------------------------------------------------------------
 # How the checks of ``doctor`` look: aligned and coloured on a terminal, plain in a pipe.
@@ -72,7 +73,7 @@ class Printer:
         self._write(f"{verdict}: {', '.join(problems) or 'all fine'}")
 
     def _first(self, check: Check) -> str:
-        text = printable(check.text)
+        text = printable(sentence(check))
         lead = f"{WORDS[check.status]:<6}{check.name:<11}"
         line = lead + text
         if self._width:
@@ -102,22 +103,21 @@ def printer(stream: TextIO, *, as_json: bool) -> Printer:
 
 def as_object(checks: Sequence[Check]) -> dict[str, Any]:
     """``{"ok": bool, "checks": [{"name", "status", "text", "remedy"}...]}``."""
-    listed = [{**asdict(check), "status": check.status.value} for check in checks]
+    listed = [
+        {
+            "name": each.name,
+            "status": each.status.value,
+            "text": sentence(each),
+            "remedy": each.remedy,
+        }
+        for each in checks
+    ]
     return {"ok": not any_failed(checks), "checks": listed}
 
 
-# --- doctor work ---------------------------------------------------------------------------------
-# What ``doctor`` says of functions that issues and tasks may call.
-
-
-def functions(options: Options, folder: Path) -> Check:
-    """Whether the modules of ``--allow-module`` are there; none of them is imported."""
-    try:
-        check_modules(options, folder)
-    except CommandError as error:
-        return fail("command", sentence(error))
-    modules = ", ".join(options.allow_module or ())
-    return ok("command", f"functions of {modules}, which are there")
+def sentence(check: Check) -> str:
+    """A check with what to do, in words."""
+    return f"{check.text}; {check.hint}" if check.hint else check.text
 
 
 # --- doctor --------------------------------------------------------------------------------------
@@ -151,16 +151,14 @@ def doctor(
 
     It takes the options and the command of 'start'. Nothing is changed, claimed or paid for.
     """
+    from beads_workers.checks.runner import all_checks
     from beads_workers.core.text import json_line
-    from beads_workers.doctor.rules import Grade, any_failed
-    from beads_workers.doctor.runner import carry_out
 
-    said = replace(said, command=command_of(ctx))
-    here = Situation(said)
-    jobs = plan(here, said)
+    plan = _plan(replace(said, command=command_of(ctx)))
     show = printer(sys.stdout, as_json=as_json)
     checks = []
-    for check in carry_out(jobs, show.waiting):
+    for condition, check in all_checks(plan, show.waiting):
+        _refuse_typed(plan, condition, check)
         checks.append(check)
         show.check(check)
     if as_json:
@@ -168,301 +166,48 @@ def doctor(
     else:
         show.end(checks)
     broken = any(
-        c.name in ("tracker", here.kind and here.kind.checked) and c.status is Grade.FAIL
+        c.name in ("tracker", plan.kind and plan.kind.checked) and c.status is Grade.FAIL
         for c in checks
     )
     raise typer.Exit(EXIT_TRACKER if broken else EXIT_ERROR if any_failed(checks) else 0)
 
 
-def plan(here: Situation, said: Options) -> list[Any]:
-    """The checks for these options, in the order in which they are shown."""
-    from beads_workers.doctor import leftovers, machine
-    from beads_workers.doctor import work as git
-    from beads_workers.doctor.runner import ScheduledCheck
-
-    workers, folder, root = here.workers, here.folder, here.state
-    agent = here.agent is not None
-    typed = f" --state-dir {shlex.quote(str(root))}" if said.state_dir else ""
-    places = [(root, "the run directory"), (here.place or folder, "the tracker")]
-    places.append((leftovers.TMP, str(leftovers.TMP)))
-    looks: list[tuple[str, Callable[[], Any]]] = [
-        ("python", machine.python),
-        ("kernel", machine.kernel),
-        ("settings", lambda: here.found),
-        ("tracker", lambda: _source(here)),
-        ("work", lambda: _work(here, said)),
-        *_agents(here),
-        ("verify", lambda: _verify(here)),
-        ("worktree", lambda: _apart(here)),
-        ("landing", lambda: _landing(here)),
-        ("git", lambda: git.git(folder, agent=agent, apart=here.apart)),
-        ("disk", lambda: machine.disk(places)),
-        ("files", lambda: machine.file_limit(workers)),
-        ("processes", lambda: machine.processes(workers, agent=agent)),
-        ("memory", lambda: machine.memory(workers, agent=agent)),
-        ("state", lambda: leftovers.state(root)),
-        ("sockets", leftovers.sockets),
-        ("leftovers", lambda: leftovers.leftovers(root, typed)),
-        ("fleet", lambda: _fleet(here)),
-        ("clock", lambda: machine.clock(leftovers.last_seen(root) or 0.0)),
-    ]
-    return [ScheduledCheck(name, look) for name, look in looks]
-
-
-class Situation:
-    """What ``start`` would find here with these options; ``found`` says what it would not.
+def _plan(said: Options) -> FleetPlan:
+    """What ``start`` would do here.
 
     Raises ``CommandError`` only for what was typed; what the surroundings say wrongly is a check.
     """
+    from beads_workers.cli.kinds import kind_said
+    from beads_workers.cli.preparation import find_tracing
 
-    def __init__(self, said: Options) -> None:
-        from beads_workers.cli import preparation
-        from beads_workers.cli.kinds import kind_said
-        from beads_workers.core.settings import Work
-        from beads_workers.kinds import Looked
-        from beads_workers.registry import kind_of
-        from beads_workers.runtime.project import STATE_FOLDER
-
-        self.found: list[Any] = []
-        self.resolved = resolved = self._resolve(said)
-        self.kind = kind_said(resolved.options.source)
-        self.options = resolved.options
-        self.file = resolved.file
-        self.workers: int = resolved.options.workers or 0
-        if self.kind and self.kind.workers:
-            self.workers = self.kind.workers(resolved)
-        self.verify = resolved.options.verify
-        self.command, self.agents = self._choose(resolved)
-        self.agent = self.agents[0] if self.agents else None
-        self.review = self._find_review(resolved) if self.agents else None
-        push = self.kind is not None and self.kind.capabilities.push
-        self.tracker = None if push else self._find_tracker()
-        if self.tracker is not None:
-            self.kind = kind_of(self.tracker.source)
-        self.folder = self.tracker.folder if self.tracker else Path.cwd()
-        self.place = self.tracker.place if self.tracker else None
-        self.state = Path(resolved.options.state_dir or self.folder / STATE_FOLDER)
-        self.fleet = None
-        if self.tracker:
-            work = Work(command=self.command, agents=self.agents, verify=self.verify)
-            self.fleet = preparation.settings_of(resolved, self.tracker, work, (), owned=False)
-        self.looked = Looked(resolved, self.state, self.fleet)
-
-    @property
-    def apart(self) -> bool:
-        """Whether attempts are to have worktrees of their own; agents have, unless told not to."""
-        if self.options.worktree is not None:
-            return bool(self.options.worktree)
-        return any(a.adapter for a in self.agents) and not self.options.shared_checkout
-
-    def _resolve(self, said: Options) -> Any:
-        from beads_workers.cli.config import FILE_NAME, combine, find_file
-        from beads_workers.core.text import counted
-        from beads_workers.doctor.rules import fail, ok
-
-        folder = Path.cwd()
-        plain = combine(said, folder, {}, None)  # Raises for what was typed.
-        file: Path | None = None
-        try:
-            file = find_file(folder)
-            plain = combine(said, folder, {}, file)
-        except CommandError as error:
-            self.found.append(fail("settings", sentence(error), mend_file(file, folder)))
-        else:
-            where = f"{file}" if file else f"no {FILE_NAME} here or above"
-            self.found.append(
-                ok("settings", f"{where}; {counted(plain.options.workers or 0, 'worker')}")
-            )
-        try:
-            return combine(said, folder, os.environ, plain.file)
-        except CommandError as error:
-            name = error.message.split()[0]
-            self.found.append(fail("settings", sentence(error), f"unset {name}"))
-            return plain
-
-    def _choose(self, resolved: Any) -> tuple[tuple[str, ...] | None, tuple[Any, ...]]:
-        from beads_workers.cli.preparation import choose_work
-        from beads_workers.doctor.rules import fail
-
-        try:
-            return choose_work(resolved)
-        except CommandError as error:
-            if "command line" in (resolved.origin["agent"], resolved.origin["prompt"]):
-                raise
-            remedy = edit(resolved.file) if resolved.file else ""
-            self.found.append(fail("settings", sentence(error), remedy))
-            return None, ()
-
-    def _find_review(self, resolved: Any) -> Any:
-        from beads_workers.cli.agents import find_agent
-        from beads_workers.doctor.rules import fail
-
-        name = resolved.options.review
-        try:
-            return find_agent(resolved, name) if name else None
-        except CommandError as error:
-            if resolved.origin["review"] == "command line":
-                raise
-            remedy = edit(resolved.file) if resolved.file else ""
-            self.found.append(fail("settings", sentence(error), remedy))
-            return None
-
-    def _find_tracker(self) -> Any:
-        from beads_workers.cli.preparation import find_tracker
-        from beads_workers.doctor.rules import fail, warn
-        from beads_workers.runtime.project import Strangers, find_project
-
-        try:
-            find_project(Path.cwd())
-        except Strangers as strangers:
-            init = "beads-workers init"  # A tracker of one's own, and nearer, is found first.
-            self.found.append(fail("tracker", str(strangers), init))
-            return None
-        try:
-            found = find_tracker(self.options.source)
-        except CommandError as error:
-            if error.exit_code == EXIT_USAGE:
-                raise
-            kind = "bd init" if self.options.source == "bd" else "beads-workers init"
-            self.found.append(fail("tracker", error.message, kind))
-            return None
-        if found.passed_over:
-            text = "both trackers are here, a .beads and an embedded one: 'start' takes bd"
-            self.found.append(warn("tracker", text, settle_on_bd(self.file, found.folder)))
-        return found
+    resolved, wrong = _resolve(said)
+    kind = kind_said(resolved.options.source)
+    tracing = find_tracing(resolved.options.trace)
+    return FleetPlan(resolved, kind, tracing=tracing, wrong=tuple(wrong))
 
 
-def _source(here: Situation) -> Any:
-    from beads_workers.doctor.tracker import tracker
+def _resolve(said: Options) -> tuple[Resolved, list[Check]]:
+    from beads_workers.cli.config import combine, find_file
 
-    push = here.kind is not None and here.kind.capabilities.push
-    if here.kind is None or not (here.fleet or push):
-        return None
-    return (here.kind.checks or tracker)(here.looked)
-
-
-def _work(here: Situation, said: Options) -> Any:
-    from beads_workers.agents.presets import find_agents
-    from beads_workers.cli.preparation import commands_of_issues
-    from beads_workers.doctor import work
-    from beads_workers.doctor.rules import ok, warn
-
-    if here.kind is not None and here.kind.work_checks is not None:
-        return here.kind.work_checks(here.looked)
-    if here.options.executor:
-        remedy = mend_file(here.file, here.folder)
-        commands = need("executors").commands_of(here.options)
-        return [work.executor(argv, here.folder, remedy) for argv in commands]
-    if here.command is not None:
-        remedy = "" if said.command or here.file is None else edit(here.file)
-        return work.command(here.command, here.folder, remedy)
-    if here.agent is not None:
-        return None  # Each has its lines.
-    if here.options.allow_module:
-        return functions(here.options, here.folder)
+    folder, wrong = Path.cwd(), []
+    plain = combine(said, folder, {}, None)  # Raises for what was typed.
+    file: Path | None = None
     try:
-        own = here.tracker is not None and commands_of_issues(here.tracker) > 0
-    except CommandError:
-        own = False  # The tracker has a line of its own.
-    if own:
-        return ok("command", "each issue's own command")
-    agents = find_agents(os.environ.get("PATH", ""))
-    more = f"--agent {agents[0]}" if agents else "-- ./do-issue.sh {id}"
-    text = "no command and no agent was named, so none was checked"
-    return warn("command", text, f"beads-workers doctor {more}")
-
-
-def _agents(here: Situation) -> list[Any]:
-    from beads_workers.cli.doctor_agents import looks
-
-    special = here.kind is not None and here.kind.work_checks is not None
-    if special or here.options.executor or not here.agents:
-        return []
-    return looks(here.agents, here.review, here.folder)
-
-
-def _verify(here: Situation) -> Any:
-    from beads_workers.cli.doctor_agents import unverified
-    from beads_workers.doctor import work
-
-    if here.verify:
-        return work.verify(here.verify, here.folder)
-    if here.tracker is None or here.command is not None or here.options.executor:
-        return None
-    return unverified(
-        here.folder,
-        agents=any(each.adapter for each in here.agents),
-        review=here.review.name if here.review else "",
-        edit=mend_file(here.file, here.folder),
-    )
-
-
-def _apart(here: Situation) -> Any:
-    """Whether attempts are kept out of each other's way, where that matters."""
-    from beads_workers.cli.preparation import apart
-    from beads_workers.doctor.machine import below_floor
-    from beads_workers.doctor.rules import fail, ok
-
-    if here.fleet is None or (here.agent is None and not here.options.worktree):
-        return None
-    try:
-        work = apart(here.fleet, replace(here.options, land=False)).work
+        file = find_file(folder)
+        plain = combine(said, folder, {}, file)
     except CommandError as error:
-        return fail("worktree", sentence(error), mend_apart(here.options, here.folder))
-    if work.worktrees is None:
-        return ok("worktree", "none: what runs, runs in the project's own folder")
-    base, folder = work.worktrees.base_name, work.worktrees.folder
-    if (short := below_floor(Path(folder), work.worktrees.disk_floor_bytes)) is not None:
-        return short
-    return ok("worktree", f"each attempt gets one of its own, from {base}, in {folder}")
-
-
-def _landing(here: Situation) -> Any:
-    """Where finished branches land; None where they do not, or ``worktree`` says why."""
-    from beads_workers.cli.preparation import apart
-    from beads_workers.doctor.rules import fail, ok, warn
-    from beads_workers.worktrees.git import GitError, git
-    from beads_workers.worktrees.remote import RemoteTrouble, remote_heads
-
-    if here.fleet is None or not here.apart or here.options.land is False:
-        return None
+        # Without a path it is a stranger's file above us: one of our own comes first.
+        mend = edit(file) or f"touch {shlex.quote(str(folder / FILE_NAME))}"
+        wrong.append(fail("settings", error.message, mend, error.hint))
     try:
-        worktrees = apart(here.fleet, replace(here.options, land=False)).work.worktrees
-    except CommandError:
-        return None
-    if worktrees is None:
-        return None
-    try:
-        landing = apart(here.fleet, here.options).landing
-        assert landing is not None, "branches do not stay, and there are worktrees"
-        asked = ("for-each-ref", "--format=%(worktreepath)", f"refs/heads/{landing.branch}")
-        held = git(worktrees.common, *asked).strip()
-        if landing.remote is not None:
-            remote_heads(worktrees.checkout, landing.remote, (f"refs/heads/{landing.branch}",))
-    except RemoteTrouble as error:
-        remedy = f"git ls-remote {here.options.landing_remote}"
-        return fail("landing", f"nothing lands: {error}", remedy)
+        return combine(said, folder, os.environ, plain.file), wrong
     except CommandError as error:
-        return fail("landing", sentence(error))
-    except GitError as error:
-        return fail("landing", f"git: {error}")
-    if held:
-        text = f"{landing.branch} is checked out in {held}: nothing lands while it is"
-        return fail("landing", text, f"git -C {shlex.quote(held)} switch --detach")
-    where = f"{landing.branch} of {landing.remote}" if landing.remote else landing.branch
-    if here.verify is None:
-        text = f"whatever merges lands on {where}: there is no --verify"
-        return warn("landing", f"{text}, and nothing is tested")
-    return ok("landing", f"finished branches that pass verify land on {where}")
+        name = error.message.split()[0]
+        return plain, [*wrong, fail("settings", error.message, f"unset {name}", error.hint)]
 
 
-def _fleet(here: Situation) -> Any:
-    from beads_workers.doctor.leftovers import elsewhere, living
-    from beads_workers.doctor.rules import ok
-    from beads_workers.runtime.run_directory import tracker_folder
-
-    if (running := living(here.state)) is not None:
-        return running
-    if here.place is not None and (other := elsewhere(tracker_folder(str(here.place)))) is not None:
-        return other
-    return ok("fleet", "none is running here")
+def _refuse_typed(plan: FleetPlan, condition: Condition, check: Check) -> None:
+    """What is wrong on this very command line is a usage error, as it is for ``start``."""
+    typed = any(plan.resolved.origin[name] == "command line" for name in condition.typed)
+    if typed and check.status is Grade.FAIL and check.exit_code == EXIT_USAGE:
+        raise refusal(check)

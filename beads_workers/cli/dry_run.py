@@ -14,7 +14,7 @@ from beads_workers.attempts.delivered import delivered_by_us
 from beads_workers.attempts.prompts import first_prompt
 from beads_workers.cli.errors import EXIT_TRACKER, CommandError
 from beads_workers.cli.preparation import shown_place
-from beads_workers.cli.start import shown_command, unverified
+from beads_workers.cli.shown_work import shown_command
 from beads_workers.core import limits
 from beads_workers.core.agent_work import agents_for
 from beads_workers.core.assignment import read_assignment
@@ -140,8 +140,6 @@ def _print_listing(settings: FleetSettings, seen: _Seen) -> None:
     print(f"command  {printable(shown_command(settings.work))}")
     if settings.work.verify:
         print(f"verify   sh -c {shlex.quote(printable(settings.work.verify))}")
-    elif (warning := unverified(settings)) is not None:
-        print(f"verify   {warning}")
     print(f"folder   {printable(shown_place(settings))}")
     if settings.notify:
         print(f"notify   {_shown(settings.notify)}")

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-EXIT_ERROR = 1
-EXIT_USAGE = 2
-EXIT_NOT_RUNNING = 3
-EXIT_UNKNOWN = 4
-"""No such worker or issue."""
-EXIT_RUNNING = 5
-"""Already running here."""
-EXIT_TRACKER = 6
-"""The tracker is unavailable or too old."""
-EXIT_UNFINISHED = 7
-"""Finished, but something failed or was quarantined."""
+from beads_workers.exits import (
+    EXIT_ERROR,
+    EXIT_NOT_RUNNING,
+    EXIT_RUNNING,
+    EXIT_TRACKER,
+    EXIT_UNFINISHED,
+    EXIT_UNKNOWN,
+    EXIT_USAGE,
+)
+
+__all__ = [
+    "EXIT_ERROR",
+    "EXIT_NOT_RUNNING",
+    "EXIT_RUNNING",
+    "EXIT_TRACKER",
+    "EXIT_UNFINISHED",
+    "EXIT_UNKNOWN",
+    "EXIT_USAGE",
+    "CommandError",
+    "unreadable",
+]
 
 
 class CommandError(Exception):

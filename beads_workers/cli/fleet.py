@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from beads_workers.cli.arguments import Json, StateDir
 from beads_workers.cli.client import (
     ControlClient,
     NoAnswer,
@@ -78,8 +79,6 @@ SCALE_MAX = 1024
 RUN_CHANGED = "run_changed"
 """The only lines of the journal that ``wait`` is told of: some for a whole run."""
 
-StateDir = Annotated[str | None, typer.Option("--state-dir", metavar="DIR", help="Run directory.")]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 EnvelopesToo = Annotated[
     bool, typer.Option("--envelopes", help="With --json: jobs as envelopes, see docs/ENVELOPE.md.")
 ]

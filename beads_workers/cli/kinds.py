@@ -25,19 +25,6 @@ def kind_said(text: str | None) -> SourceKind | None:
         raise CommandError(str(error), error.hint, EXIT_USAGE) from None
 
 
-def read_source(value: object) -> str:
-    """A text of ``--source``; raises ``ValueError`` saying what may be."""
-    from beads_workers.kinds import KindMissing
-
-    try:
-        if isinstance(value, str) and ("://" in value or registry.recognise(value)):
-            return value
-    except KindMissing:
-        return str(value)  # Whoever is about to use it says so.
-    forms = ", ".join(f'"{kind.forms[0]}"' for kind in registry.kinds() if kind.forms)
-    raise ValueError(f"{forms} or a URL")
-
-
 def need(name: str) -> ModuleType:
     """The module that serves this (``registry.SERVICES``); raises ``CommandError``."""
     try:

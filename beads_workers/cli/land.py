@@ -9,12 +9,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
-from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from beads_workers.cli.arguments import Json, StateDir
 from beads_workers.cli.client import find_state_directory
 from beads_workers.cli.completion import may_be_undone, with_branches
 from beads_workers.cli.errors import (
@@ -24,7 +24,6 @@ from beads_workers.cli.errors import (
     EXIT_UNKNOWN,
     CommandError,
 )
-from beads_workers.cli.fleet import Json, StateDir
 from beads_workers.core import landing as messages
 from beads_workers.core.landing import LanderSettings
 from beads_workers.core.text import counted, printable
@@ -58,7 +57,7 @@ def land(
 
     Those whose last attempt succeeded; a branch that is named lands however its attempt ended.
     """
-    from beads_workers.cli.landing import check_gate
+    from beads_workers.cli.preparation import check_gate
     from beads_workers.landing.left import states
 
     directory = find_state_directory(state_dir)
@@ -136,7 +135,7 @@ def undo(
 
     What is left passes the gate first. Where something else landed on top, it is refused.
     """
-    from beads_workers.cli.landing import check_gate
+    from beads_workers.cli.preparation import check_gate
     from beads_workers.landing.repository import CannotLand
     from beads_workers.landing.undo import Undo
 
@@ -163,9 +162,8 @@ def undo(
 
 def _settings(directory: Path, verify: str | None) -> LanderSettings:
     from beads_workers.cli.config import resolve
-    from beads_workers.cli.landing import find_landing
-    from beads_workers.cli.options import Options
-    from beads_workers.cli.preparation import find_worktrees
+    from beads_workers.cli.preparation import find_landing, find_worktrees
+    from beads_workers.options import Options
 
     resolved = resolve(Options(verify=verify), Path.cwd(), os.environ)
     options = resolved.options
@@ -182,15 +180,11 @@ def _verify_of_last_run(directory: Path) -> str | None:
     """What the last start was told on its command line: its branches have to pass that, too."""
     from beads_workers.runtime.run_directory import RunDirectory
 
-    info = RunDirectory(directory).read_info()
-    words = list(info.argv) if info else []
-    words = words[: words.index("--")] if "--" in words else words
-    for word, after in zip_longest(words, words[1:]):
-        if word == "--verify" and after is not None:
-            return after
-        if word.startswith("--verify="):
-            return word.partition("=")[2]
-    return None
+    runs = RunDirectory(directory)
+    info = runs.read_info()
+    settings = runs.read_settings(info.run_id) if info is not None else None
+    typed = settings.typed if settings is not None else None
+    return (typed or {}).get("verify")
 
 
 def _check_repository(project: Path) -> None:

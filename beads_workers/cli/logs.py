@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from beads_workers.cli.arguments import StateDir
 from beads_workers.cli.client import find_state_directory
 from beads_workers.cli.completion import with_logs
 from beads_workers.cli.errors import EXIT_UNKNOWN, EXIT_USAGE, CommandError
-from beads_workers.cli.fleet import StateDir
 
 if TYPE_CHECKING:
     from beads_workers.cli.agent_logs import ReadableLog

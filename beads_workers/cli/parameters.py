@@ -9,7 +9,7 @@ from typing import Any, get_type_hints
 import typer
 
 from beads_workers.cli.completion import agents, among, issues
-from beads_workers.cli.options import KEYS, Option, Options
+from beads_workers.options import KEYS, Option, Options
 
 Command = Callable[..., None]
 

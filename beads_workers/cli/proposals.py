@@ -7,11 +7,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from beads_workers.checks.verify import VerifyProposal, propose
 from beads_workers.cli.client import project_here
-from beads_workers.cli.config import FILE_NAME, find_file, read_file, set_key
+from beads_workers.cli.config import find_file, read_file, set_key
 from beads_workers.cli.errors import CommandError
 from beads_workers.core.text import printable
-from beads_workers.doctor.verify import VerifyProposal, propose
+from beads_workers.options import FILE_NAME
 
 NONE_HINT = (
     "say it yourself, in beads-workers.toml (verify = \"./check.sh\") or with 'start --verify CMD'"

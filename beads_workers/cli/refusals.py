@@ -1,41 +1,36 @@
-"""Options that mean nothing where work is of another kind: refused before anything is started."""
+"""Checks as the end of a command: what fails is a ``CommandError``."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
-from beads_workers.cli.errors import EXIT_USAGE, CommandError
+from beads_workers.checks.rules import Check, Grade
+from beads_workers.cli.errors import CommandError
 
-if TYPE_CHECKING:
-    from beads_workers.cli.options import Options
-
-
-def of_trackers(options: Options, issues: tuple[str, ...]) -> dict[str, object]:
-    """What only means something to a tracker of issues, by its name: what was said of it."""
-    return {
-        "ISSUE": issues,
-        "--label": options.label,
-        "--label-any": options.label_any,
-        "--exclude-label": options.exclude_label,
-        "--type": options.type,
-        "--priority": options.priority,
-        "--parent": options.parent,
-        **of_agents(options),
-    }
+T = TypeVar("T")
 
 
-def of_agents(options: Options) -> dict[str, object]:
-    """What only means something where commands or agents work on issues."""
-    return {
-        "--agent": options.agent,
-        "--worktree": options.worktree,
-        "--bd-calls worker": options.bd_calls == "worker",
-    }
+def refusal(check: Check, lifted_by: str = "") -> CommandError:
+    """Why a command ends here, and what to do; ``lifted_by``: the option that goes on."""
+    hint = check.hint or (f"type: {check.remedy}" if check.remedy else "")
+    if lifted_by and lifted_by not in hint:
+        hint = f"{hint}; or go on without: {lifted_by}" if hint else f"{lifted_by} goes on without"
+    return CommandError(check.text, hint, check.exit_code)
 
 
-def refuse(said: Mapping[str, object], message: str, hint: str = "leave it out") -> None:
-    """Raises ``CommandError`` for the first that was said; ``message`` names it at its ``{}``."""
-    for name, value in said.items():
-        if value:
-            raise CommandError(message.format(name), hint, EXIT_USAGE)
+def refuse(check: Check | None) -> None:
+    """Raises ``CommandError`` if it failed."""
+    if check is not None and check.status is Grade.FAIL:
+        raise refusal(check)
+
+
+def need_met(found: T | Check) -> T:
+    """What was found; raises ``CommandError`` if it was not."""
+    if isinstance(found, Check):
+        raise refusal(found)
+    return found
+
+
+def sentence(error: CommandError) -> str:
+    """An error and its hint, as a check says it."""
+    return f"{error.message}; {error.hint}" if error.hint else error.message

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from beads_workers.cli.arguments import Json, StateDir
 from beads_workers.cli.client import find_state_directory
 from beads_workers.cli.completion import runs
 from beads_workers.cli.errors import EXIT_UNKNOWN, EXIT_USAGE, CommandError
-from beads_workers.cli.fleet import Json, StateDir
 from beads_workers.cli.runs import find_run
 
 if TYPE_CHECKING:

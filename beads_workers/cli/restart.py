@@ -1,10 +1,9 @@
-"""``restart``: stop the fleet and start it again, with the words it was started with."""
+"""``restart``: stop the fleet and start it again, with the options it was started with."""
 
 from __future__ import annotations
 
 import json
 import os
-import sys
 from typing import Annotated
 
 import typer
@@ -23,17 +22,21 @@ def restart(
     state_dir: Annotated[str | None, typer.Option(metavar="DIR")] = None,
 ) -> None:
     """Stop the fleet and start it again as it was started."""
+    from beads_workers.cli.config import from_typed
+    from beads_workers.cli.start import Shown, run_start
+    from beads_workers.runtime.run_directory import RunDirectory
+
     directory = find_state_directory(state_dir)
     client = connect(directory)
     info = json.loads((directory / "run.json").read_bytes())
+    told = RunDirectory(directory).read_settings(info["run_id"])
+    if told is None or told.typed is None:
+        raise CommandError("that fleet was not started by 'start'", "start it anew", EXIT_USAGE)
     client.send("bw.stop")
     for message in client.follow():
         if "ended" in message:
             break
     wait_for_exit(info["pid"], 30.0)
-    argv = [a for a in info["argv"] if not detach or a not in ("-d", "--detach")]
-    if not argv or argv[0] not in ("start", "restart"):
-        raise CommandError("that fleet was not started by 'start'", "start it anew", EXIT_USAGE)
-    argv = [*argv[:1], "--detach", *argv[1:]] if detach else argv
-    os.chdir(info["folder"])
-    os.execv(sys.executable, [sys.executable, "-P", "-m", "beads_workers", *argv])
+    os.chdir(told.folder)
+    how = Shown(detach=detach or not told.owned)
+    run_start(from_typed(told.typed), told.filters.only, how, told.argv)

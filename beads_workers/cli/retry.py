@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from beads_workers.cli.arguments import Json, StateDir
 from beads_workers.cli.client import connect, find_state_directory
 from beads_workers.cli.completion import quarantined
 from beads_workers.cli.errors import (
@@ -17,7 +18,7 @@ from beads_workers.cli.errors import (
     EXIT_USAGE,
     CommandError,
 )
-from beads_workers.cli.fleet import Json, StateDir, report
+from beads_workers.cli.fleet import report
 
 
 def register(app: typer.Typer) -> None:

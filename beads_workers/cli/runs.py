@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from beads_workers.cli.arguments import Json, StateDir
 from beads_workers.cli.client import find_state_directory
 from beads_workers.cli.errors import EXIT_UNKNOWN, EXIT_USAGE, CommandError
-from beads_workers.cli.fleet import Json, StateDir
 from beads_workers.cli.last_run import how_it_ended
 
 if TYPE_CHECKING:

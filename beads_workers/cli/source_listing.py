@@ -55,9 +55,9 @@ def located() -> Iterator[SourceListing | None]:
     from beads_workers.cli.client import find_state_directory
     from beads_workers.cli.config import resolve
     from beads_workers.cli.kinds import kind_said
-    from beads_workers.cli.options import Options
     from beads_workers.cli.preparation import find_tracker
     from beads_workers.core.settings import FleetSettings
+    from beads_workers.options import Options
     from beads_workers.runtime.sources import open_source
 
     said = resolve(Options(), Path.cwd(), os.environ).options.source

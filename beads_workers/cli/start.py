@@ -7,7 +7,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
 
@@ -16,40 +16,19 @@ import typer
 from beads_workers.cli.client import ControlClient
 from beads_workers.cli.completion import AFTER_DASHES
 from beads_workers.cli.completion import issues as known_issues
-from beads_workers.cli.errors import EXIT_UNKNOWN, EXIT_USAGE, CommandError
-from beads_workers.cli.kinds import need
+from beads_workers.cli.errors import EXIT_USAGE, CommandError
 from beads_workers.cli.layout import LaidOut
-from beads_workers.cli.options import FLEET, Options
 from beads_workers.cli.parameters import takes
+from beads_workers.cli.shown_work import ISSUES_OWN, shown_command
 from beads_workers.cli.web import with_port
-from beads_workers.core.settings import Agent, FleetSettings, Work, understood
+from beads_workers.core.settings import Agent, FleetSettings, understood
 from beads_workers.core.text import printable
+from beads_workers.options import FLEET, Options
 from beads_workers.runtime.processes import NOT_KEPT, outlive_output
 
 if TYPE_CHECKING:
     from beads_workers.cli.launch import Launch, WatchResult
     from beads_workers.cli.web import Page
-
-
-# --- shown work ----------------------------------------------------------------------------------
-# What a fleet runs, in words.
-
-
-ISSUES_OWN = "each issue's own command"
-
-
-def shown_command(work: Work) -> str:
-    """What is run, as one would type it."""
-    from beads_workers.cli.preparation import shown_functions  # ``--help`` does without.
-
-    if work.executors:
-        return str(need("executors").shown_executors(work))
-    if work.contexts:
-        return ", ".join(f"{c.name}: {shlex.join(c.command)}" for c in work.contexts)
-    argv = work.command or (work.agent.argv if work.agent else ())
-    shown = shlex.join(argv) if argv else ISSUES_OWN
-    functions = shown_functions(work)
-    return f"{functions}, or {shown}" if functions else shown
 
 
 # --- start words ---------------------------------------------------------------------------------
@@ -76,17 +55,16 @@ def say_preflight(settings: Any, started: dict[str, Any]) -> None:
         ("fleet", f"pid {started['pid']}, {started['socket']}, run {started['run_id']}"),
     ):
         print(f"ok {name:<8} {text}", file=sys.stderr)
-    if (warning := unverified(settings)) is not None:
-        print(f"warn {'verify':<8} {warning}", file=sys.stderr)
 
 
 def _also_run(settings: FleetSettings) -> Iterator[tuple[str, str]]:
     """What else a fleet runs, with whose words: nobody should learn of it afterwards."""
-    from beads_workers.cli.preparation import TrackerChoice, commands_of_issues
+    from beads_workers.checks.project import TrackerChoice, commands_of_issues
 
     tracker = TrackerChoice(settings.source, Path(settings.tracker), Path(settings.project))
     others = shown_command(settings.work) != ISSUES_OWN
-    if others and (brought := commands_of_issues(tracker)):
+    brought = commands_of_issues(tracker) if others else 0
+    if isinstance(brought, int) and brought:
         bring = "issue brings its own command" if brought == 1 else "issues bring their own command"
         yield "issues", f"{brought} {bring}, which runs instead"
     worktrees = settings.work.worktrees
@@ -96,19 +74,6 @@ def _also_run(settings: FleetSettings) -> Iterator[tuple[str, str]]:
         yield "verify", printable(settings.work.verify, 160)
     if settings.notify:
         yield "notify", printable(settings.notify, 160)
-
-
-def unverified(settings: FleetSettings) -> str | None:
-    """One line for a fleet of agents whose work nothing checks, with what could."""
-    work = settings.work
-    if not understood(work) or work.verify:
-        return None
-    from beads_workers.doctor.verify import propose
-
-    who = f"only {printable(work.review.name, 40)} looks at the work" if work.review else ""
-    found = propose(Path(settings.project))
-    how = f"proposed: --verify {shlex.quote(found.line)} ({found.why})" if found else "see --verify"
-    return printable(f"{who or 'nothing is verified'}; {how}", 400)
 
 
 def agent_lines(settings: FleetSettings) -> list[tuple[str, str]]:
@@ -277,39 +242,53 @@ def start(
     The command goes after --. In it {id}, {title}, {priority}, {worker} and {attempt} are
     replaced; its environment has BW_ISSUE_ID, BW_ISSUE_FILE and more.
     """
-    from beads_workers.cli.launch import Launch
-
     if wait and not detach:
         raise typer.BadParameter(
             "it goes with -d; without -d start waits for the end anyway", param_hint="'--wait'"
         )
-    launch = None if dry_run else Launch()
-    from beads_workers.cli import preparation
-    from beads_workers.cli.config import resolve
-
+    shown = Shown(
+        detach=detach, wait=wait, as_json=json_lines, draw=not no_dashboard, dry_run=dry_run
+    )
     said = replace(said, command=command_of(ctx))
+    run_start(said, tuple(issues or ()), shown, tuple(sys.argv[1:]))
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """How a start is shown. ``wait``: with ``detach``, until the end. ``draw``: the dashboard, if
+    this is a terminal. ``dry_run``: only what would be taken."""
+
+    detach: bool
+    wait: bool = False
+    as_json: bool = False
+    draw: bool = True
+    dry_run: bool = False
+
+
+def run_start(said: Options, issues: tuple[str, ...], how: Shown, argv: tuple[str, ...]) -> None:
+    """Check, start, and show what happens; ends with the exit code of the run. ``argv``: the words
+    that were typed, for people."""
+    from beads_workers.cli.launch import Launch
+
+    launch = None if how.dry_run else Launch()
+    from beads_workers.cli.checking import Drawn, check_start
+    from beads_workers.cli.config import resolve, typed_options
+    from beads_workers.cli.preparation import plan_of, planned
+
     resolved = resolve(said, Path.cwd(), os.environ)
-    settings = preparation.prepare(resolved, tuple(issues or ()), owned=not detach)
-    refuse_unknown(settings)
+    drawn = Drawn(quiet=how.as_json)
+    plan = plan_of(resolved, issues, owned=not how.detach, progress=drawn)
+    check_start(plan, quiet=how.as_json, last=not how.dry_run)
+    settings = replace(planned(plan), typed=typed_options(resolved), argv=argv)
     if launch is None:
         from beads_workers.cli.dry_run import show
 
-        show(settings, as_json=json_lines)
+        show(settings, as_json=how.as_json)
         return
-    look_ahead(settings, quiet=json_lines)
-    if not resolved.options.skip_base_check and _is_judged(settings.work):
-        from beads_workers.cli.base_check import check_base
-
-        check_base(settings, quiet=json_lines)
     page = open_page(resolved.options, settings)
-    if not detach:
-        _run(launch, settings, page, as_json=json_lines, draw=not no_dashboard)
-    _detach(launch, settings, page, as_json=json_lines, wait=wait)
-
-
-def _is_judged(work: Work) -> bool:
-    """Whether its attempts cost money, and a command decides in worktrees what becomes of them."""
-    return bool(understood(work) and work.verify and work.worktrees)
+    if not how.detach:
+        _run(launch, settings, page, as_json=how.as_json, draw=how.draw)
+    _detach(launch, settings, page, as_json=how.as_json, wait=how.wait)
 
 
 def open_page(options: Options, settings: FleetSettings) -> Page | None:
@@ -320,47 +299,6 @@ def open_page(options: Options, settings: FleetSettings) -> Page | None:
 
     folder = Path(settings.state_directory)
     return open_beside(folder, options.web or 0, controls=bool(options.web_control))
-
-
-def refuse_unknown(settings: FleetSettings) -> None:
-    """Issues that are named exist, or ``CommandError`` (exit 4) is raised; of closed ones a line.
-
-    A tracker that does not answer is nothing to judge by: the fleet waits for it, and says so.
-    """
-    from beads_workers.core.model import IssueId
-    from beads_workers.core.source import SourceError
-    from beads_workers.runtime.sources import is_push, open_source
-
-    named = [IssueId(each) for each in settings.filters.only]
-    if not named or is_push(settings):
-        return
-    try:
-        source = open_source(settings, "beads-workers/start")
-        try:
-            seen = source.look(named)
-            unknown = [each for each in named if each not in seen]
-            others = [each.issue_id for each in source.unfinished(NEAR_MAX)] if unknown else []
-        finally:
-            source.close()
-    except SourceError:
-        return
-    if unknown:
-        from difflib import get_close_matches
-
-        near = get_close_matches(unknown[0], others, n=1)
-        listed = "'beads-workers list' shows what there is"
-        raise CommandError(
-            f"no such issue: {printable(', '.join(unknown), 160)}",
-            f"did you mean {printable(near[0], 60)}?" if near else listed,
-            EXIT_UNKNOWN,
-        )
-    for each in named:
-        if seen[each].status == "closed":
-            print(f"warn {'issues':<8} {printable(each, 60)} is closed already", file=sys.stderr)
-
-
-NEAR_MAX = 1000
-"""Issues among which the one is looked for that may have been meant."""
 
 
 def _detach(
@@ -432,19 +370,3 @@ def dashboard(
         return WatchResult(seen.ended, seen.signal, detached=seen.why is live.Left.DETACHED)
 
     return show
-
-
-def look_ahead(settings: Any, *, quiet: bool) -> None:
-    """The checks of ``doctor`` that cost nothing; raises ``CommandError`` for what cannot work."""
-    from beads_workers.doctor.machine import quick
-    from beads_workers.doctor.rules import Grade
-
-    places = [(Path(settings.state_directory), "the run directory")]
-    places += [(Path(settings.tracker), "the tracker"), (Path("/tmp"), "/tmp")]
-    for check in quick(settings.workers, places):
-        if check.status is Grade.FAIL and check.name == "files":
-            # Not all workers could connect, and 'status' perhaps not either.
-            raise CommandError(check.text, f"type: {check.remedy}")
-        if check.status is not Grade.OK and not quiet:
-            print(f"{check.status.value} {check.name:<8} {check.text}", file=sys.stderr)
-            print(f"hint: {check.remedy}", file=sys.stderr)

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
+from beads_workers.cli.arguments import StateDir
 from beads_workers.cli.client import find_state_directory
 from beads_workers.cli.completion import issues
 from beads_workers.cli.errors import EXIT_UNKNOWN, EXIT_USAGE, CommandError, unreadable
-from beads_workers.cli.fleet import StateDir
 from beads_workers.cli.kinds import need
 from beads_workers.cli.layout import LaidOut
 from beads_workers.cli.source_listing import located

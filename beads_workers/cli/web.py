@@ -205,7 +205,7 @@ class PageFeed:
 
 def read_log(directory: Path, shown: Shown, worker_id: str) -> Message | None:
     """The end of the log of a worker; None where there is no such worker."""
-    from beads_workers.cli.live import LogTail
+    from beads_workers.cli.log_tail import LogTail
     from beads_workers.ui.viewer import Look, Part
 
     snapshot = shown.snapshot

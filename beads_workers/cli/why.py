@@ -13,10 +13,10 @@ from typing import Annotated, Any
 import typer
 
 from beads_workers.cli import receipts
+from beads_workers.cli.arguments import Json, StateDir
 from beads_workers.cli.client import ControlClient, connect, find_state_directory
 from beads_workers.cli.completion import issues
 from beads_workers.cli.errors import EXIT_NOT_RUNNING, EXIT_TRACKER, EXIT_UNKNOWN, CommandError
-from beads_workers.cli.fleet import Json, StateDir
 from beads_workers.cli.receipts import find_receipts
 from beads_workers.core import limits
 from beads_workers.core.facts import NO_FLEET, Facts, IssueFacts, facts_from_json
@@ -231,8 +231,8 @@ def _settings(directory: Path, source: str | None) -> FleetSettings:
     """As a ``start`` without options would have them here: tracker, filters, attempts."""
     from beads_workers.cli.config import resolve
     from beads_workers.cli.kinds import kind_said
-    from beads_workers.cli.options import Options
     from beads_workers.cli.preparation import find_tracker
+    from beads_workers.options import Options
 
     resolved = resolve(Options(source=source), Path.cwd(), os.environ)
     options = resolved.options

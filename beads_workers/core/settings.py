@@ -237,9 +237,10 @@ class FleetSettings:
     ``state_directory``: ``.beads-workers``. ``bd_calls``: ``grouped`` or ``worker``. ``owned``: the
     end of the client's connection is a graceful stop. ``log_directory``: where the attempts' logs
     go instead of the run's own folder. ``argv`` and ``folder``: what was typed after
-    ``beads-workers``, and where, so that ``restart`` can do it again. ``workers_max``: more would
-    get in each other's way, unless they were asked for in so many words. ``notify``: a ``sh -c``
-    line that the user typed, or ``desktop``. ``keep_runs``: older runs are removed at the start;
+    ``beads-workers``, and where, for people. ``typed``: the same as options, by their names, so
+    that ``restart`` can do it again; None if it was no ``start``. ``workers_max``: more would get
+    in each other's way, unless they were asked for in so many words. ``notify``: a ``sh -c`` line
+    that the user typed, or ``desktop``. ``keep_runs``: older runs are removed at the start;
     ``journal_bytes_max``: of this run's journal, the oldest part. ``shared``: other orchestrators,
     with state directories of their own, work on the same tracker. ``metrics``: the port of the
     loopback interface on which figures are served; 0: any that is free. ``orphan_grace_seconds``:
@@ -271,6 +272,7 @@ class FleetSettings:
     log_directory: str | None = None
     argv: tuple[str, ...] = ()
     folder: str = ""
+    typed: Mapping[str, Any] | None = field(default=None, hash=False)
     workers_max: int | None = None
     notify: str | None = None
     keep_runs: int = limits.KEEP_RUNS

@@ -202,7 +202,7 @@ def _conclude(
 def _settings(workspace: DemoWorkspace) -> FleetSettings:
     """As ``start --until-empty`` has them in that folder; the environment has no say."""
     from beads_workers.cli.config import resolve
-    from beads_workers.cli.options import Options
     from beads_workers.cli.preparation import prepare
+    from beads_workers.options import Options
 
     return prepare(resolve(Options(until_empty=True), workspace.folder, {}), (), owned=True)

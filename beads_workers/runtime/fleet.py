@@ -162,6 +162,7 @@ class Fleet:
             Path(info.socket), selector, loop.tell, zygote_client.read, self._folder / "issues"
         )
         try:
+            self._directory.write_settings(self._run_id, self._settings)
             self._directory.write_info(info)
             loop.control = ControlServer(
                 Path(info.control_socket),

@@ -9,7 +9,7 @@ import re
 import socket
 import time
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,15 @@ from typing import Any
 from beads_workers.core.journal import BAD_VALUE, RunStarted, read_flat
 from beads_workers.core.model import value
 from beads_workers.core.recovery import RecoveryState, host_of, left_over, recovery_state
+from beads_workers.core.settings import FleetSettings, fleet_from_json, to_json
 from beads_workers.runtime.journal_file import read_end, segments
 from beads_workers.runtime.locks import is_locked, try_lock
 
 RUNTIME = Path(f"/tmp/beads-workers-{os.getuid()}")
 """For control sockets whose own path would be too long."""
+
+SETTINGS_FILE = "settings.json"
+"""In the folder of a run."""
 
 SOCKET_PATH_MAX = 107
 """The kernel's limit for the path of a Unix socket, without the closing zero."""
@@ -123,6 +127,19 @@ class RunDirectory:
         fresh = self.root / "run.json.new"
         _write_private(fresh, json.dumps(asdict(info)) + "\n")
         fresh.replace(self.root / "run.json")
+
+    def write_settings(self, run_id: str, settings: FleetSettings) -> None:
+        """Keep what a run was told, but for what may hold a secret (``source_private``)."""
+        told = to_json(replace(settings, source_private={}))
+        _write_private(self.run(run_id) / SETTINGS_FILE, json.dumps(told) + "\n")
+
+    def read_settings(self, run_id: str) -> FleetSettings | None:
+        """What a run was told; None for one that kept nothing, or something else."""
+        try:
+            text = (self.run(run_id) / SETTINGS_FILE).read_bytes()
+            return fleet_from_json(json.loads(text))
+        except (OSError, *BAD_VALUE, RecursionError):
+            return None
 
     def run(self, run_id: str) -> Path:
         """One run's folder."""

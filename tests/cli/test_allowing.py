@@ -7,30 +7,34 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.cli.errors import EXIT_USAGE, CommandError
-from beads_workers.cli.options import Options
-from beads_workers.cli.preparation import check_modules, shown_functions, to_bring
+from beads_workers.checks.combinations import functions_in_worktrees
+from beads_workers.checks.fleet import to_bring
+from beads_workers.checks.programs import modules
+from beads_workers.cli.preparation import shown_functions
 from beads_workers.core.scripts import Context
 from beads_workers.core.settings import Executor, Work
+from beads_workers.exits import EXIT_USAGE
+from beads_workers.options import Options
 from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import call
 
 
 def test_a_module_of_the_project_may_be_allowed_and_nothing_need_be(tmp_path: Path) -> None:
     (tmp_path / "shop.py").touch()
-    check_modules(Options(allow_module=("shop",)), tmp_path)
-    check_modules(Options(worktree=True), tmp_path)
+    assert modules(("shop",), tmp_path) is None
+    assert modules((), tmp_path) is None
+    assert functions_in_worktrees(Options(worktree=True)) is None
 
 
 def test_a_module_that_is_nowhere_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CommandError, match="there is no such module") as refused:
-        check_modules(Options(allow_module=("shopp",)), tmp_path)
-    assert refused.value.exit_code == EXIT_USAGE
+    refused = modules(("shopp",), tmp_path)
+    assert refused is not None and "there is no such module" in refused.text
+    assert refused.exit_code == EXIT_USAGE
 
 
-def test_functions_do_not_go_with_worktrees(tmp_path: Path) -> None:
-    with pytest.raises(CommandError, match="--allow-module and --worktree"):
-        check_modules(Options(allow_module=("json",), worktree=True), tmp_path)
+def test_functions_do_not_go_with_worktrees() -> None:
+    refused = functions_in_worktrees(Options(allow_module=("json",), worktree=True))
+    assert refused is not None and "--allow-module and --worktree" in refused.text
 
 
 def test_what_is_called_is_shown() -> None:

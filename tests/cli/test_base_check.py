@@ -70,9 +70,9 @@ def test_a_red_base_is_refused_before_anything_is_paid_for_and_the_remedy_is_sai
     assert f"fails on main ({at}) already, where attempts begin: FAILED test_cart: 3 != 4" in (
         done.stderr
     )
-    assert "--skip-base-check" in done.stderr and "mend that first" in done.stderr
+    assert "--skip-base-check" in done.stderr and "fix this first" in done.stderr
     assert red.ran() == ["check"] * 2, "once more on a clean tree, and no agent"
-    log = Path(done.stderr.rpartition("all that it printed: ")[2].strip().rstrip(")"))
+    log = Path(done.stderr.rpartition("the whole output: ")[2].partition(")")[0])
     assert "FAILED test_cart: 3 != 4" in log.read_text()
 
 

@@ -15,17 +15,11 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from beads_workers import registry
-from beads_workers.cli.config import (
-    FILE_NAME,
-    find_file,
-    register,
-    render,
-    resolve,
-    to_json,
-)
+from beads_workers.cli.config import find_file, render, resolve, to_json
+from beads_workers.cli.configure import register
 from beads_workers.cli.errors import CommandError
-from beads_workers.cli.options import KEYS, Options
 from beads_workers.core.times import parse_duration
+from beads_workers.options import FILE_NAME, KEYS, Options
 
 
 def write(folder: Path, text: str) -> Path:

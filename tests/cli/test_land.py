@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from beads_workers.checks.landing import clones_land_together
 from beads_workers.cli import clean, land
 from beads_workers.cli.config import resolve
 from beads_workers.cli.errors import (
@@ -20,15 +21,13 @@ from beads_workers.cli.errors import (
     EXIT_USAGE,
     CommandError,
 )
-from beads_workers.cli.landing import check_gate, with_landing
-from beads_workers.cli.options import Options
-from beads_workers.cli.preparation import find_worktrees
+from beads_workers.cli.preparation import check_gate, prepare
 from beads_workers.cli.throwaway import make_tracker, statuses
 from beads_workers.core import journal as rec
 from beads_workers.core.journal import Entry, encode
-from beads_workers.core.settings import FleetSettings, Work
 from beads_workers.landing.gate import LOCK
 from beads_workers.landing.undo import Undo
+from beads_workers.options import Options
 from beads_workers.runtime.locks import try_lock
 from tests.support.commands import Commands
 from tests.support.repository import IDENTITY, git
@@ -149,27 +148,24 @@ def test_an_issue_without_a_branch_and_a_running_fleet_are_refused(left: Left) -
         os.close(lock)
 
 
-@pytest.mark.parametrize(
-    ("said", "word", "hint"),
-    [
-        ({"landing_remote": "origin"}, "no remote origin", "git remote"),
-        ({"shared": True}, "--shared", "[landing] remote"),
-    ],
-)
-def test_to_land_from_several_clones_needs_a_remote_that_is_there(
-    left: Left, said: dict[str, Any], word: str, hint: str
-) -> None:
-    options = resolve(Options(worktree=True, **said), left.project, {}).options
-    worktrees = find_worktrees(options, left.project, str(left.state))
-    place = (0, "sqlite", str(left.state / "tracker.db"), str(left.project), str(left.state))
-    settings = FleetSettings(*place, work=Work(command=("true",), worktrees=worktrees))
+def test_to_land_from_several_clones_needs_a_remote_that_is_there(left: Left) -> None:
+    shared = clones_land_together(Options(shared=True), left.project)
+    assert shared is not None and "[landing] remote" in shared.hint
+    make_tracker(left.state / "tracker.db", "app", [])
+    said = Options(worktree=True, command=("true",))
+    resolved = resolve(said, left.project, {})
+    resolved = replace(resolved, options=replace(resolved.options, landing_remote="origin"))
     with pytest.raises(CommandError) as refused:
-        with_landing(settings, options)
+        prepare(resolved, (), owned=True)
     assert refused.value.exit_code == EXIT_USAGE
-    assert word in refused.value.message and hint in refused.value.hint
-    assert with_landing(settings, replace(options, land=False)) == settings
+    assert "no remote origin" in refused.value.message and "git remote" in refused.value.hint
+    assert "--no-land" in refused.value.hint
+    alone = replace(resolved, options=replace(resolved.options, land=False))
+    assert prepare(alone, (), owned=True).landing is None
+    git(left.top, "init", "--quiet", "--bare", "../origin.git")
     git(left.top, "remote", "add", "origin", "../origin.git")
-    found = with_landing(settings, replace(options, landing_remote="origin"))
+    there = replace(alone.options, land=None, landing_remote="origin")
+    found = prepare(replace(alone, options=there), (), owned=True)
     assert found.landing is not None and found.landing.remote == "origin"
     assert found.work.worktrees is not None and found.work.worktrees.remote == "origin"
 
@@ -201,13 +197,13 @@ def test_land_and_undo_refuse_such_a_gate_and_without_landing_it_is_fine(left: L
     for command in (("land",), ("undo", "app-1")):
         error = commands.asked(*command, *verify).exception
         assert isinstance(error, CommandError) and error.exit_code == EXIT_USAGE
-    options = resolve(Options(worktree=True, verify=verify[1]), left.project, {}).options
-    worktrees = find_worktrees(options, left.project, str(left.state))
-    place = (0, "sqlite", str(left.state / "tracker.db"), str(left.project), str(left.state))
-    settings = FleetSettings(*place, work=Work(command=("true",), worktrees=worktrees))
+    make_tracker(left.state / "tracker.db", "app", [])
+    said = Options(worktree=True, command=("true",), verify=verify[1])
+    resolved = resolve(said, left.project, {})
     with pytest.raises(CommandError):
-        with_landing(settings, options)
-    assert with_landing(settings, replace(options, land=False)) == settings
+        prepare(resolved, (), owned=True)
+    without = replace(resolved, options=replace(resolved.options, land=False))
+    assert prepare(without, (), owned=True).landing is None
 
 
 def test_clean_removes_the_worktrees_of_gates_that_nobody_uses(left: Left) -> None:

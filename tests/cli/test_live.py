@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.cli import live
-from beads_workers.cli.live import LogFile, LogTail, WorktreeDiff
+from beads_workers.cli import log_tail
+from beads_workers.cli.log_tail import LogFile, LogTail, WorktreeDiff
 from beads_workers.core import journal as rec
 from beads_workers.executors.files import log_file, output_file
 from beads_workers.ui.viewer import Look, Part, ShownAttempt
@@ -50,7 +50,7 @@ def test_of_a_large_log_the_end_is_read_from_a_whole_line_on(tmp_path: Path) -> 
 def test_more_lines_than_are_kept_are_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live, "LOG_LINES_MAX", 10)
+    monkeypatch.setattr(log_tail, "LOG_LINES_MAX", 10)
     path = tmp_path / "log"
     add(path, "".join(f"{number}\n" for number in range(25)))
     log = LogFile(path)
@@ -153,4 +153,4 @@ def test_what_a_running_attempt_changes_is_counted_with_what_is_new(tmp_path: Pa
 
 
 def test_a_worktree_that_is_gone_changes_nothing(tmp_path: Path) -> None:
-    assert live._changes(str(tmp_path / "gone"), "main") == ""
+    assert log_tail._changes(str(tmp_path / "gone"), "main") == ""

@@ -9,8 +9,8 @@ import typer
 from typer.testing import CliRunner
 
 from beads_workers.cli import doctor, start, watch
-from beads_workers.cli.options import DOCTOR, KEYS, START, TABLES, WATCH, Options
 from beads_workers.cli.parameters import Command, takes
+from beads_workers.options import DOCTOR, KEYS, START, TABLES, WATCH, Options
 
 
 def application(function: Command) -> typer.Typer:

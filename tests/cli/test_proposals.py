@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import tomllib
 from pathlib import Path
 
@@ -10,10 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beads_workers.cli.config import FILE_NAME, read_file, set_key
+from beads_workers.cli.config import read_file, set_key
 from beads_workers.cli.errors import CommandError
-from beads_workers.cli.start import unverified
-from beads_workers.core.settings import Agent, FleetSettings, Work
+from beads_workers.options import FILE_NAME
 from tests.cli.doctor_support import Patient, initialised, patient
 
 
@@ -146,25 +146,23 @@ def test_a_broken_file_is_not_made_worse(tmp_path: Path) -> None:
 
 # --- start ---------------------------------------------------------------------------------------
 
-CLAUDE = Agent("claude", ("claude",), "", adapter="claude")
-
 
 @pytest.mark.parametrize(
-    ("work", "said"),
+    ("options", "said"),
     [
-        (Work(agents=(CLAUDE,)), "nothing is verified; proposed: --verify 'make test'"),
-        (Work(agents=(CLAUDE,), review=CLAUDE), "only claude looks at the work; proposed:"),
-        (Work(agents=(CLAUDE,), verify="true"), None),
-        (Work(command=("true",)), None),
+        (("--agent", "claude"), "nothing is verified; proposed: 'make test'"),
+        (("--agent", "claude", "--review", "claude"), "only claude looks at the work; proposed:"),
+        (("--agent", "claude", "--verify", "true"), None),
+        (("--", "true"), None),
     ],
 )
 def test_a_fleet_of_agents_that_nothing_checks_is_told_in_one_line(
-    here: Patient, work: Work, said: str | None
+    here: Patient, options: tuple[str, ...], said: str | None
 ) -> None:
-    folder = str(here.folder)
-    settings = FleetSettings(
-        workers=1, source="sqlite", tracker="", project=folder, state_directory=folder, work=work
-    )
-    line = unverified(settings)
-    assert (line or "").startswith(said or "") and (line is None) is (said is None)
-    assert "\n" not in (line or "")
+    here.put("claude", '#!/bin/sh\n[ "$*" = --version ] && echo "2.1.0 (Claude Code)"\n')
+    here.environment["ANTHROPIC_API_KEY"] = "none"
+    start = here.type(shlex.join(["beads-workers", "start", "--dry-run", "-n", "1", *options]))
+    assert start.returncode == 0, start
+    lines = [line for line in start.stderr.splitlines() if line.startswith("warn verify")]
+    assert len(lines) == (said is not None)
+    assert all(line.startswith(f"warn verify   {said}") for line in lines)

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from beads_workers.cli.application import build
 from beads_workers.cli.fleet import SCALE_MAX
-from beads_workers.cli.options import WORKERS_MAX
+from beads_workers.options import WORKERS_MAX
 
 
 @pytest.fixture

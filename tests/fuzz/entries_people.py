@@ -10,12 +10,12 @@ from typing import Any
 
 from beads_workers.cli import config
 from beads_workers.cli.errors import CommandError
-from beads_workers.cli.options import KEYS
 from beads_workers.core import limits, text
 from beads_workers.core.times import parse_duration
 from beads_workers.core.wire import Task
 from beads_workers.core.worker import last_line
 from beads_workers.executors import command
+from beads_workers.options import KEYS
 from beads_workers.ui.keys import KeyParser
 from beads_workers.ui.terminal import READ_BYTES
 from tests.fuzz.inputs import any_of, as_text, cuts, hostile, hostile_value, texts
@@ -272,7 +272,7 @@ PARSERS = [
     ),
     Parser(
         "options",
-        ("cli/options.py",),
+        ("options.py",),
         KEYS,
         hostile(_option, OPTION_PIECES),
         options_hold,

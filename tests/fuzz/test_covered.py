@@ -18,8 +18,8 @@ READS = frozenset(
 not among them: most have nothing to do with outside input, so what they read is found by people."""
 
 EXEMPT = {
-    "doctor/agents.py": "a login that is shown as text; anything else than an object says nothing",
-    "doctor/verify.py": "files of the user's project; what cannot be read proposes nothing",
+    "checks/agents.py": "a login that is shown as text; anything else than an object says nothing",
+    "checks/verify.py": "files of the user's project; what cannot be read proposes nothing",
     "core/assignment.py": "what our own worker hands to our own program",
     "attempts/hook.py": "the call of a tool as claude tells it; what it is not, is let pass",
     "ui/agents.py": "one time of ours in a snapshot; anything else is shown as it is",

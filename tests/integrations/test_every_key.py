@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
-from beads_workers.cli.config import AgentTable, resolve
-from beads_workers.cli.options import Options
+from beads_workers.cli.config import from_typed, resolve, typed_options
 from beads_workers.integrations.hero.options import HeroTable
+from beads_workers.options import AgentTable, Options
 from tests.cli.test_config import write
 
 EVERY_KEY = """
@@ -29,6 +31,7 @@ review = "other"
 fix_rounds = 3
 retry = "fresh"
 skip_base_check = true
+skip_check = ["clock"]
 comments = "owner"
 stall = "20m"
 budget = 20
@@ -100,7 +103,8 @@ def test_every_key_is_read_and_its_origin_kept(tmp_path: Path) -> None:
     assert resolved.options == Options(
         8, "sqlite", ("a", "b"), ("c",), ("d",), ("bug",), (0, 1), "bw-1", 300.0, 5, 2.5,
         "make test", "worker", "mine", str(tmp_path / "prompts/p.txt"),
-        "other", True, 3, "fresh", "owner", "take", 1200.0, "$20", "5Mtok", 60.0, 1800.0, True,
+        "other", True, ("clock",), 3, "fresh", "owner", "take", 1200.0, "$20", "5Mtok", 60.0,
+        1800.0, True,
         86_400.0, 10, 7200.0, 90.0, 0.5,
         "/var/state", str(tmp_path / "logs"), True, ("echo", "{id}"), 2.0, 20.0,
         True, "never", True, "main",
@@ -114,3 +118,15 @@ def test_every_key_is_read_and_its_origin_kept(tmp_path: Path) -> None:
     assert set(resolved.origin.values()) == {str(path)}
     mine, other = AgentTable(("mine", "-p"), "Do {id}"), AgentTable(("other",))
     assert resolved.agents == {"mine": mine, "other": other}
+
+
+def test_what_was_typed_can_be_typed_again(tmp_path: Path) -> None:
+    """``restart`` does that with the file of a run, which is JSON."""
+    resolved = resolve(Options(), write(tmp_path, EVERY_KEY).parent, {})
+    typed = replace(resolved, origin=dict.fromkeys(resolved.origin, "command line"))
+    again = from_typed(json.loads(json.dumps(typed_options(typed))))
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert replace(resolve(again, empty, {}).options, tables=resolved.options.tables) == (
+        resolved.options
+    )

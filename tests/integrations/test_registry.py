@@ -9,10 +9,10 @@ import pytest
 
 import beads_workers
 from beads_workers import registry
-from beads_workers.cli.config import FILE_NAME, resolve
+from beads_workers.cli.config import resolve
 from beads_workers.cli.errors import CommandError
-from beads_workers.cli.options import Options
 from beads_workers.kinds import KindMissing, Late
+from beads_workers.options import FILE_NAME, Options
 from beads_workers.registry import KINDS, kind_of, kinds, recognise
 
 PACKAGE = Path(beads_workers.__file__).parent

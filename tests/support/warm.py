@@ -40,7 +40,7 @@ OURS = dict(os.environ)
 ORCHESTRATOR = "beads_workers.runtime.main"
 LOADED_LATER = (
     *(ORCHESTRATOR, "beads_workers.runtime.fleet", "beads_workers.trackers.sqlite.source"),
-    *("beads_workers.doctor.machine", "tomllib"),
+    *("beads_workers.checks.machine", "tomllib"),
 )
 """What a command or an orchestrator loads as soon as it is at work."""
 PATH = "PYTHONPATH"

@@ -9,11 +9,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from beads_workers.cli.doctor_remedies import edit, sentence
+from beads_workers.checks.conditions.settings import edit
+from beads_workers.checks.leftovers import trouble_in
+from beads_workers.checks.rules import Check, fail, ok, warn
 from beads_workers.cli.errors import CommandError
+from beads_workers.cli.refusals import sentence
 from beads_workers.core.text import printable
-from beads_workers.doctor.leftovers import trouble_in
-from beads_workers.doctor.rules import Check, fail, ok, warn
 from beads_workers.integrations.dispatcherd.configuration import Brokers, Postgres
 from beads_workers.runtime import sessions
 from beads_workers.runtime.sockets import peer_of
@@ -21,8 +22,8 @@ from beads_workers.runtime.sockets import peer_of
 if TYPE_CHECKING:
     from psycopg import Connection
 
-    from beads_workers.cli.config import Resolved
     from beads_workers.kinds import Looked
+    from beads_workers.options import Resolved
 
 
 # --- brokers -------------------------------------------------------------------------------------

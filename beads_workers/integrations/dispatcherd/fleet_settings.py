@@ -8,16 +8,17 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from beads_workers.checks.combinations import meaningless, of_trackers
 from beads_workers.cli.errors import EXIT_USAGE, CommandError
-from beads_workers.cli.options import POLL_PUSH_SECONDS
-from beads_workers.cli.refusals import of_trackers, refuse
+from beads_workers.cli.refusals import refuse
 from beads_workers.core.text import printable
 from beads_workers.integrations.dispatcherd import CONFIG
+from beads_workers.options import POLL_PUSH_SECONDS
 
 if TYPE_CHECKING:
-    from beads_workers.cli.config import Resolved
     from beads_workers.core.settings import FleetSettings
     from beads_workers.integrations.dispatcherd.configuration import Brokers
+    from beads_workers.options import Resolved
 
 
 VARIABLE = "DISPATCHERD_CONFIG_FILE"
@@ -30,13 +31,14 @@ def prepare_dispatcherd(
     resolved: Resolved, issues: tuple[str, ...], *, owned: bool
 ) -> FleetSettings:
     """Everything a run is told that serves publishers; raises ``CommandError``."""
-    from beads_workers.cli.preparation import TrackerChoice, find_work, settings_of
+    from beads_workers.checks.project import TrackerChoice
+    from beads_workers.cli.preparation import find_work, settings_of
     from beads_workers.core.policy import Policy
     from beads_workers.runtime.project import STATE_FOLDER
 
     options = resolved.options
     not_ours = {**of_trackers(options, issues), "--shared": options.shared}
-    refuse(not_ours, "{} does not go with tasks of dispatcherd")
+    refuse(meaningless(not_ours, "{} does not go with tasks of dispatcherd"))
     brokers, workers, unused = find_brokers(str(options.source))
     for each in unused:
         print(f"warn {'config':<8} {printable(each)} is ignored: {IGNORED}", file=sys.stderr)
@@ -45,7 +47,7 @@ def prepare_dispatcherd(
     folder = Path.cwd()
     state = Path(options.state_dir) if options.state_dir else folder / STATE_FOLDER
     tracker = TrackerChoice("dispatcherd", state.absolute(), folder)
-    work = find_work(resolved, tracker)
+    work = find_work(resolved)
     work = replace(work, functions_ahead=bool(work.allow_modules))
     if (source := str(options.source)).startswith(CONFIG):
         work = replace(work, function_variables={VARIABLE: str(_path(source).absolute())})

@@ -11,11 +11,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from beads_workers.cli.doctor_remedies import sentence
+from beads_workers.checks.rules import Check, fail, ok, warn
 from beads_workers.cli.errors import CommandError
+from beads_workers.cli.refusals import sentence
 from beads_workers.core.model import value
 from beads_workers.core.text import counted, printable
-from beads_workers.doctor.rules import Check, fail, ok, warn
 from beads_workers.integrations.hero.connection import (
     Address,
     CannotReach,
@@ -237,7 +237,7 @@ def _kind(client: Any, key: str) -> str:
 
 def queue(looked: Looked) -> list[Check]:
     """The Redis, and the queue in it."""
-    from beads_workers.doctor.rules import fail
+    from beads_workers.checks.rules import fail
     from beads_workers.integrations.hero.connection import RedisMissing, read_url
     from beads_workers.integrations.hero.fleet_settings import find_queue
     from beads_workers.integrations.hero.wire import Keys
@@ -253,7 +253,7 @@ def queue(looked: Looked) -> list[Check]:
 
 def scripts(looked: Looked) -> Iterator[Check]:
     """What runs the scripts, what confines them, and where their logs go."""
-    from beads_workers.doctor.rules import fail, ok
+    from beads_workers.checks.rules import fail, ok
     from beads_workers.integrations.hero.fleet_settings import find_scripts
 
     try:
@@ -283,7 +283,7 @@ def _described(context: Context) -> str:
 
 
 def _root(root: Path) -> Check:
-    from beads_workers.doctor.rules import fail, ok, warn
+    from beads_workers.checks.rules import fail, ok, warn
 
     make = f"mkdir -p -m 700 {shlex.quote(str(root))}"
     if not root.is_dir():

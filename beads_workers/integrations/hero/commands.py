@@ -98,11 +98,11 @@ def opened(
     Whatever the Redis or a job is wrong with becomes a ``CommandError``.
     """
     from beads_workers.cli.config import resolve
-    from beads_workers.cli.options import Options
     from beads_workers.integrations.hero.client import HeroClient
     from beads_workers.integrations.hero.connection import read_url
     from beads_workers.integrations.hero.options import HeroTable
     from beads_workers.integrations.hero.wire import keys_of
+    from beads_workers.options import Options
 
     table = resolve(Options(), Path.cwd(), {}).options.tables.get("hero") or HeroTable()
     try:

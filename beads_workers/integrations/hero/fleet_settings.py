@@ -8,15 +8,16 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from beads_workers.checks.combinations import meaningless, of_trackers
 from beads_workers.cli.errors import EXIT_USAGE, CommandError
-from beads_workers.cli.refusals import of_trackers, refuse
+from beads_workers.cli.refusals import refuse
 from beads_workers.integrations.hero.options import HeroTable
 
 if TYPE_CHECKING:
-    from beads_workers.cli.config import Resolved
     from beads_workers.core.scripts import Context, LogRoot
     from beads_workers.core.settings import FleetSettings, Work
     from beads_workers.integrations.hero import HeroQueue
+    from beads_workers.options import Resolved
 
 
 POLL_SECONDS = 30.0
@@ -29,14 +30,16 @@ _DOCS = "docs/HERO.md has the forms: redis://HOST/DB?worker=ID"
 
 def prepare_hero(resolved: Resolved, issues: tuple[str, ...], *, owned: bool) -> FleetSettings:
     """Everything a run is told that serves a queue; raises ``CommandError``."""
-    from beads_workers.cli.preparation import TrackerChoice, settings_of
+    from beads_workers.checks.project import TrackerChoice
+    from beads_workers.cli.preparation import settings_of
     from beads_workers.core.policy import Policy
     from beads_workers.integrations.hero.connection import read_url, secret_variables
     from beads_workers.runtime.project import STATE_FOLDER
 
     options = resolved.options
     not_ours = {"--executor": options.executor, "--verify": options.verify}
-    refuse({**of_trackers(options, issues), **not_ours}, "{} does not go with Hero jobs")
+    said = {**of_trackers(options, issues), **not_ours}
+    refuse(meaningless(said, "{} does not go with Hero jobs"))
     queue = find_queue(resolved)
     folder = Path.cwd()
     state = Path(options.state_dir) if options.state_dir else folder / STATE_FOLDER

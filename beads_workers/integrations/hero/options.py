@@ -81,7 +81,7 @@ def read_hero(value: Any) -> HeroTable:
         return value
     if not isinstance(value, dict):
         raise ValueError("a table: [hero]")
-    from beads_workers.cli.options import TEXT, read_bytes
+    from beads_workers.options import TEXT, read_bytes
 
     readers: dict[str, Reader] = {
         "url": _url,
@@ -113,7 +113,7 @@ def _contexts(value: Any) -> tuple[Context, ...]:
 
 
 def _context(name: str, table: Any) -> Context:
-    from beads_workers.cli.options import read_bytes, read_command
+    from beads_workers.options import read_bytes, read_command
 
     where = f"hero.contexts.{name[:60]}"
     if not isinstance(table, dict):

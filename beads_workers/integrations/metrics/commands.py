@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from beads_workers.cli.arguments import Json, StateDir
 from beads_workers.cli.client import connect, find_state_directory
-from beads_workers.cli.fleet import Json, StateDir
 
 if TYPE_CHECKING:
     from beads_workers.integrations.metrics.figures import Family

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from beads_workers.cli.errors import EXIT_USAGE, CommandError
-from beads_workers.cli.options import WORKERS_DEFAULT, WORKERS_MAX, Options
 from beads_workers.cli.parameters import takes
 from beads_workers.cli.start import CommandAfterDashes, command_of
+from beads_workers.options import WORKERS_DEFAULT, WORKERS_MAX, Options
 from beads_workers.runtime.locks import is_locked, try_lock
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def rrq_executor(
         raise CommandError(str(error), _HINT, EXIT_USAGE) from None
     work = _work(command, prefix, said)
     folder = Path.cwd()
-    check_modules(Options(allow_module=work.allow_modules), folder)
+    check_modules(work.allow_modules, folder)
     # Held until this process ends: nobody else comes to have the same state.
     place, _ = (
         (Path(said.state_dir), -1) if said.state_dir else take_slot(folder / STATE_FOLDER / FOLDER)

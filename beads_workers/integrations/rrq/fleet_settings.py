@@ -5,43 +5,43 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable
 
-from beads_workers.cli.errors import EXIT_USAGE, CommandError
-from beads_workers.cli.options import Options
-from beads_workers.cli.refusals import of_agents, refuse
+from beads_workers.checks.combinations import meaningless, of_agents
+from beads_workers.checks.rules import Check, misused
 from beads_workers.core.settings import Executor, Work
 from beads_workers.integrations.rrq.options import FORM
 from beads_workers.integrations.rrq.requests import find, route
+from beads_workers.options import Options
 
-Runnable = Callable[[tuple[str, ...]], tuple[str, ...]]
-"""Gives a command with a path that holds from anywhere, or raises ``CommandError``."""
+Absolute = Callable[[tuple[str, ...]], tuple[str, ...]]
+"""Gives a command with a path that holds from anywhere."""
 
 NAME_DEFAULT = "rrq"
 
 
-def find_executors(options: Options, runnable: Runnable) -> Work:
-    """What a fleet of executors runs; raises ``CommandError`` for what does not go with them."""
-    executors = tuple(_executor(text, runnable) for text in options.executor or ())
+def find_executors(options: Options, absolute: Absolute) -> Work | Check:
+    """What a fleet of executors runs, or why it cannot. ``absolute`` gives a command a path that
+    holds from anywhere; whether it can be run is not asked here."""
+    executors = tuple(_executor(text, absolute) for text in options.executor or ())
     names = [each.name for each in executors]
     for name in names:
         if names.count(name) > 1:
-            raise CommandError(
-                f"two executors have the name {name}", "write --executor NAME=rrq:CMD", EXIT_USAGE
-            )
+            text = f"two executors have the name {name}"
+            return misused("executor", text, "write --executor NAME=rrq:CMD")
     others = {
         "a command": options.command,
         "--verify": options.verify,
         "--allow-module": options.allow_module,
     }
-    refuse(
+    wrong = meaningless(
         {**others, **of_agents(options)},
         "--executor and {} do not go together",
         "executors call functions of their own, and nothing else is run",
     )
+    if wrong is not None:
+        return wrong
     if options.function is not None and find(route(options.function)[0], executors) is None:
-        raise CommandError(
-            f"--function {options.function}: no such executor", f"known: {', '.join(names)}",
-            EXIT_USAGE,
-        )  # fmt: skip
+        text = f"--function {options.function}: no such executor"
+        return misused("executor", text, f"known: {', '.join(names)}")
     return Work(
         timeout_seconds=options.timeout,
         executors=executors,
@@ -61,8 +61,8 @@ def shown_executors(work: Work) -> str:
     return ", ".join(shown)
 
 
-def _executor(text: str, runnable: Runnable) -> Executor:
+def _executor(text: str, absolute: Absolute) -> Executor:
     form = FORM.fullmatch(text)
     assert form is not None, "the option's reader has seen to that"
-    argv = runnable(tuple(shlex.split(form["command"])))
+    argv = absolute(tuple(shlex.split(form["command"])))
     return Executor(form["name"] or NAME_DEFAULT, argv, form["protocol"])

@@ -27,5 +27,5 @@ KIND = SourceKind(
     open=_open,
     capabilities=Capabilities(dependencies=True, parents=True, leases=True, hand_over=True),
     forms=("bd",),
-    checks=Late("beads_workers.doctor.tracker:bd"),
+    checks=Late("beads_workers.checks.tracker:bd"),
 )

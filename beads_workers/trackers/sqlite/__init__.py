@@ -24,5 +24,5 @@ KIND = SourceKind(
     open=_open,
     capabilities=Capabilities(dependencies=True, parents=True),
     forms=("sqlite",),
-    checks=Late("beads_workers.doctor.tracker:embedded"),
+    checks=Late("beads_workers.checks.tracker:embedded"),
 )

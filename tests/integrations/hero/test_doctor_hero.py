@@ -56,7 +56,7 @@ def test_what_is_missing_is_made_by_the_remedy(here: Patient) -> None:
 
 def test_a_validator_that_is_not_there_fails(here: Patient) -> None:
     (here.folder / "check").unlink()
-    assert "command not found" in here.doctor().one("contexts")["text"]
+    assert "was not found" in here.doctor().one("contexts")["text"]
 
 
 def test_a_redis_that_is_away_is_the_tracker_in_trouble(here: Patient, redis: Redis) -> None:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.cli.config import FILE_NAME, render, resolve
+from beads_workers.cli.config import render, resolve
 from beads_workers.cli.errors import CommandError
-from beads_workers.cli.options import Options
 from beads_workers.core.scripts import Context, LogRoot, ResourceLimits
 from beads_workers.integrations.hero.options import HeroTable
+from beads_workers.options import FILE_NAME, Options
 from tests.support.mistakes import Mistake
 
 WHOLE = """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from beads_workers.doctor.rules import Check, Grade
+from beads_workers.checks.rules import Check, Grade
 from beads_workers.integrations.hero.checks import cli_of
 from beads_workers.integrations.hero.checks import redis as look
 from beads_workers.integrations.hero.connection import Address

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from beads_workers.doctor.rules import Grade
+from beads_workers.checks.rules import Grade
 from beads_workers.integrations.hero.checks import eviction, persistence, role, version
 
 CLI = "redis-cli -p 7000"

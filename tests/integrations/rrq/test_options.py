@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.cli.config import FILE_NAME, resolve
+from beads_workers.cli.config import resolve
 from beads_workers.cli.errors import CommandError
-from beads_workers.cli.options import Options
+from beads_workers.options import FILE_NAME, Options
 
 
 def write(folder: Path, text: str) -> None:

@@ -1,0 +1,237 @@
+"""The agents of a fleet: installed, of a version that was tried, logged in, and held by guards.
+
+Only programs of ``agents.presets.PROGRAMS`` are asked anything: an unknown one could take any call
+for an order, and cost money. No agent is run, and nothing goes over a network.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from beads_workers.agents.adapter import Adapter, Program, load, version_key
+from beads_workers.agents.presets import PROGRAMS
+from beads_workers.attempts.guards import GUARDED
+from beads_workers.checks.named_agents import found_here
+from beads_workers.checks.probe import ask
+from beads_workers.checks.programs import program
+from beads_workers.checks.rules import Check, Grade, fail, ok, warn
+from beads_workers.core.model import value
+from beads_workers.core.settings import Agent
+from beads_workers.core.text import printable
+
+ANSWER_SECONDS = 5.0
+"""An agent on Node.js says its version within one; on a busy machine within three."""
+GIT_MIN = "2.31"
+"""The first git that takes configuration from the environment (``GIT_CONFIG_COUNT``)."""
+
+
+def agent(
+    given: Agent, folder: Path, seconds: float = ANSWER_SECONDS, *, name: str = "agent"
+) -> list[Check]:
+    """All that can be known of it for free. ``name``: of its lines; a reviewer has its own."""
+    adapter = load(given.adapter) if given.adapter else None
+    called = Path(given.argv[0]).name
+    known = adapter.program if adapter is not None else PROGRAMS.get(called)
+
+    def install(*better: str) -> str:
+        return known.install if known else f"command -v {shlex.quote(given.argv[0])}"
+
+    hint = f"install {given.name}; {found_here()}"
+    found = program("agent", given.argv[:1], folder, install, hint)
+    if found.remedy:
+        return [replace(found, name=name)]
+    checks = list(_obstacles(given, adapter, name))
+    if known is None:
+        return [*_not_asked(given, adapter, found, name), *checks]
+    answer, version = _answer(given, known, adapter, folder, seconds)
+    checks.insert(0, replace(answer, name=name))
+    # Where nobody answers, nobody says who is logged in.
+    return [*checks, _login(given, known, folder, version)] if version is not None else checks
+
+
+def _not_asked(given: Agent, adapter: Adapter | None, found: Check, name: str) -> Iterator[Check]:
+    asked = f"{found.text}; it was not asked anything"
+    if adapter is not None and adapter.untried:
+        remedy = f"beads-workers start -n 1 --limit 1 --agent {shlex.quote(given.name)}"
+        text = f"{asked}. Its adapter was written from published types, and never tried"
+        yield warn(name, text, remedy)
+    elif adapter is not None and adapter.measured:
+        yield ok(name, f"{asked}; {', '.join(adapter.measured)} was tried")
+    else:
+        yield ok(name, f"{given.name}: {asked}, for it is not known")
+
+
+def _obstacles(given: Agent, adapter: Adapter | None, name: str) -> Iterator[Check]:
+    if adapter is None:
+        return
+    root = os.geteuid() == 0
+    for each in adapter.obstacles(given.arguments, os.environ, root=root):
+        yield fail(name, f"{given.name}: {each.text}", each.remedy)
+
+
+# --- its version ---------------------------------------------------------------------------------
+
+
+def _answer(
+    given: Agent, known: Program, adapter: Adapter | None, folder: Path, seconds: float
+) -> tuple[Check, str | None]:
+    """The line, and the version; None where it gave no answer, "" where it named none."""
+    path = given.argv[0]
+    again = f"{shlex.quote(path)} --version </dev/null"
+    try:
+        reply = ask([path, "--version"], folder=folder, seconds=seconds)
+    except OSError as error:
+        return fail("agent", f"{path} cannot be run: {error.strerror}", known.install), None
+    if reply.status is None:
+        text = f"'{path} --version' did not answer in {seconds:g} s"
+        return fail("agent", text, again), None
+    said = printable((reply.stdout.strip() or reply.stderr.strip()).split("\n")[0], 100)
+    if reply.status != 0:
+        text = f"'{path} --version' failed (exit {reply.status}): {said or 'it said nothing'}"
+        return fail("agent", text, again), None
+    match = re.search(r"\d+(?:\.\d+)+", said)
+    version = match[0] if match else ""
+    text = f"{given.name} answers {said!r} in {reply.seconds:.1f} s"
+    tried, old = _tried(adapter.measured if adapter else (), version)
+    text += f"; {tried}" if tried else ""
+    return (warn("agent", text, known.install) if old else ok("agent", text)), version
+
+
+def _tried(measured: tuple[str, ...], version: str) -> tuple[str, bool]:
+    """What is known of this version, and whether it is older than all that were tried."""
+    if not measured or not version:
+        return "", False
+    if version in measured:
+        return "this version was tried", False
+    oldest, newest = measured[0], measured[-1]
+    if version_key(version) < version_key(oldest):
+        return f"it is older than {oldest}, the oldest that was tried", True
+    if version_key(version) > version_key(newest):
+        return f"untried: it is newer than {newest}", False
+    return f"untried: {', '.join(measured)} were", False
+
+
+# --- its login -----------------------------------------------------------------------------------
+
+
+NOT_CHECKED = "was not checked"
+
+
+def _login(given: Agent, known: Program, folder: Path, version: str) -> Check:
+    name = given.name
+    found = next((v for v in known.variables if os.environ.get(v)), None)
+    if found is not None:
+        return ok("login", f"{name}: {found} is set; whether it is accepted {NOT_CHECKED}")
+    if known.can_tell_login(version):
+        return _login_status(given, known, folder)
+    for file in known.login_files:
+        if (Path.home() / file).exists():
+            text = f"a login of {name} is kept here; whether it still holds {NOT_CHECKED}"
+            return ok("login", text)
+    text = f"no login of {name} in the usual places; whether it has one elsewhere {NOT_CHECKED}"
+    return warn("login", text, known.login)
+
+
+def _login_status(given: Agent, known: Program, folder: Path) -> Check:
+    name, call = given.name, [given.argv[0], *known.login_status]
+    try:
+        reply = ask(call, folder=folder, seconds=ANSWER_SECONDS)
+    except OSError as error:
+        return warn("login", f"{name}: not checked: {error}", known.login)
+    said = _said(reply.stdout.strip() or reply.stderr.strip())
+    if reply.status == 0:
+        text = f"{name}: {said or 'logged in'}; whether it still holds {NOT_CHECKED}"
+        return ok("login", text)
+    if reply.status is None:
+        text = f"{name}: not checked: '{shlex.join(call)}' did not answer"
+        return warn("login", text, shlex.join(call))
+    text = f"{name} is not logged in" + (f": {said}" if said else "")
+    # With a provider of one's own there may be nothing to log in to.
+    home = Path(os.environ.get("CODEX_HOME") or Path.home() / ".codex")
+    own = "model_provider" in _text_of(home / "config.toml")
+    return warn("login", text, known.login) if own else fail("login", text, known.login)
+
+
+def _said(answer: str) -> str:
+    """Its last line, for warnings come before; of an object, how it is logged in."""
+    if not answer.startswith("{"):
+        return printable(answer.split("\n")[-1], 100)
+    try:
+        method = json.loads(answer).get("authMethod")
+    except (ValueError, RecursionError):
+        return ""
+    known = isinstance(method, str) and method != "none"
+    return f"logged in by {printable(method, 40)}" if known else ""
+
+
+def _text_of(file: Path) -> str:
+    try:
+        return file.read_text("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+# --- guards --------------------------------------------------------------------------------------
+
+
+@value
+class Tools:
+    """What the guards are made of: ``git``, a version or "" for none; ``guarded``: programs of the
+    tracker that are on ``PATH``."""
+
+    git: str
+    guarded: tuple[str, ...]
+
+
+def guards(agents: Iterable[Agent], tools: Tools) -> list[Check]:
+    """Which guards hold these agents."""
+    agents = list(agents)
+    checks = [
+        ok("guards", f"{each.name}: none, it has no adapter; its exit status is all that counts")
+        for each in agents
+        if not each.adapter
+    ]
+    held = [each for each in agents if each.adapter]
+    if not held:
+        return checks
+    if not tools.git or version_key(tools.git) < version_key(GIT_MIN):
+        text = f"git {tools.git or 'is missing'}: a push is refused with {GIT_MIN} or later only"
+        return [*checks, fail("guards", text, "sudo apt-get install -y git")]
+    said = [f"'git push' leads nowhere (git {tools.git})"]
+    if tools.guarded:
+        settles = " and ".join(tools.guarded)
+        said.append(f"{settles} on PATH settles no issue of the agent's own")
+    hooked = [each.name for each in held if (a := load(each.adapter)) and a.has_hook]
+    if hooked:
+        said.append(f"a hook tells {' and '.join(dict.fromkeys(hooked))} why")
+    return [*checks, ok("guards", "; ".join(said))]
+
+
+def reviewer(review: Agent, agents: Sequence[Agent], folder: Path) -> list[Check]:
+    """The agent that looks at the work of the others."""
+    if review in agents:
+        return [ok("review", f"{review.name} looks at the work, in a session of its own")]
+    checks = agent(review, folder, name="review")
+    return [
+        replace(each, text=f"{each.text}; it looks at the work")
+        if each.name == "review" and each.status is Grade.OK
+        else each
+        for each in checks
+    ]
+
+
+def tools_here(folder: Path) -> Tools:
+    """What this machine has of them."""
+    guarded = tuple(name for name in GUARDED if shutil.which(name))
+    if shutil.which("git") is None:
+        return Tools("", guarded)
+    said = ask(["git", "--version"], folder=folder, seconds=5.0).stdout
+    match = re.search(r"\d+(?:\.\d+)+", said)
+    return Tools(match[0] if match else "", guarded)

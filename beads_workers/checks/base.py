@@ -1,0 +1,168 @@
+"""Whether ``--verify`` passes where attempts begin: what fails there would fail after each of them.
+
+The gate runs it, in its own worktree (``landing.gate``), and its verdict is kept for the tree: the
+lander does not test it again, nor does the next start. Source: docs/AGENTS.md, "Before the night".
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from select import POLLIN, poll
+
+from beads_workers.checks.plan import Progress
+from beads_workers.checks.rules import Check, misused, ok, warn
+from beads_workers.core.landing import LanderSettings
+from beads_workers.core.settings import FleetSettings, Landing, Worktrees
+from beads_workers.core.text import printable
+from beads_workers.core.worker import reason
+from beads_workers.landing.gate import (
+    LOCK,
+    NO_VERDICT,
+    GateOrder,
+    GatePlace,
+    GateResult,
+    Verdicts,
+    start_gate,
+)
+from beads_workers.landing.queue import GateVerdict
+from beads_workers.landing.repository import landing_folder
+from beads_workers.runtime.locks import try_lock
+from beads_workers.worktrees.git import GitError, git
+from beads_workers.worktrees.making import base_of
+from beads_workers.worktrees.places import GATED_REPOSITORY, make_folder
+
+NAME = "base"
+SHA_CHARS = 12
+TEXT_CHARS = 400
+CANNOT_RUN = tuple(f"verify: exit status {status}" for status in NO_VERDICT[1:])
+"""No attempt could pass it either. Others without a verdict (a signal, its time) are a warning."""
+
+
+def check_base(settings: FleetSettings, progress: Progress) -> Check | None:
+    """Run it, unless it is known to pass.
+
+    A repository in which somebody lands just now is passed over: the start will say that a fleet
+    runs.
+    """
+    work = settings.work
+    assert work.verify and work.worktrees, "nothing is judged if nobody asks for it"
+    landing = settings.landing or Landing(work.worktrees.base_name, work.worktrees.base)
+    lander = LanderSettings(landing, work.worktrees, "", work.verify, work.term_grace_seconds)
+    with _alone(work.worktrees) as free:
+        return _BaseCheck(lander, progress).run() if free else None
+
+
+@contextmanager
+def _alone(worktrees: Worktrees) -> Iterator[bool]:
+    lock = try_lock(Path(worktrees.common, LOCK))
+    try:
+        yield lock is not None
+    finally:
+        if lock is not None:
+            os.close(lock)
+
+
+class _BaseCheck:
+    def __init__(self, settings: LanderSettings, progress: Progress) -> None:
+        self._settings, self._progress = settings, progress
+        self._folder = landing_folder(settings.worktrees)
+
+    def run(self) -> Check:
+        """Once, and if it is red once more with nothing of before: a check may be flaky."""
+        settings, folder = self._settings, self._folder
+        make_folder(folder)
+        (folder / GATED_REPOSITORY).write_bytes(os.fsencode(settings.worktrees.common))
+        try:
+            commit, self._where = self._base()
+            tree = git(settings.worktrees.checkout, "rev-parse", f"{commit}^{{tree}}").strip()
+            verdicts = Verdicts(settings, folder)
+            verdicts.look_again()
+        except GitError as error:
+            return warn(NAME, printable(f"not checked: {error}", TEXT_CHARS))
+        self._where += f" ({commit[:SHA_CHARS]})"
+        known = verdicts.find(tree)
+        if known is not None and known.verdict is GateVerdict.GREEN:
+            return self._judge(replace(known, seconds=0.0), was_red=False)
+        order = GateOrder(0, commit, tree, commit)
+        result = self._gate(order, verdicts)
+        was_red = result.verdict is GateVerdict.RED
+        if was_red:
+            result = self._gate(replace(order, fresh=True), verdicts)
+        return self._judge(result, was_red=was_red)
+
+    def _base(self) -> tuple[str, str]:
+        """The commit that attempts begin with, and its name; raises ``GitError``.
+
+        What the user has committed on top of what has landed goes first: the lander takes it along.
+        """
+        worktrees, follows = self._settings.worktrees, self._settings.landing.follows
+        base = base_of(worktrees)
+        if follows:
+            mine = git(worktrees.checkout, "rev-parse", f"refs/heads/{follows}^{{commit}}").strip()
+            if mine == base or _contains(worktrees.checkout, mine, base):
+                return mine, follows
+        return base, worktrees.base_name
+
+    def _gate(self, order: GateOrder, verdicts: Verdicts) -> GateResult:
+        again = " once more, on a clean tree" if order.fresh else ""
+        text = f"{self._command()} runs on {self._where}{again}"
+        self._progress(NAME, text)
+        gate = start_gate(self._settings, self._folder, order, verdicts)
+        ready = poll()
+        ready.register(gate.pidfd, POLLIN)
+        seconds, ended = 0, False
+        try:
+            while not (ended := bool(ready.poll(1000))):
+                seconds += 1
+                self._progress(NAME, f"{text}, {seconds} s")
+        finally:
+            self._progress(NAME, "")
+            if not ended:  # Ctrl-C, most likely.
+                gate.end()
+                if not ready.poll(self._settings.term_grace_seconds * 1000):
+                    gate.end(signal.SIGKILL)
+            result = gate.result()
+            if not ended:
+                GatePlace(self._settings, self._folder, order.lane).sweep()
+        return result
+
+    def _judge(self, result: GateResult, *, was_red: bool) -> Check:
+        took = f", in {result.seconds:.0f} s" if result.seconds >= 1 else ""
+        if result.verdict is GateVerdict.GREEN and was_red:
+            said = f"{self._command()} failed on {self._where}, and passed the next time"
+            return warn(NAME, printable(said, TEXT_CHARS))
+        if result.verdict is GateVerdict.GREEN:
+            return ok(
+                NAME, printable(f"{self._command()} passes on {self._where}{took}", TEXT_CHARS)
+            )
+        if result.verdict is GateVerdict.RED or result.why in CANNOT_RUN:
+            return self._red(result)
+        said = f"{self._command()} on {self._where}: {result.why}"
+        return warn(NAME, printable(said, TEXT_CHARS))
+
+    def _red(self, result: GateResult) -> Check:
+        why = reason(result.text) or result.why.removeprefix("verify: ")
+        log = shlex.quote(str(GatePlace(self._settings, self._folder, 0).log))
+        return misused(
+            NAME,
+            f"{self._command()} fails on {self._where} already, where attempts begin:"
+            f" {printable(why, 200)}",
+            f"fix this first, or you pay for attempts that cannot pass (the whole output: {log})",
+        )
+
+    def _command(self) -> str:
+        return f"'{printable(self._settings.verify or '', 60)}'"
+
+
+def _contains(folder: str, commit: str, other: str) -> bool:
+    try:
+        git(folder, "merge-base", "--is-ancestor", other, commit)
+    except GitError:
+        return False
+    return True

@@ -1,0 +1,95 @@
+"""Options that do not go together, or that mean nothing for the work that is done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from beads_workers.checks.rules import Check, misused
+from beads_workers.core import limits
+from beads_workers.kinds import SourceKind
+from beads_workers.options import Options
+from beads_workers.registry import kinds
+
+
+def of_trackers(options: Options, issues: tuple[str, ...]) -> dict[str, object]:
+    """What only means something to a tracker of issues, by its name: what was said of it."""
+    return {
+        "ISSUE": issues,
+        "--label": options.label,
+        "--label-any": options.label_any,
+        "--exclude-label": options.exclude_label,
+        "--type": options.type,
+        "--priority": options.priority,
+        "--parent": options.parent,
+        **of_agents(options),
+    }
+
+
+def of_agents(options: Options) -> dict[str, object]:
+    """What only means something if commands or agents work on issues."""
+    return {
+        "--agent": options.agent,
+        "--worktree": options.worktree,
+        "--bd-calls worker": options.bd_calls == "worker",
+    }
+
+
+def meaningless(
+    said: Mapping[str, object], message: str, hint: str = "leave it out"
+) -> Check | None:
+    """The first that was said, if any was; ``message`` names it at its ``{}``."""
+    name = next((name for name, value in said.items() if value), None)
+    return misused("settings", message.format(name), hint) if name is not None else None
+
+
+def shared_without_leases(options: Options, kind: SourceKind) -> Check | None:
+    """``--shared`` needs claims that end by themselves."""
+    if not options.shared or kind.capabilities.leases:
+        return None
+    able = " or ".join(each.name for each in kinds() if each.capabilities.leases)
+    text = f"--shared goes with {able} only: {kind.called} has no leases"
+    alone = kind.called.replace("the ", "an ")
+    return misused("settings", text, f"leave it out; one orchestrator drains {alone}")
+
+
+def shared_claims_without_leases(options: Options) -> Check | None:
+    """What a worker claims by itself has no lease."""
+    if not options.shared or options.bd_calls != "worker":
+        return None
+    text = "--shared does not go with --bd-calls worker: what a worker claims has no lease"
+    return misused("settings", text, "leave one of them out")
+
+
+def grace_beyond_lease(options: Options) -> Check | None:
+    """A task of a shared fleet ends before its lease does."""
+    most = limits.SHARED_GRACE_SECONDS_MAX
+    if not options.shared or (options.term_grace or 0.0) <= most:
+        return None
+    text = f"--term-grace is at most {most:g}s with --shared: a task must end before its lease does"
+    return misused("settings", text, "give a shorter one")
+
+
+def no_hand_over(options: Options, kind: SourceKind) -> Check | None:
+    """Workers claim by themselves only where a tracker can hand an issue over."""
+    if options.bd_calls != "worker" or kind.capabilities.hand_over:
+        return None
+    return misused(
+        "settings", "--bd-calls worker goes with bd only", "leave it out, or use --source bd"
+    )
+
+
+def functions_in_worktrees(options: Options) -> Check | None:
+    """Functions are called where the fleet was started."""
+    if not options.allow_module or not options.worktree:
+        return None
+    text = "--allow-module and --worktree do not go together"
+    hint = "functions are called in the project's own folder; start two fleets"
+    return misused("settings", text, hint)
+
+
+def landing_without_worktrees(options: Options, *, worktrees: bool) -> Check | None:
+    """What lands is the branch of a worktree."""
+    asked = options.land or options.land_on or options.land_into
+    if worktrees or options.land is False or not asked:
+        return None
+    return misused("landing", "landing needs a worktree for each attempt", "say --worktree as well")

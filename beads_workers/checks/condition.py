@@ -1,0 +1,128 @@
+"""A condition of a start: what must hold, how it is looked at, and which option lifts it.
+
+Each stands once, in a module of ``checks.conditions``. ``start`` ends at the first that fails,
+``doctor`` prints all of them, ``start --dry-run`` does the same as ``start`` without starting, and
+docs/CONDITIONS.md is generated from them. To add one, add a file there.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterable
+from enum import Enum, IntEnum
+
+from beads_workers.checks.plan import FleetPlan
+from beads_workers.checks.rules import Check
+from beads_workers.core.model import value
+
+Found = Iterable[Check] | Check | None
+Look = Callable[[FleetPlan], Found]
+
+
+class Stage(IntEnum):
+    """The order in which conditions are shown, and in which ``start`` refuses."""
+
+    MACHINE = 1
+    SETTINGS = 2
+    TRACKER = 3
+    WORK = 4
+    AGENTS = 5
+    VERIFY = 6
+    WORKTREES = 7
+    LANDING = 8
+    GIT = 9
+    ROOM = 10
+    STATE = 11
+    FLEET = 12
+    BASE = 13
+
+
+class Asked(Enum):
+    """Who asks it, and how long it may take."""
+
+    AT_ONCE = "at once"
+    """By all, in line: it computes, or reads a file."""
+    BESIDE = "beside others"
+    """By all, in a thread: it waits for a program or a network."""
+    BY_DOCTOR = "by doctor"
+    """By ``doctor`` only: a fleet asks the same itself as it starts, or nothing depends on it."""
+    AT_THE_END = "at the end"
+    """By ``start`` only, after all others: it costs minutes."""
+
+
+@value
+class Condition:
+    """One condition.
+
+    ``name``: of its lines. ``holds``: what must hold, as docs/CONDITIONS.md says it. ``lifted_by``:
+    the option with which ``start`` goes on although it fails; "" if nothing could start without it.
+    ``typed``: options that, if they are wrong on its command line, are usage errors of ``doctor``,
+    too. ``unsaid``: it asks for what ``doctor`` need not be told, which then only warns.
+    """
+
+    stage: Stage
+    name: str
+    holds: str
+    look: Look
+    lifted_by: str = ""
+    asked: Asked = Asked.AT_ONCE
+    typed: tuple[str, ...] = ()
+    unsaid: bool = False
+
+
+def listed(found: Found) -> list[Check]:
+    """What a look has found, as a list."""
+    if found is None:
+        return []
+    return [found] if isinstance(found, Check) else list(found)
+
+
+def skip(name: str) -> str:
+    """The option that lifts conditions without which a fleet can start."""
+    return f"--skip-check {name}"
+
+
+def conditions() -> tuple[Condition, ...]:
+    """All conditions, in the order of their stages; within one, of their files."""
+    from beads_workers.checks import conditions as folder
+
+    found: list[Condition] = []
+    for module in sorted(each.name for each in pkgutil.iter_modules(folder.__path__)):
+        found += importlib.import_module(f"{folder.__name__}.{module}").CONDITIONS
+    return tuple(sorted(found, key=lambda condition: condition.stage))
+
+
+WHO = {
+    Asked.AT_ONCE: "`start`, `doctor`",
+    Asked.BESIDE: "`start`, `doctor`",
+    Asked.BY_DOCTOR: "`doctor`",
+    Asked.AT_THE_END: "`start`, last",
+}
+
+HEAD = """# Conditions of a start
+
+What must hold before a fleet starts. `beads-workers start` asks the conditions in this order and
+ends at the first that fails; `start --dry-run` asks the same, without the last one; `doctor` prints
+a line for each and says how to fix it. A failure that the option in the last column lifts is a
+warning with that option.
+
+Generated: `python -m beads_workers.checks >docs/CONDITIONS.md`. A condition stands once, in
+`beads_workers/checks/conditions`.
+
+| name | what must hold | asked by | lifted by |
+|---|---|---|---|
+"""
+
+
+def table() -> str:
+    """docs/CONDITIONS.md."""
+    rows = (
+        f"| {each.name} | {each.holds} | {WHO[each.asked]} | {_code(each.lifted_by)} |\n"
+        for each in conditions()
+    )
+    return HEAD + "".join(rows)
+
+
+def _code(option: str) -> str:
+    return f"`{option}`" if option else "-"

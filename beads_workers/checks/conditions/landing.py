@@ -1,0 +1,112 @@
+"""Landing: finished branches have a place to land, and a gate that can pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from beads_workers.checks import landing
+from beads_workers.checks.condition import Asked, Condition, Found, Look, Stage
+from beads_workers.checks.plan import FleetPlan
+from beads_workers.checks.rules import Check, met, misused, ok, warn
+from beads_workers.core.settings import understood
+from beads_workers.worktrees.git import GitError
+
+NO_LAND = "--no-land"
+
+
+def _of(rule: landing.Rule) -> Look:
+    """A rule that ``land`` and ``undo`` have, too."""
+
+    def look(plan: FleetPlan) -> Found:
+        if not plan.wants_landing or met(plan.worktrees) is None:
+            return None
+        return _asked(lambda: rule(plan.options, plan.folder))
+
+    return look
+
+
+def _asked(look: Callable[[], Check | None]) -> Check | None:
+    try:
+        return look()
+    except GitError as error:
+        return misused("landing", f"git: {error}")
+
+
+def _gate(plan: FleetPlan) -> Found:
+    return landing.gate(plan.options.verify) if plan.wants_landing else None
+
+
+def _free(plan: FleetPlan) -> Found:
+    lands, where = met(plan.landing), met(plan.worktrees)
+    if lands is None or where is None:
+        return None
+    return _asked(lambda: landing.held_elsewhere(lands, where))
+
+
+def _remote(plan: FleetPlan) -> Found:
+    lands, where = met(plan.landing), met(plan.worktrees)
+    if lands is None or where is None:
+        return None
+    return _asked(lambda: landing.unreachable_remote(lands, where)) or _where(plan)
+
+
+def _where(plan: FleetPlan) -> Check | None:
+    lands = met(plan.landing)
+    if lands is None:
+        return None
+    where = f"{lands.branch} of {lands.remote}" if lands.remote else lands.branch
+    if plan.options.verify is None:
+        text = f"whatever merges lands on {where}: there is no --verify, and nothing is tested"
+        return warn("landing", text)
+    return ok("landing", f"finished branches that pass verify land on {where}")
+
+
+def _base(plan: FleetPlan) -> Found:
+    settings = plan.settings
+    work = settings.work if settings is not None else None
+    # Only attempts that cost money are worth it, if a command in a worktree decides about them.
+    if (
+        settings is None
+        or work is None
+        or not (understood(work) and work.verify and work.worktrees)
+    ):
+        return None
+    from beads_workers.checks.base import check_base  # No other start pays for the gate's modules.
+
+    return check_base(settings, plan.progress)
+
+
+CONDITIONS = (
+    *(
+        Condition(Stage.LANDING, "landing", holds, _of(rule), NO_LAND)
+        for holds, rule in (
+            ("workers do not close issues by themselves", landing.closes_after_landing),
+            ("clones that share a tracker land on a remote", landing.clones_land_together),
+            ("[landing] remote is a remote of this clone", landing.remote_is_there),
+            ("git is 2.38 or later", landing.git_is_new_enough),
+            ("a branch is checked out, or --land-on names one", landing.target_is_known),
+            ("no branch is called 'bw-landing'", landing.prefix_is_free),
+            ("the branches of --land-on and --land-into exist", landing.branches_are_there),
+        )
+    ),
+    Condition(Stage.LANDING, "landing", "--verify needs no variable of one issue", _gate, NO_LAND),
+    Condition(
+        Stage.LANDING, "landing", "the landing branch is checked out nowhere", _free, NO_LAND
+    ),
+    Condition(
+        Stage.LANDING,
+        "landing",
+        "the remote on which work lands answers",
+        _remote,
+        NO_LAND,
+        Asked.BESIDE,
+    ),
+    Condition(
+        Stage.BASE,
+        "base",
+        "--verify passes on the commit where attempts of agents begin",
+        _base,
+        "--skip-base-check",
+        Asked.AT_THE_END,
+    ),
+)

@@ -1,0 +1,85 @@
+"""What the settings must say: files that can be read, and options that go together."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from pathlib import Path
+
+from beads_workers.checks import combinations
+from beads_workers.checks.condition import Asked, Condition, Found, Stage
+from beads_workers.checks.plan import FleetPlan
+from beads_workers.checks.rules import Check, ok
+from beads_workers.core.text import counted
+from beads_workers.options import FILE_NAME
+
+
+def edit(file: Path | None) -> str:
+    """A command that opens the settings in the person's editor; "" if there are none."""
+    return f"${{EDITOR:-vi}} {shlex.quote(str(file))}" if file is not None else ""
+
+
+def _read(plan: FleetPlan) -> Found:
+    if plan.wrong:
+        return plan.wrong
+    file = plan.resolved.file
+    where = str(file) if file else f"no {FILE_NAME} here or above"
+    return ok("settings", f"{where}; {counted(plan.options.workers or 0, 'worker')}")
+
+
+def _chosen(plan: FleetPlan) -> Found:
+    return _in_file(plan, plan.chosen)
+
+
+def _reviewer(plan: FleetPlan) -> Found:
+    return _in_file(plan, plan.review)
+
+
+def _in_file(plan: FleetPlan, found: object) -> Check | None:
+    return replace(found, remedy=edit(plan.resolved.file)) if isinstance(found, Check) else None
+
+
+def _together(plan: FleetPlan) -> Found:
+    options, kind = plan.options, plan.kind
+    if kind is None or plan.is_pushed:
+        return None
+    rules = (
+        combinations.shared_without_leases(options, kind),
+        combinations.shared_claims_without_leases(options),
+        combinations.grace_beyond_lease(options),
+        combinations.no_hand_over(options, kind),
+        combinations.functions_in_worktrees(options),
+        combinations.landing_without_worktrees(options, worktrees=plan.wants_worktrees),
+    )
+    return next((wrong for wrong in rules if wrong is not None), None)
+
+
+CONDITIONS = (
+    Condition(
+        Stage.SETTINGS,
+        "settings",
+        "beads-workers.toml can be read, is of this user, and has known keys and values",
+        _read,
+        asked=Asked.BY_DOCTOR,  # A start has ended with the same words before it has a plan.
+    ),
+    Condition(
+        Stage.WORK,
+        "settings",
+        "there is a command or agents, not both, and the agents are known",
+        _chosen,
+        typed=("agent", "prompt"),
+    ),
+    Condition(
+        Stage.WORK,
+        "settings",
+        "the agent of --review is known",
+        _reviewer,
+        typed=("review",),
+    ),
+    Condition(
+        Stage.WORK,
+        "settings",
+        "the options go together: --shared, --bd-calls, --allow-module, --worktree, --land-on",
+        _together,
+    ),
+)

@@ -1,0 +1,58 @@
+"""Where a run keeps its things, what earlier runs left, and who else works here."""
+
+from __future__ import annotations
+
+import shlex
+
+from beads_workers.checks import leftovers
+from beads_workers.checks.condition import Asked, Condition, Found, Stage
+from beads_workers.checks.plan import FleetPlan
+from beads_workers.checks.rules import met, ok
+from beads_workers.runtime.run_directory import tracker_folder
+
+
+def _leftovers(plan: FleetPlan) -> Found:
+    said = plan.resolved.origin["state_dir"] == "command line"
+    typed = f" --state-dir {shlex.quote(str(plan.state))}" if said else ""
+    return leftovers.leftovers(plan.state, typed)
+
+
+def _fleet(plan: FleetPlan) -> Found:
+    if (running := leftovers.living(plan.state)) is not None:
+        return running
+    tracker = met(plan.tracker)
+    if tracker is not None:
+        folder = tracker_folder(str(tracker.place))
+        if (other := leftovers.elsewhere(folder)) is not None:
+            return other
+    return ok("fleet", "none is running here")
+
+
+CONDITIONS = (
+    Condition(
+        Stage.STATE,
+        "state",
+        "the run directory is of this user and writable, and can lock files and bind sockets",
+        lambda plan: leftovers.state(plan.state),
+    ),
+    Condition(
+        Stage.STATE,
+        "sockets",
+        "/tmp is writable, and can bind sockets",
+        lambda plan: leftovers.sockets(),
+    ),
+    Condition(
+        Stage.STATE,
+        "leftovers",
+        "earlier runs left nothing unsettled; what they left is a warning",
+        _leftovers,
+        asked=Asked.BY_DOCTOR,  # The next start settles it.
+    ),
+    Condition(
+        Stage.FLEET,
+        "fleet",
+        "no other fleet works here; one is a warning",
+        _fleet,
+        asked=Asked.BY_DOCTOR,  # Two starts may race: the lock decides, and start ends with exit 5.
+    ),
+)

@@ -1,0 +1,70 @@
+"""The tracker: found, ours to write, answering; and the issues that were named are in it."""
+
+from __future__ import annotations
+
+from beads_workers.checks import project
+from beads_workers.checks.condition import Asked, Condition, Found, Stage
+from beads_workers.checks.plan import FleetPlan
+from beads_workers.checks.rules import Check, met
+
+
+def _found(plan: FleetPlan) -> Found:
+    found = plan.tracker
+    if isinstance(found, Check):
+        return found
+    return project.both_here(found, plan.resolved.file) if found is not None else None
+
+
+def _writable(plan: FleetPlan) -> Found:
+    found = met(plan.tracker)
+    # A kind that says where its tracker is says what may be in the way there, too.
+    if found is None or (plan.said_kind is not None and plan.said_kind.locate is not None):
+        return None
+    return project.access(found.place)
+
+
+def _opens(plan: FleetPlan) -> Found:
+    found = plan.commands_brought
+    return found if isinstance(found, Check) else None
+
+
+def _answers(plan: FleetPlan) -> Found:
+    kind = plan.kind
+    if isinstance(plan.commands_brought, Check):
+        return None  # It has been said that it cannot be opened.
+    if kind is None or not (plan.looked.fleet or plan.is_pushed):
+        return None
+    from beads_workers.checks.tracker import tracker  # Only doctor needs bd's modules.
+
+    return (kind.checks or tracker)(plan.looked)
+
+
+def _named(plan: FleetPlan) -> Found:
+    return project.named_issues(plan.plain) if plan.issues and plan.plain is not None else None
+
+
+CONDITIONS = (
+    Condition(
+        Stage.TRACKER,
+        "tracker",
+        "there is a tracker here or above, of the kind of --source, and of this user",
+        _found,
+        typed=("source",),
+    ),
+    Condition(Stage.TRACKER, "tracker", "this user may write the tracker's files", _writable),
+    Condition(Stage.TRACKER, "tracker", "a built-in tracker can be opened", _opens),
+    Condition(
+        Stage.TRACKER,
+        "tracker",
+        "the source answers, its program is installed and new enough, and nothing is in its way",
+        _answers,
+        asked=Asked.BY_DOCTOR,  # The fleet asks it as it starts, and start ends with its words.
+    ),
+    Condition(
+        Stage.TRACKER,
+        "issues",
+        "issues that are named exist; a closed one is a warning",
+        _named,
+        asked=Asked.BESIDE,
+    ),
+)

@@ -1,0 +1,112 @@
+"""What is run: it is there, and it may be run."""
+
+from __future__ import annotations
+
+import os
+
+from beads_workers.agents.presets import find_agents
+from beads_workers.checks import fleet, programs, project
+from beads_workers.checks.condition import Condition, Found, Stage
+from beads_workers.checks.conditions.settings import edit
+from beads_workers.checks.plan import FleetPlan, what_to_type
+from beads_workers.checks.rules import Check, met, misused, ok
+from beads_workers.registry import service
+
+PUSHED = "name the modules of the tasks: --allow-module MODULE; or type a command behind --"
+
+
+def _command(plan: FleetPlan) -> Found:
+    kind = plan.kind
+    if kind is not None and kind.work_checks is not None:
+        return kind.work_checks(plan.looked)  # type: ignore[no-any-return]
+    if plan.options.executor:
+        return _executors(plan)
+    if plan.command is None:
+        return None
+    typed = plan.resolved.origin["command"] == "command line"
+    return programs.command(plan.command, plan.folder, "" if typed else edit(plan.resolved.file))
+
+
+def _executors(plan: FleetPlan) -> list[Check]:
+    found = service("executors")
+    if found is None:
+        return []
+    if isinstance(plan.executors, Check):
+        return [plan.executors]
+    named = found.commands_of(plan.options)
+    return [programs.executor(each, plan.folder, edit(plan.resolved.file)) for each in named]
+
+
+def _modules(plan: FleetPlan) -> Found:
+    allowed = plan.options.allow_module or ()
+    if not allowed or plan.options.executor:
+        return None
+    wrong = programs.modules(allowed, plan.folder)
+    if wrong is not None or plan.command is not None or plan.agents:
+        return wrong
+    return ok("command", f"functions of {', '.join(allowed)}, which are there")
+
+
+def _something(plan: FleetPlan) -> Found:
+    special = plan.kind is not None and plan.kind.work_checks is not None
+    options = plan.options
+    if special or options.executor or options.allow_module or isinstance(plan.chosen, Check):
+        return None
+    if plan.command is not None or plan.agents:
+        return None
+    brought = plan.commands_brought
+    if isinstance(brought, Check):
+        return None  # The tracker has a line of its own.
+    if brought:
+        return ok("command", "each issue's own command")
+    tracker = met(plan.tracker)
+    hint = PUSHED if plan.is_pushed else project.allow_functions(tracker) if tracker else ""
+    agents = find_agents(os.environ.get("PATH", ""))
+    more = f"--agent {agents[0]}" if agents else "-- ./do-issue.sh {id}"
+    text = "nothing to run: no command and no agent"
+    return misused("command", text, hint or what_to_type(), f"beads-workers doctor {more}")
+
+
+def _brought(plan: FleetPlan) -> Found:
+    tracker, brought = met(plan.tracker), plan.commands_brought
+    if tracker is None or plan.options.issue_commands or plan.options.executor:
+        return None
+    if isinstance(brought, Check):
+        return None  # The tracker has a line of its own.
+    return project.committed_commands(tracker, brought)
+
+
+def _notify(plan: FleetPlan) -> Found:
+    return programs.notify(plan.options.notify)
+
+
+def _prices(plan: FleetPlan) -> Found:
+    return fleet.unpriced(plan.options, plan.agents)
+
+
+CONDITIONS = (
+    Condition(
+        Stage.WORK,
+        "command",
+        "the command can be run: found, executable, its interpreter there, no issue text in a"
+        " script, no misspelt placeholder",
+        _command,
+    ),
+    Condition(Stage.WORK, "command", "the modules of --allow-module are there", _modules),
+    Condition(
+        Stage.WORK,
+        "command",
+        "there is something to run: a command, an agent, or issues with one",
+        _something,
+        unsaid=True,
+    ),
+    Condition(
+        Stage.WORK,
+        "command",
+        "commands of issues come from a tracker that git does not track",
+        _brought,
+        "--issue-commands",
+    ),
+    Condition(Stage.WORK, "notify", "what --notify runs is installed, and safe", _notify),
+    Condition(Stage.WORK, "budget", "a budget in dollars has prices for each agent", _prices),
+)

@@ -1,0 +1,169 @@
+"""``--land-on``, ``--land-into`` and ``[landing]``: what must hold before branches can land."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+from beads_workers.checks.rules import Check, fail, misused
+from beads_workers.core.settings import Landing, Worktrees
+from beads_workers.executors.command import OF_ONE_ISSUE
+from beads_workers.options import Options
+from beads_workers.worktrees.git import GitError, git
+from beads_workers.worktrees.landed import PREFIX, git_too_old
+from beads_workers.worktrees.remote import RemoteTrouble, remote_heads
+
+Rule = Callable[[Options, Path], Check | None]
+
+
+def remote_is_there(options: Options, project: Path) -> Check | None:
+    """``[landing] remote`` is one of this clone's."""
+    remote = options.landing_remote
+    if not remote or remote in git(str(project), "remote").splitlines():
+        return None
+    text = f"[landing] remote: this clone has no remote {remote}"
+    return misused("landing", text, "'git remote' lists those that it has")
+
+
+def git_is_new_enough(options: Options, project: Path) -> Check | None:
+    """Trains are merged in the object database, which older gits cannot."""
+    why = git_too_old()
+    return misused("landing", why, "install a newer git") if why else None
+
+
+def target_is_known(options: Options, project: Path) -> Check | None:
+    """A branch is checked out, or ``--land-on`` names one."""
+    if _target(options, project) is not None:
+        return None
+    text = "HEAD is detached, so that nobody knows where finished branches are to land"
+    return misused("landing", text, "--land-on BRANCH says it")
+
+
+def prefix_is_free(options: Options, project: Path) -> Check | None:
+    """No branch has the name that is a folder of ours."""
+    if not _has(project, f"refs/heads/{PREFIX}"):
+        return None
+    text = f"a branch named {PREFIX} is in the way of {PREFIX}/{_target(options, project)}"
+    return misused("landing", text, f"rename it: git branch -m {PREFIX} another-name")
+
+
+def branches_are_there(options: Options, project: Path) -> Check | None:
+    """What ``--land-on`` and ``--land-into`` name."""
+    for name in (options.land_on, options.land_into):
+        if name is not None and not _has(project, f"refs/heads/{name}"):
+            text = f"there is no branch {name} to land on"
+            return misused("landing", text, "git branch shows them")
+    return None
+
+
+def closes_after_landing(options: Options, project: Path) -> Check | None:
+    """A worker that closes by itself does so before its branch could land."""
+    if options.bd_calls != "worker":
+        return None
+    text = "--bd-calls worker closes issues before their branches could land"
+    return misused("landing", text, "leave it out")
+
+
+def clones_land_together(options: Options, project: Path) -> Check | None:
+    """Several clones with one tracker land on one branch, of a remote."""
+    if not options.shared or options.landing_remote:
+        return None
+    text = "--shared: each clone would land on a branch of its own"
+    return misused("landing", text, '[landing] remote = "origin" has all of them land on one there')
+
+
+RULES: tuple[Rule, ...] = (
+    remote_is_there,
+    git_is_new_enough,
+    target_is_known,
+    prefix_is_free,
+    branches_are_there,
+)
+
+
+def find_landing(options: Options, project: Path, base: str) -> Landing | Check:
+    """Where branches land, or the first reason why they cannot.
+
+    ``base``: the commit that attempts would begin with.
+    """
+    for rule in RULES:
+        if (wrong := rule(options, project)) is not None:
+            return wrong
+    target = _target(options, project)
+    named = options.worktree_base is not None
+    start = base
+    if options.land_on and not named:
+        start = git(str(project), "rev-parse", f"refs/heads/{target}^{{commit}}").strip()
+    assert options.land_jobs is not None and options.repairs is not None
+    assert target is not None, "a rule has seen to it"
+    assert options.gate_timeout is not None, "resolve() fills in every default"
+    return Landing(
+        branch=f"{PREFIX}/{target}",
+        start=start,
+        # What the branches begin with was named: the user's own branch is another matter.
+        follows="" if named else target,
+        into=options.land_into,
+        jobs=options.land_jobs,
+        style=options.landing_style or "squash",
+        after=options.landing_after,
+        tools=options.landing_tools or (),
+        repairs_max=options.repairs,
+        gate_timeout_seconds=options.gate_timeout,
+        remote=options.landing_remote,
+    )
+
+
+def gate(verify: str | None) -> Check | None:
+    """A command that needs to know of which issue it is would never pass as a gate."""
+    # What stands in for a variable that is not set says that it may be missing.
+    needs = rf"\$(?:({'|'.join(OF_ONE_ISSUE)})\b|\{{({'|'.join(OF_ONE_ISSUE)})(?!:?[-+=]|\w))"
+    found = re.search(needs, verify or "")
+    if found is None or "BW_GATE" in (verify or ""):
+        return None
+    return misused(
+        "landing",
+        f"--verify names {found[1] or found[2]}, and nothing would land: a gate tests the work of"
+        " several issues at once, and has no such variable",
+        'leave the part out in gates: test -n "$BW_GATE" || ...',
+    )
+
+
+def held_elsewhere(landing: Landing, worktrees: Worktrees) -> Check | None:
+    """The branch on which work lands is checked out somewhere: git refuses to move it."""
+    asked = ("for-each-ref", "--format=%(worktreepath)", f"refs/heads/{landing.branch}")
+    held = git(worktrees.common, *asked).strip()
+    if not held:
+        return None
+    text = f"{landing.branch} is checked out in {held}: nothing lands while it is"
+    return fail("landing", text, f"git -C {shlex.quote(held)} switch --detach")
+
+
+def unreachable_remote(landing: Landing, worktrees: Worktrees) -> Check | None:
+    """Whether the remote on which work lands answers."""
+    if landing.remote is None:
+        return None
+    try:
+        remote_heads(worktrees.checkout, landing.remote, (f"refs/heads/{landing.branch}",))
+    except RemoteTrouble as error:
+        remedy = f"git ls-remote {landing.remote}"
+        return fail("landing", f"nothing lands: {error}", remedy)
+    return None
+
+
+def _target(options: Options, project: Path) -> str | None:
+    if options.land_on:
+        return options.land_on
+    try:
+        return git(str(project), "symbolic-ref", "--quiet", "--short", "HEAD").strip()
+    except GitError:
+        return None
+
+
+def _has(project: Path, ref: str) -> bool:
+    try:
+        git(str(project), "show-ref", "--verify", "--quiet", ref)
+    except GitError:
+        return False
+    return True

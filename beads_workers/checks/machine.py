@@ -1,0 +1,183 @@
+"""What the machine has to offer: file limit, processes, memory, disk, clock. Changes nothing.
+
+``start`` asks nearly all of it every time, so this module imports little.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import beads_workers
+from beads_workers.checks import rules
+from beads_workers.checks.rules import Check, FreeSpace, fail, ok
+
+TIME_ERROR = 5
+"""What ``adjtimex`` returns for a clock that nothing keeps."""
+TIMEX_BYTES = 512
+"""``struct timex`` has 208 bytes on 64-bit Linux; all zero, it only reads."""
+CGROUP = Path("/sys/fs/cgroup")
+
+
+def python() -> Check:
+    """Which Python this is, and which version of ours, from where."""
+    version = sys.version.split()[0]
+    place = Path(beads_workers.__file__).parent
+    return ok("python", f"{version}, beads-workers {beads_workers.__version__} ({place})")
+
+
+def kernel() -> Check:
+    """What the orchestrator needs of Linux, tried out."""
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except (AttributeError, OSError) as error:
+        text = f"no pidfd_open ({error}): Linux 5.3 or later is needed"
+        return fail("kernel", text, "uname -sr")
+    if not Path("/proc/self/stat").exists():
+        return fail("kernel", "/proc is not mounted", "sudo mount -t proc proc /proc")
+    system = os.uname()
+    return ok("kernel", f"{system.sysname} {system.release}")
+
+
+def file_limit(workers: int) -> Check:
+    """Open files: the orchestrator raises its soft limit to the hard one by itself."""
+    soft, hard = map(_finite, resource.getrlimit(resource.RLIMIT_NOFILE))
+    return rules.file_limit(soft, hard, workers, root=os.geteuid() == 0)
+
+
+def processes(workers: int, *, agent: bool) -> Check:
+    """Processes against the limits of the user and of the container."""
+    limits = []
+    of_container = _number(CGROUP / "pids.max")
+    if of_container is not None:
+        limits.append((_number(CGROUP / "pids.current") or 0, of_container))
+    of_user = _finite(resource.getrlimit(resource.RLIMIT_NPROC)[0])
+    if of_user is not None and os.geteuid() != 0:  # The kernel does not hold root to it.
+        limits.append((_threads_of(os.getuid()), of_user))
+    if not limits:
+        return rules.process_limit(0, None, workers, agent=agent)
+    used, limit = min(limits, key=lambda each: each[1] - each[0])
+    return rules.process_limit(used, limit, workers, agent=agent)
+
+
+def memory(workers: int, *, agent: bool) -> Check:
+    """What the kernel calls available, or the container still allows."""
+    available = _available()
+    limit, used = _number(CGROUP / "memory.max"), _number(CGROUP / "memory.current")
+    if limit is not None and used is not None:
+        available = min(available, max(limit - used, 0))
+    return rules.memory(available, workers, agent=agent)
+
+
+def disk(places: Iterable[tuple[Path, str]]) -> list[Check]:
+    """Room where things are kept, each file system once; what cannot be looked at is left out."""
+    found: dict[int, FreeSpace] = {}
+    for path, what in places:
+        there = nearest(path)
+        try:
+            device, state = there.stat().st_dev, os.statvfs(there)
+        except OSError:
+            continue  # Whatever keeps us out is the business of other checks.
+        known = found.get(device)
+        found[device] = FreeSpace(
+            path=known.path if known else str(there),
+            what=f"{known.what}, {what}" if known else what,
+            free=state.f_bavail * state.f_frsize,
+            # Some file systems (btrfs) make inodes as they need them, and say 0.
+            inodes=state.f_favail if state.f_files else None,
+        )
+    return rules.disk(found.values())
+
+
+def below_floor(folder: Path, floor: int) -> Check | None:
+    """What is wrong where no worktree may be made for want of room; None: there is enough."""
+    there = nearest(folder)
+    try:
+        state = os.statvfs(there)
+    except OSError:
+        return None  # As for every disk: whatever keeps us out is said elsewhere.
+    return rules.worktree_room(str(there), state.f_bavail * state.f_frsize, floor)
+
+
+def clock(last_seen: float | None) -> Check:
+    """The wall clock against the last run; CLOCK_BOOTTIME."""
+    try:
+        time.clock_gettime(time.CLOCK_BOOTTIME)
+    except (AttributeError, OSError):
+        return fail("clock", "there is no CLOCK_BOOTTIME here: Linux is needed", "uname -sr")
+    return rules.clock(time.time(), last_seen)
+
+
+def ntp() -> Check:
+    """Whether anything keeps the clock."""
+    return rules.ntp(synchronised())
+
+
+def synchronised() -> bool | None:
+    """Whether the kernel's clock is kept by something; None where it does not say."""
+    import ctypes
+
+    try:
+        answer = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(TIMEX_BYTES))
+    except (OSError, AttributeError):
+        return None
+    return None if answer < 0 else answer != TIME_ERROR
+
+
+def nearest(path: Path) -> Path:
+    """The path itself, or the nearest folder above it that exists, as far as we may see."""
+    path = path.absolute()
+    while path != path.parent and not _is_there(path):
+        path = path.parent
+    return path
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        path.stat()
+    except OSError:
+        return False
+    return True
+
+
+def _finite(limit: int) -> int | None:
+    return None if limit == resource.RLIM_INFINITY else limit
+
+
+def _number(file: Path) -> int | None:
+    try:
+        return int(file.read_text())
+    except (OSError, ValueError):
+        return None  # No such limit here, or "max".
+
+
+def _available() -> int:
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        name, _, rest = line.partition(":")
+        if name == "MemAvailable":
+            return int(rest.split()[0]) << 10
+    raise OSError("MemAvailable is not in /proc/meminfo")
+
+
+def _threads_of(uid: int) -> int:
+    return sum(map(_threads, _processes_of(uid)))
+
+
+def _processes_of(uid: int) -> Iterator[Path]:
+    for folder in Path("/proc").iterdir():
+        try:
+            if folder.name.isdigit() and folder.stat().st_uid == uid:
+                yield folder
+        except FileNotFoundError:
+            continue  # It has ended meanwhile.
+
+
+def _threads(process: Path) -> int:
+    try:
+        return len(os.listdir(process / "task"))  # noqa: PTH208 - counted, never opened
+    except OSError:
+        return 0

@@ -1,0 +1,137 @@
+"""The agents of a fleet: by the names that a person gives, from adapters and ``[agents.NAME]``.
+
+A name is that of an adapter (``claude``), or of a table in ``beads-workers.toml``; a table of an
+adapter's name changes how that one is called.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from beads_workers.agents.adapter import Adapter, AgentRequest, load
+from beads_workers.agents.presets import PLAIN_PROMPT, PLAIN_PROMPT_IN_WORKTREE, find_agents
+from beads_workers.agents.prompt import check_template
+from beads_workers.checks.rules import Check, misused
+from beads_workers.core.settings import Agent
+from beads_workers.options import AgentTable, Resolved
+
+PLAIN = "plain"
+
+
+def find_fleet_agents(resolved: Resolved) -> tuple[Agent, ...] | Check:
+    """Those of ``--agent``, the first one preferred."""
+    named = [name.strip() for name in (resolved.options.agent or "").split(",")]
+    found: list[Agent] = []
+    for name in (name for name in dict.fromkeys(named) if name):
+        agent = find_agent(resolved, name)
+        if isinstance(agent, Check):
+            return agent
+        found.append(agent)
+    return tuple(found)
+
+
+def find_agent(resolved: Resolved, name: str) -> Agent | Check:
+    """The agent of this name, or why there is none."""
+    table = resolved.agents.get(name)
+    adapter = load(table.adapter or name if table else name)
+    if table is None and (adapter is None or not adapter.command):
+        return _unknown(name, resolved)
+    if table is not None and table.adapter and adapter is None:
+        text = f"[agents.{name}] names an adapter that is not there: {table.adapter}"
+        return misused("settings", text, "leave it out, or see 'beads-workers start --help'")
+    prompt = _prompt(resolved, table)
+    if isinstance(prompt, Check):
+        return prompt
+    # A table that gives a whole command is no adapter's, unless it says so.
+    if table is not None and table.argv and not table.adapter:
+        return Agent(name, table.argv, prompt or PLAIN_PROMPT)
+    assert adapter is not None, "a table without a command has been refused"
+    if prompt and (why := check_template(prompt)) is not None:
+        return misused("settings", f"the prompt of {name}: {why}")
+    own = (adapter.command,) if adapter.command else adapter.arguments(AgentRequest("")).argv
+    if not (own or (table and table.argv)):
+        text, hint = f"[agents.{name}] has no argv", 'write argv = ["program", "argument"]'
+        return misused("settings", text, hint)
+    made = Agent(
+        name,
+        own[:1],
+        prompt,
+        adapter=adapter.name,
+        account=account_of(adapter, os.environ),
+        login=adapter.program.login if adapter.program is not None else "",
+    )
+    return made if table is None else _as_the_table_says(made, table)
+
+
+def account_of(adapter: Adapter, environment: Mapping[str, str]) -> str:
+    """Whose limits an agent runs into: a hash of what decides which login it uses.
+
+    No credential can be read from it, and none is kept. Where a login lies in a file, the file's
+    place counts: its content changes whenever a token is renewed.
+    """
+    program = adapter.program
+    names = program.variables if program is not None else ()
+    home = environment.get("HOME", "")
+    said = [adapter.name, *(f"{home}/{file}" for file in program.login_files)] if program else []
+    decides = [
+        name
+        for name in sorted(environment)
+        if name in names or name.startswith(adapter.account_variables)
+    ]
+    said += [f"{name}={environment[name]}" for name in decides]
+    digest = hashlib.sha256("\0".join([adapter.name, *said]).encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()[:16]
+
+
+def in_worktree(agent: Agent) -> Agent:
+    """With the prompt for a worktree of its own, where it has none of the user's."""
+    if agent.prompt != PLAIN_PROMPT:
+        return agent
+    return replace(agent, prompt=PLAIN_PROMPT_IN_WORKTREE)
+
+
+def _as_the_table_says(agent: Agent, table: AgentTable) -> Agent:
+    argv, arguments = table.argv or agent.argv, table.arguments or ()
+    return replace(
+        agent,
+        argv=argv,
+        model=table.model or "",
+        # A command without an adapter of its own is nothing but what the user wrote down.
+        arguments=(*argv, *arguments) if agent.adapter == PLAIN else arguments,
+        prices=table.prices or {},
+        at_once=table.at_once,
+    )
+
+
+def _prompt(resolved: Resolved, table: AgentTable | None) -> str | Check:
+    if resolved.options.prompt:
+        try:
+            return Path(resolved.options.prompt).read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            return misused("settings", f"the prompt cannot be read: {error}")
+    return (table.prompt or "") if table is not None else ""
+
+
+def _unknown(name: str, resolved: Resolved) -> Check:
+    known = ", ".join([*presets(), *resolved.agents])
+    return misused(
+        "settings",
+        f"no such agent: {name}",
+        f"known are {known}; beads-workers.toml can describe it: [agents.{name}] argv = [...]",
+    )
+
+
+def presets() -> list[str]:
+    """All agents that have an adapter of their own."""
+    from beads_workers.agents.presets import PRESETS
+
+    return list(PRESETS)
+
+
+def found_here() -> str:
+    """What of them is on ``PATH``, for a hint."""
+    return f"agents found here: {', '.join(find_agents(os.environ.get('PATH', ''))) or 'none'}"

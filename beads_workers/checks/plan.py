@@ -1,0 +1,250 @@
+"""What ``start`` would do here with these options: found step by step, each step when it is asked
+for.
+
+A step that cannot be taken is a ``Check`` that says why, and every step that needs it is None. The
+conditions (``checks.conditions``) look at a plan and at the machine. If none of them fails,
+``settings`` is what a fleet is told.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+
+from beads_workers.agents.presets import find_agents
+from beads_workers.checks import fleet, programs, worktrees
+from beads_workers.checks.landing import find_landing
+from beads_workers.checks.named_agents import find_agent, find_fleet_agents
+from beads_workers.checks.project import TrackerChoice, commands_of_issues, find_tracker
+from beads_workers.checks.rules import Check, met, misused
+from beads_workers.core.settings import Agent, FleetSettings, Landing, Tracing, Work, Worktrees
+from beads_workers.kinds import Looked, SourceKind
+from beads_workers.options import Options, Resolved
+from beads_workers.registry import kind_of, service
+from beads_workers.runtime.project import STATE_FOLDER
+
+Progress = Callable[[str, str], None]
+"""Told what takes long: the name of a condition, and a line; an empty line when it is over."""
+
+
+class FleetPlan:
+    """``kind``: of the source that was said, or None. ``issues``: those named. ``owned``: the fleet
+    ends with its client. ``wrong``: what the settings say wrongly. ``prepared``: the settings of a
+    kind of source that makes its own. ``progress`` is told what takes long."""
+
+    def __init__(
+        self,
+        resolved: Resolved,
+        kind: SourceKind | None = None,
+        issues: tuple[str, ...] = (),
+        *,
+        owned: bool = False,
+        tracing: Tracing | None = None,
+        wrong: tuple[Check, ...] = (),
+        prepared: FleetSettings | None = None,
+        progress: Progress = lambda name, text: None,
+    ) -> None:
+        self.resolved = resolved
+        self.said_kind = kind
+        self.issues = issues
+        self.wrong = wrong
+        self.prepared = prepared
+        self.progress = progress
+        self._owned = owned
+        self._tracing = tracing
+
+    # --- where ---
+
+    @property
+    def options(self) -> Options:
+        """Every option, with its default."""
+        return self.resolved.options
+
+    @property
+    def is_pushed(self) -> bool:
+        """Whether work arrives by itself; there is no tracker then."""
+        return self.said_kind is not None and self.said_kind.capabilities.push
+
+    @cached_property
+    def tracker(self) -> TrackerChoice | Check | None:
+        """The tracker; None for a source that is none."""
+        if self.is_pushed:
+            return None
+        return find_tracker(self.options.source, self.said_kind, Path.cwd())
+
+    @property
+    def kind(self) -> SourceKind | None:
+        """What kind of source this fleet has, as far as that is known."""
+        tracker = met(self.tracker)
+        return kind_of(tracker.source) if tracker is not None else self.said_kind
+
+    @property
+    def folder(self) -> Path:
+        """The project's folder."""
+        tracker = met(self.tracker)
+        return tracker.folder if tracker is not None else Path.cwd()
+
+    @property
+    def state(self) -> Path:
+        """The run directory."""
+        return Path(self.options.state_dir or self.folder / STATE_FOLDER)
+
+    @property
+    def workers(self) -> int:
+        """How many there would be."""
+        if self.said_kind is not None and self.said_kind.workers is not None:
+            return self.said_kind.workers(self.resolved)
+        return self.options.workers or 0
+
+    # --- what is run ---
+
+    @cached_property
+    def chosen(self) -> tuple[tuple[str, ...] | None, tuple[Agent, ...]] | Check:
+        """The command or the agents that hold, or neither. Whether they can be run is not asked."""
+        command, name = self.options.command, self.options.agent
+        if command and name:
+            said_last = "command line"
+            origins = self.resolved.origin["command"], self.resolved.origin["agent"]
+            if origins[0] == origins[1]:
+                text = f"both a command and --agent {name}"
+                return misused("settings", text, "leave one of them out")
+            command, name = (command, None) if origins[0] == said_last else (None, name)
+        if not name:
+            return command, ()
+        agents = find_fleet_agents(self.resolved)
+        return agents if isinstance(agents, Check) else (command, agents)
+
+    @property
+    def command(self) -> tuple[str, ...] | None:
+        """The command that is run for each issue."""
+        chosen = met(self.chosen)
+        return chosen[0] if chosen else None
+
+    @property
+    def agents(self) -> tuple[Agent, ...]:
+        """The agents that work on issues, the first one preferred."""
+        chosen = met(self.chosen)
+        return chosen[1] if chosen else ()
+
+    @cached_property
+    def review(self) -> Agent | Check | None:
+        """The agent that looks at the work of the others."""
+        name = self.options.review
+        return find_agent(self.resolved, name) if name and self.agents else None
+
+    @cached_property
+    def commands_brought(self) -> int | Check:
+        """How many issues bring a command of their own."""
+        tracker = met(self.tracker)
+        return commands_of_issues(tracker) if tracker is not None else 0
+
+    @cached_property
+    def executors(self) -> Work | Check | None:
+        """What a fleet of executors runs (``--executor``); None without them."""
+        found = service("executors")
+        if not self.options.executor or found is None:
+            return None
+        work: Work | Check = found.find_executors(self.options, programs.absolute)
+        if isinstance(work, Check):
+            return work
+        grace, most = self.options.term_grace, self.options.log_max
+        return replace(work, term_grace_seconds=fleet.known(grace), log_bytes_max=fleet.known(most))
+
+    @cached_property
+    def work(self) -> Work | Check | None:
+        """What is run, in the project's own folder."""
+        if self.options.executor:
+            return self.executors
+        if isinstance(self.chosen, Check):
+            return self.chosen
+        if isinstance(self.review, Check):
+            return self.review
+        command = programs.absolute(self.command) if self.command else None
+        agents = tuple(map(_found_from_anywhere, self.agents))
+        review = _found_from_anywhere(self.review) if self.review else None
+        return fleet.work_of(self.options, command, agents, review)
+
+    # --- where it is run, and lands ---
+
+    @cached_property
+    def wants_worktrees(self) -> bool:
+        """Whether each attempt is to have a worktree: as it is said, else for agents that are
+        understood wherever git can make one."""
+        if self.options.worktree is not None or self.options.shared_checkout:
+            return bool(self.options.worktree)
+        if self.options.executor or not any(agent.adapter for agent in self.agents):
+            return False
+        return worktrees.is_repository(self.folder)
+
+    @cached_property
+    def worktrees(self) -> Worktrees | Check | None:
+        """Where attempts have worktrees; None if they have none."""
+        if not self.wants_worktrees or met(self.tracker) is None:
+            return None
+        return worktrees.find_worktrees(self.options, self.folder, str(self.state))
+
+    @property
+    def wants_landing(self) -> bool:
+        """Whether finished branches are to land."""
+        return self.wants_worktrees and self.options.land is not False
+
+    @cached_property
+    def landing(self) -> Landing | Check | None:
+        """Where finished branches land; None if they stay where they are."""
+        found = met(self.worktrees)
+        if not self.wants_landing or found is None:
+            return None
+        return find_landing(self.options, self.folder, found.base)
+
+    # --- all of it ---
+
+    @cached_property
+    def settings(self) -> FleetSettings | None:
+        """What a fleet is told; None if a step above cannot be taken."""
+        if self.prepared is not None:
+            return self.prepared
+        plain, found, lands = self.plain, self.worktrees, self.landing
+        if plain is None or isinstance(found, Check) or isinstance(lands, Check):
+            return None
+        work = plain.work
+        if found is not None:
+            work = fleet.in_worktrees(work, found, plain.tracker if plain.source == "bd" else None)
+        alone = 1 if worktrees.shares_checkout(work, self.options) else None
+        made = replace(plain, work=work, workers_max=alone)
+        return made if lands is None else fleet.landing_on(made, lands)
+
+    @cached_property
+    def plain(self) -> FleetSettings | None:
+        """The settings without worktrees and landing; None without a tracker or work."""
+        tracker, work = met(self.tracker), met(self.work)
+        if tracker is None or work is None:
+            return None
+        return fleet.settings_of(
+            self.resolved, tracker, work, self.issues, owned=self._owned, tracing=self._tracing
+        )
+
+    @cached_property
+    def looked(self) -> Looked:
+        """What the checks of a kind of source start from."""
+        settings = self.prepared or self.plain
+        if settings is None and (tracker := met(self.tracker)) is not None:
+            # What is run is wrong; the tracker can be looked at all the same.
+            settings = fleet.settings_of(
+                self.resolved, tracker, Work(), self.issues, owned=False, tracing=None
+            )
+        return Looked(self.resolved, self.state, settings)
+
+
+def _found_from_anywhere(agent: Agent) -> Agent:
+    return replace(agent, argv=programs.absolute(agent.argv))
+
+
+def what_to_type() -> str:
+    """What gives a fleet something to run."""
+    found = find_agents(os.environ.get("PATH", ""))
+    if found:
+        return f"type 'beads-workers start --agent {found[0]}' (found here: {', '.join(found)})"
+    return "type 'beads-workers start -- ./do-issue.sh {id}', with your own command"

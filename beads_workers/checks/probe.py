@@ -1,0 +1,92 @@
+"""Asking a program something that it answers at once: bounded in time and output, stdin empty.
+
+Only for programs that may be killed in the middle (``claude --version``, ``git status``), never
+for ``bd``: see ``trackers/bd/calls``.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from beads_workers.core.model import value
+
+OUTPUT_BYTES_MAX = 1 << 20
+"""More is no answer; what came so far is kept, and the program ended."""
+
+
+@value
+class ProbeResult:
+    """``status``: the exit status, or None when it was ended because it took too long."""
+
+    status: int | None
+    stdout: str
+    stderr: str
+    seconds: float
+
+
+def ask(
+    argv: Sequence[str],
+    *,
+    folder: Path,
+    seconds: float,
+    environment: Mapping[str, str] | None = None,
+) -> ProbeResult:
+    """Run it in ``folder``; raises ``OSError`` when it cannot be started.
+
+    Whatever it has started in its own process group ends with it.
+    """
+    began = time.monotonic()
+    process = subprocess.Popen(
+        argv,
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    with process:
+        told, in_time = _read(process, began + seconds)
+        if in_time:
+            in_time = _ended(process, began + seconds)
+        if not in_time:
+            # Not reaped yet, so the group's number is still its own.
+            os.killpg(process.pid, signal.SIGKILL)
+    stdout, stderr = (part.decode("utf-8", "replace") for part in told)
+    status = process.returncode if in_time else None
+    return ProbeResult(status, stdout, stderr, time.monotonic() - began)
+
+
+def _read(process: subprocess.Popen[bytes], deadline: float) -> tuple[list[bytes], bool]:
+    """Both outputs to their end; False when that did not come in time, or not within bounds."""
+    assert process.stdout is not None and process.stderr is not None
+    told = [b"", b""]
+    with selectors.DefaultSelector() as selector:
+        for index, stream in enumerate((process.stdout, process.stderr)):
+            selector.register(stream, selectors.EVENT_READ, index)
+        while selector.get_map():
+            ready = selector.select(max(deadline - time.monotonic(), 0))
+            if not ready:
+                return told, False
+            for key, _ in ready:
+                data = os.read(key.fd, 1 << 16)
+                told[key.data] += data
+                if not data:
+                    selector.unregister(key.fileobj)
+                if len(told[key.data]) > OUTPUT_BYTES_MAX:
+                    return told, False
+    return told, True
+
+
+def _ended(process: subprocess.Popen[bytes], deadline: float) -> bool:
+    try:
+        process.wait(max(deadline - time.monotonic(), 0))
+    except subprocess.TimeoutExpired:
+        return False
+    return True

@@ -1,0 +1,225 @@
+"""Programs that a fleet runs: each is there, and can be run. No task and no agent is run."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from beads_workers.checks.probe import ask
+from beads_workers.checks.rules import Check, Grade, misused, ok, warn
+from beads_workers.core.settings import NOTIFY_DESKTOP
+from beads_workers.core.text import printable
+from beads_workers.executors.command import (
+    NAMES,
+    scripts,
+    slips,
+    spelt_for_scripts,
+    unsafe_script,
+)
+
+SYNTAX_SECONDS = 5.0
+HEAD_BYTES = 512
+
+Remedy = Callable[..., str]
+"""From a better command line to what is to be typed."""
+
+
+SHELL_HINT = "a shell's own words need a shell: -- sh -c '...'"
+
+
+def command(argv: tuple[str, ...], folder: Path, edit: str = "") -> list[Check]:
+    """The command of a fleet. ``edit`` opens the file that says it; empty if it was typed."""
+
+    def again(*better: str) -> str:
+        return edit or "beads-workers doctor -- " + shlex.join(better)
+
+    if (why := unsafe_script(argv)) is not None:
+        hint = "the issue's text must never be part of a script"
+        return [misused("command", why, hint, again(*spelt_for_scripts(argv)))]
+    found = program("command", argv, folder, again, SHELL_HINT)
+    return [found, *_slips(argv, again), *_scripts(argv, folder, edit)]
+
+
+def executor(argv: tuple[str, ...], folder: Path, edit: str) -> Check:
+    """An RRQ executor's program; it is not started. ``edit`` opens the file that names it."""
+    return program("executor", argv, folder, lambda *better: edit, SHELL_HINT)
+
+
+def verify(line: str, folder: Path) -> Check:
+    """``--verify``: a line of shell, so its syntax can be checked."""
+    if (wrong := _syntax("sh", line, folder)) is not None:
+        return misused("verify", wrong, remedy=f"sh -nc {shlex.quote(line)}")
+    return ok("verify", f"sh -c {shlex.quote(printable(line, 120))}")
+
+
+def notify(line: str | None) -> Check | None:
+    """``--notify``: ``desktop``, or a line of shell."""
+    if line == NOTIFY_DESKTOP and shutil.which("notify-send") is None:
+        return misused(
+            "notify",
+            "--notify desktop needs notify-send, which is not installed",
+            "install it ('sudo apt install libnotify-bin'), or give a command:"
+            " --notify 'echo \"$BW_TEXT\" >> notices.txt'",
+            "sudo apt-get install -y libnotify-bin",
+        )
+    if line and (why := unsafe_script(("sh", "-c", line))) is not None:
+        return misused("notify", f"--notify: {why}")
+    return None
+
+
+def modules(allowed: tuple[str, ...], folder: Path) -> Check | None:
+    """``--allow-module``: a module that is not there would quarantine the issue of each call."""
+    from beads_workers.executors.functions import is_there
+
+    for module in allowed:
+        if not is_there(module, str(folder)):
+            text = f"--allow-module {module}: there is no such module in {folder}"
+            return misused("command", text, f"nor is it installed for {sys.executable}")
+    return None
+
+
+# --- programs ---------------------------------------------------------------------------------
+
+
+def absolute(argv: tuple[str, ...]) -> tuple[str, ...]:
+    """The command with a path that holds from anywhere."""
+    program = argv[0]
+    if "/" not in program or "{" in program:
+        return argv  # Found on PATH, or known only with the issue.
+    return (str(Path(program).expanduser().absolute()), *argv[1:])
+
+
+def refused(argv: tuple[str, ...], folder: Path) -> Check | None:
+    """The first reason for which this command cannot be run."""
+    return next((each for each in command(argv, folder) if each.status is Grade.FAIL), None)
+
+
+def program(name: str, argv: tuple[str, ...], folder: Path, again: Remedy, hint: str = "") -> Check:
+    """Whether it is there and can be run; ``name``: of the line, ``again``: a better command."""
+    program = argv[0]
+    if "{" in program and " " not in program:
+        return ok(name, f"{program} is known only with the issue")
+    path = absolute(argv)[0]
+    found = shutil.which(path)
+    if found is None:
+        return replace(_not_found(name, argv, Path(path), folder, again), hint=hint)
+    return _readable_head(name, Path(found).absolute(), again) or ok(
+        name, f"{printable(shlex.join(argv), 100)} ({printable(found, 100)})"
+    )
+
+
+def _not_found(name: str, argv: tuple[str, ...], path: Path, folder: Path, again: Remedy) -> Check:
+    def wrong(text: str, remedy: str) -> Check:
+        return misused(name, text, remedy=remedy)
+
+    program, quoted = argv[0], shlex.quote(str(path))
+    if "/" in program and path.is_dir():
+        return wrong(f"{program} is a folder", f"ls {quoted}")
+    if "/" in program and path.exists():
+        return wrong(f"{program} may not be executed", f"chmod +x {quoted}")
+    if "/" not in program and os.access(folder / program, os.X_OK):
+        here = again(f"./{program}", *argv[1:])
+        return wrong(f"{program} is not on PATH, but here: a path is needed", here)
+    words = program.split()
+    if len(words) > 1:
+        text = f"there is no program {program!r}: is it a command with its arguments?"
+        return wrong(text, again(*words, *argv[1:]))
+    in_shell = again("sh", "-c", shlex.join(argv))
+    if name == "command" and program in _SHELL_WORDS:
+        return wrong(f"{program} is a word of the shell, no program", in_shell)
+    text = f"{program} was not found{'' if '/' in program else ' on PATH'}"
+    close = difflib.get_close_matches(program, _names_like(program), n=1, cutoff=0.8)
+    if close and name == "command":
+        return wrong(f"{text}; there is {close[0]}", again(close[0], *argv[1:]))
+    return wrong(text, again() if name == "agent" else f"ls -l {quoted}")
+
+
+_SHELL_WORDS = frozenset(
+    {".", "cd", "eval", "exec", "exit", "export", "for", "if", "set", "source", "trap", "while"}
+)
+
+
+def _names_like(program: str) -> Iterator[str]:
+    """What is on PATH and begins alike."""
+    for folder in os.environ.get("PATH", "").split(os.pathsep):
+        path = Path(folder or ".")
+        if path.is_dir():
+            yield from (entry.name for entry in path.glob(f"{_plain_start(program)}*"))
+
+
+def _plain_start(program: str) -> str:
+    return re.sub(r"[^A-Za-z0-9]", "?", program[:1])
+
+
+def _readable_head(name: str, path: Path, again: Remedy) -> Check | None:
+    """What is wrong with the first line of a script; None for a program or a sound script."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(HEAD_BYTES)
+    except OSError:
+        return None  # It may be executed without being readable.
+    quoted = shlex.quote(str(path))
+    if not head.startswith(b"#!"):
+        if head.startswith((b"\x7fELF", b"MZ")) or b"\0" in head:
+            return None
+        text = f"{path} has no #! line, so /bin/sh runs it"
+        return warn(name, text, f"sed -i '1i #!/bin/sh' {quoted}")
+    line = head.split(b"\n")[0]
+    if line.endswith(b"\r"):
+        text = f"{path} has lines that end as on Windows, so its interpreter is not found"
+        return misused(name, text, remedy=f"sed -i 's/\\r$//' {quoted}")
+    words = line[2:].decode("utf-8", "replace").split()
+    missing = _missing_interpreter(words)
+    if missing:
+        text = f"{path} is run by {missing}, which was not found"
+        return misused(name, text, remedy=f"head -n 1 {quoted}; command -v {shlex.quote(missing)}")
+    return None
+
+
+def _missing_interpreter(words: list[str]) -> str | None:
+    if not words:
+        return None
+    if not Path(words[0]).exists():
+        return words[0]
+    if Path(words[0]).name == "env":
+        program = next((w for w in words[1:] if not w.startswith("-") and "=" not in w), None)
+        if program and shutil.which(program) is None:
+            return program
+    return None
+
+
+# --- what the arguments say -------------------------------------------------------------------
+
+
+def _slips(argv: tuple[str, ...], again: Remedy) -> Iterator[Check]:
+    for word, meant in slips(argv):
+        better = [each.replace(word, meant) for each in argv]
+        text = f"{word} is not a placeholder; did you mean {meant}?"
+        known = ", ".join(f"{{{name}}}" for name in NAMES)
+        yield misused("command", text, f"these are replaced: {known}", again(*better))
+
+
+def _scripts(argv: tuple[str, ...], folder: Path, edit: str) -> Iterator[Check]:
+    shell = next((word for word in argv if Path(word).name in ("sh", "bash", "dash")), None)
+    for script in scripts(argv) if shell else ():
+        if (wrong := _syntax(shell or "sh", script, folder)) is not None:
+            remedy = edit or f"{shell} -nc {shlex.quote(script)}"
+            yield misused("command", wrong, remedy=remedy)
+
+
+def _syntax(shell: str, script: str, folder: Path) -> str | None:
+    try:
+        reply = ask([shell, "-n", "-c", script], folder=folder, seconds=SYNTAX_SECONDS)
+    except OSError as error:
+        return f"{shell} cannot be run: {error.strerror}"
+    if reply.status in (0, None):
+        return None
+    lines = reply.stderr.strip().splitlines() or ["no reason given"]
+    return f"the shell does not understand it: {printable(lines[0], 200)}"

@@ -1,0 +1,233 @@
+"""Which tracker a fleet works on, and what its issues bring along to be run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from beads_workers.checks.rules import Check, fail, misused, warn
+from beads_workers.core.model import IssueId
+from beads_workers.core.settings import FleetSettings
+from beads_workers.core.source import SourceError
+from beads_workers.core.text import printable
+from beads_workers.exits import EXIT_TRACKER, EXIT_UNKNOWN, EXIT_USAGE
+from beads_workers.kinds import SourceKind
+from beads_workers.registry import kind_of, kinds
+from beads_workers.runtime.project import Project, Strangers, find_project
+from beads_workers.runtime.sources import open_source
+from beads_workers.worktrees.git import GitError, git
+
+if TYPE_CHECKING:
+    import sqlite3
+
+
+@dataclass(frozen=True, slots=True)
+class TrackerChoice:
+    """``source`` is its kind, ``place`` the folder ``.beads`` or the database.
+
+    ``passed_over``: the built-in tracker that is here too, if nobody said which one to take.
+    ``options``: what opening it needs besides (``FleetSettings.source_options``).
+    """
+
+    source: str
+    place: Path
+    folder: Path
+    passed_over: Path | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+def find_tracker(source: str | None, kind: SourceKind | None, here: Path) -> TrackerChoice | Check:
+    """The tracker that is said, or that of this folder or of the nearest one above with one."""
+    if kind is not None and kind.locate is not None:
+        return _located(kind, str(source), here)
+    try:
+        project = find_project(here)
+    except Strangers as error:
+        hint = "go to a folder of your own, or have it removed"
+        return fail("tracker", str(error), "beads-workers init", hint, EXIT_USAGE)
+    if project is None:
+        make = "bd init" if source == "bd" else "beads-workers init"
+        return fail(
+            "tracker",
+            "no tracker here: neither a .beads folder nor an embedded tracker, up to /",
+            make,
+            "run 'bd init' for beads, or 'beads-workers init' for the embedded tracker",
+            EXIT_TRACKER,
+        )
+    if source not in (None, "bd", "sqlite"):
+        *known, last = [form for kind in kinds() for form in kind.forms]
+        return misused(
+            "tracker", f"no such source: {source}", f"{', '.join(known)} and {last} are known"
+        )
+    place = _place(project, source)
+    if place is None:
+        make = "bd init" if source == "bd" else "beads-workers init"
+        text = f"no {source} tracker in {project.folder}"
+        return fail("tracker", text, make, f"run '{make}'", EXIT_TRACKER)
+    found = "bd" if place == project.beads else "sqlite"
+    both = source is None and project.beads and project.tracker
+    return TrackerChoice(found, place, project.folder, project.tracker if both else None)
+
+
+def _located(kind: SourceKind, source: str, here: Path) -> TrackerChoice | Check:
+    assert kind.locate is not None
+    try:
+        found = kind.locate(source, here)
+    except SourceError as error:
+        return fail("tracker", f"--source: {error}", "", error.hint, EXIT_TRACKER)
+    return TrackerChoice(kind.name, found.place, found.folder, options=found.options)
+
+
+def _place(project: Project, source: str | None) -> Path | None:
+    if source == "bd":
+        return project.beads
+    if source == "sqlite":
+        return project.tracker
+    return project.beads or project.tracker
+
+
+def both_here(tracker: TrackerChoice, file: Path | None) -> Check | None:
+    """Two trackers, and nobody said which one is meant. ``file``: the settings."""
+    if tracker.passed_over is None:
+        return None
+    text = "both trackers are here, a .beads and an embedded one: 'start' takes bd"
+    hint = "--source sqlite takes the other"
+    return warn("tracker", text, _settle_on_bd(file, tracker.folder), hint)
+
+
+def _settle_on_bd(file: Path | None, folder: Path) -> str:
+    if file is None or not file.stat().st_size:
+        path = shlex.quote(str(file or folder / "beads-workers.toml"))
+        return f"echo 'source = \"bd\"' >{path}"
+    # At the top: below a table it would belong to that.
+    return f"sed -i '1i source = \"bd\"' {shlex.quote(str(file))}"
+
+
+def access(place: Path) -> Iterator[Check]:
+    """Ours to write, as far as that can be seen without writing."""
+    try:
+        owner = place.stat().st_uid
+        parts = [place, *place.iterdir()] if place.is_dir() else [place.parent, place]
+    except OSError as error:
+        yield fail("tracker", f"{place}: {error.strerror}", f"ls -ld {shlex.quote(str(place))}")
+        return
+    closed = [part for part in parts if not part.is_symlink() and not os.access(part, os.W_OK)]
+    quoted = shlex.quote(str(place))
+    if closed and owner != os.geteuid():
+        text = f"{closed[0]} cannot be written: it belongs to another user (uid {owner})"
+        yield fail("tracker", text, f'sudo chown -R "$(id -un)" {quoted}')
+    elif closed:
+        yield fail("tracker", f"{closed[0]} cannot be written", f"chmod -R u+rwX {quoted}")
+    elif owner not in (os.geteuid(), 0) and os.geteuid() != 0:
+        yield warn("tracker", f"{place} belongs to another user (uid {owner})")
+
+
+# --- what issues bring ---------------------------------------------------------------------------
+
+
+def commands_of_issues(tracker: TrackerChoice) -> int | Check:
+    """How many issues that are not closed have a command of their own."""
+    if tracker.source != "sqlite":
+        return 0
+    from beads_workers.trackers.sqlite.store import count_commands
+
+    try:
+        with _built_in(tracker) as connection:
+            return count_commands(connection)
+    except SourceError as error:
+        mend = mend_database(tracker.place)
+        return fail("tracker", printable(str(error)), mend, error.hint, EXIT_TRACKER)
+
+
+def mend_database(path: Path) -> str:
+    """A command that moves a database aside, and makes an empty one."""
+    # Kept, not deleted: somebody may want to look at it.
+    quoted, project = shlex.quote(str(path)), shlex.quote(str(path.parent.parent))
+    return f"mv {quoted} {quoted}.broken && cd {project} && beads-workers init"
+
+
+def committed_commands(tracker: TrackerChoice, brought: int) -> Check | None:
+    """Commands of issues that came with the repository: they were written by whoever wrote to it.
+
+    A tracker of one's own making is no part of the repository.
+    """
+    if not brought:
+        return None
+    try:
+        git(str(tracker.place.parent), "ls-files", "--error-unmatch", "--", tracker.place.name)
+    except GitError:
+        return None
+    bring = "issue brings a command" if brought == 1 else "issues bring commands"
+    return misused(
+        "command",
+        f"{brought} {bring}, and {printable(str(tracker.place))} is committed to git: whoever"
+        " writes to the repository would decide what runs here",
+        "look at them ('beads-workers list --json'); then --issue-commands, or git rm --cached",
+    )
+
+
+def allow_functions(tracker: TrackerChoice) -> str:
+    """What has the functions called that issues name; "" if none does."""
+    if tracker.source != "sqlite":
+        return ""
+    from beads_workers.trackers.sqlite.store import a_function
+
+    try:
+        with _built_in(tracker) as connection:
+            path = printable(a_function(connection), 60)
+    except SourceError:
+        return ""  # The tracker has a line of its own.
+    if not path or "#" in path:  # Of an RRQ executor: it is that which calls it.
+        return ""
+    return f"to call {path}: beads-workers start --allow-module {path.partition('.')[0]}"
+
+
+@contextlib.contextmanager
+def _built_in(tracker: TrackerChoice) -> Iterator[sqlite3.Connection]:
+    from beads_workers.trackers.sqlite.store import connect
+
+    with contextlib.closing(connect(tracker.place)) as connection:
+        yield connection
+
+
+# --- issues that are named -----------------------------------------------------------------------
+
+
+NEAR_MAX = 1000
+"""Issues among which the one is looked for that may have been meant."""
+
+
+def named_issues(settings: FleetSettings) -> list[Check]:
+    """What is wrong with the issues that were named: unknown ones, and closed ones.
+
+    A tracker that does not answer is nothing to judge by: the fleet waits for it, and says so.
+    """
+    named = [IssueId(each) for each in settings.filters.only]
+    if not named or kind_of(settings.source).capabilities.push:
+        return []
+    try:
+        with contextlib.closing(open_source(settings, "beads-workers/start")) as source:
+            seen = source.look(named)
+            unknown = [each for each in named if each not in seen]
+            others = [each.issue_id for each in source.unfinished(NEAR_MAX)] if unknown else []
+    except SourceError:
+        return []
+    if unknown:
+        return [_unknown(unknown, others)]
+    closed = [each for each in named if seen[each].status == "closed"]
+    return [warn("issues", f"{printable(each, 60)} is closed already") for each in closed]
+
+
+def _unknown(unknown: Sequence[str], others: Sequence[str]) -> Check:
+    from difflib import get_close_matches
+
+    near = get_close_matches(unknown[0], others, n=1)
+    text = f"no such issue: {printable(', '.join(unknown), 160)}"
+    listed = "'beads-workers list' shows what there is"
+    hint = f"did you mean {printable(near[0], 60)}?" if near else listed
+    return fail("issues", text, hint=hint, exit_code=EXIT_UNKNOWN)

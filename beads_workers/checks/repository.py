@@ -1,0 +1,91 @@
+"""The repository that tasks work in. Git is only read, and takes no lock for it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from beads_workers.checks.probe import ProbeResult, ask
+from beads_workers.checks.rules import Check, ok, warn
+from beads_workers.core.text import counted, printable
+
+GIT_SECONDS = 3.0
+"""A status of a large repository on a cold disk; what takes longer says so."""
+
+
+def git(folder: Path, *, agent: bool, apart: bool = False) -> list[Check]:
+    """Version, state of the work tree, who commits, and branches of ours.
+
+    ``apart``: tasks run in worktrees of their own, which begin with what is committed.
+    """
+    if shutil.which("git") is None:
+        text = "git is not on PATH: nothing that a task changes can be undone"
+        return [warn("git", text, "sudo apt-get install -y git") if agent else ok("git", "no git")]
+    version = printable(_git(folder, "--version").stdout.strip().removeprefix("git version "), 40)
+    inside = _git(folder, "rev-parse", "--is-inside-work-tree")
+    if "dubious ownership" in inside.stderr:
+        return [_dubious(folder)]
+    if inside.status != 0 or inside.stdout.strip() != "true":
+        return [_no_repository(version, agent=agent)]
+    return [_work_tree(folder, version, apart=apart), *_identity(folder, agent=agent)]
+
+
+def _work_tree(folder: Path, version: str, *, apart: bool) -> Check:
+    # The tracker's own files change with every issue, and are nobody's unfinished work.
+    status = _git(folder, "status", "--porcelain", "--", ":/", ":(exclude).beads")
+    ours = _git(folder, "for-each-ref", "--format=x", "refs/heads/bw/").stdout.count("x")
+    branches = f", {counted(ours, 'branch', 'branches')} bw/*" if ours else ""
+    if status.status is None:
+        text = (
+            f"git {version}: its status took more than {GIT_SECONDS:g} s, so it was not waited for"
+        )
+        return warn("git", text + branches, "git status --short")
+    if status.status != 0:
+        return warn("git", f"git status: {_last_line(status)}", "git status")
+    changed = len(status.stdout.splitlines())
+    if changed:
+        fate = (
+            "tasks in worktrees would not see them" if apart else "tasks would work on top of them"
+        )
+        text = f"{counted(changed, 'uncommitted change')}: {fate}{branches}"
+        return warn("git", text, "git add --all && git commit --message 'before the fleet'")
+    return ok("git", f"git {version}, clean{branches}")
+
+
+def _identity(folder: Path, *, agent: bool) -> list[Check]:
+    missing = [
+        key for key in ("user.name", "user.email") if _git(folder, "config", key).status != 0
+    ]
+    if not missing or not agent:
+        return []
+    values = {"user.name": '"$(id -un)"', "user.email": '"$(id -un)@$(hostname)"'}
+    remedy = " && ".join(f"git config {key} {values[key]}" for key in missing)
+    return [warn("git", f"{' and '.join(missing)} not set: {_WITHOUT}", remedy)]
+
+
+_WITHOUT = "agents cannot commit, and what they leave is committed as beads-workers"
+
+
+def _no_repository(version: str, *, agent: bool) -> Check:
+    if agent:
+        text = "no git repository here: what an agent changes cannot be undone"
+        return warn("git", text, "git init")
+    return ok("git", f"git {version}; no repository here, and a command needs none")
+
+
+def _dubious(folder: Path) -> Check:
+    text = "git refuses this folder: it belongs to another user"
+    return warn("git", text, f"git config --global --add safe.directory {folder}")
+
+
+def _git(folder: Path, *arguments: str) -> ProbeResult:
+    # No index is written back, and no hook of the repository's runs for a mere look.
+    environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+    argv = ["git", "-c", "core.fsmonitor=false", *arguments]
+    return ask(argv, folder=folder, seconds=GIT_SECONDS, environment=environment)
+
+
+def _last_line(reply: ProbeResult) -> str:
+    lines = (reply.stderr.strip() or reply.stdout.strip() or "no answer").splitlines()
+    return printable(lines[-1], 200)

@@ -1,0 +1,116 @@
+"""Carrying out checks: those that wait run in threads, and no longer than a person waits."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from beads_workers.checks.condition import Asked, Condition, Found, conditions, listed, skip
+from beads_workers.checks.plan import FleetPlan
+from beads_workers.checks.rules import Check, Grade, warn
+
+PATIENCE_SECONDS = 12.0
+"""For all of them. The slowest that is sound, a ``bd`` on a busy machine, takes a third of it."""
+
+
+@dataclass(slots=True)
+class ScheduledCheck:
+    """``look`` gives what it finds; ``name`` is shown while it is waited for, or when it fails."""
+
+    name: str
+    look: Callable[[], Found]
+    checks: list[Check] = field(default_factory=list)
+    done: threading.Event = field(default_factory=threading.Event)
+
+    def run(self) -> None:
+        """Carry it out; whatever goes wrong becomes a line of its own."""
+        try:
+            self.checks = listed(self.look())
+        except Exception as error:  # Each check is to work when everything else is broken.
+            text = f"could not be checked: {type(error).__name__}: {error}"
+            self.checks = [warn(self.name, text)]
+        self.done.set()
+
+
+def carry_out(
+    jobs: Sequence[ScheduledCheck],
+    waiting: Callable[[str], None] = lambda name: None,
+    patience_seconds: float = PATIENCE_SECONDS,
+) -> Iterator[tuple[ScheduledCheck, Check]]:
+    """All that is found, in the order of the jobs; ``waiting`` is told what holds the next line up.
+
+    The threads are left behind where they are stuck: they end with the process.
+    """
+    deadline = time.monotonic() + patience_seconds
+    for job in jobs:
+        threading.Thread(target=job.run, daemon=True).start()
+    for job in jobs:
+        if not job.done.wait(SHOWN_AFTER_SECONDS):
+            waiting(job.name)
+        if job.done.wait(max(deadline - time.monotonic(), 0)):
+            yield from ((job, check) for check in job.checks)
+        else:
+            text = f"not through after {patience_seconds:g} s, so it was not waited for"
+            yield job, warn(job.name, text)
+
+
+SHOWN_AFTER_SECONDS = 0.1
+
+
+# --- for doctor, and for start -------------------------------------------------------------------
+
+
+def all_checks(
+    plan: FleetPlan, waiting: Callable[[str], None]
+) -> Iterator[tuple[Condition, Check]]:
+    """What ``doctor`` prints: all conditions but those that cost minutes."""
+    asked = [each for each in conditions() if each.asked is not Asked.AT_THE_END]
+    jobs = {id(job): (job, each) for each in asked for job in [_job(each, plan)]}
+    for job, check in carry_out([job for job, _ in jobs.values()], waiting):
+        condition = jobs[id(job)][1]
+        if condition.unsaid and check.status is Grade.FAIL:
+            check = replace(check, status=Grade.WARN)
+        yield condition, _unless_lifted(condition, check, plan)
+
+
+def start_checks(plan: FleetPlan, *, last: bool = True) -> Iterator[tuple[Condition, Check]]:
+    """What ``start`` asks, in the order in which it refuses. ``last``: also what costs minutes.
+
+    What waits for others begins at once; whoever stops listening at a failure asks no more.
+    """
+    asked = [each for each in conditions() if each.asked is not Asked.BY_DOCTOR]
+    beside = {each: _job(each, plan) for each in asked if each.asked is Asked.BESIDE}
+    for job in beside.values():
+        threading.Thread(target=job.run, daemon=True).start()
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    for condition in asked:
+        if condition.asked is Asked.AT_THE_END and (not last or _is_lifted(condition, plan)):
+            continue
+        job = beside.get(condition) or _job(condition, plan)
+        if condition not in beside:
+            job.run()
+        elif not job.done.wait(max(deadline - time.monotonic(), 0)):
+            text = f"not through after {PATIENCE_SECONDS:g} s, so it was not waited for"
+            yield condition, warn(condition.name, text)
+            continue
+        yield from ((condition, _unless_lifted(condition, each, plan)) for each in job.checks)
+
+
+def _job(condition: Condition, plan: FleetPlan) -> ScheduledCheck:
+    return ScheduledCheck(condition.name, lambda: condition.look(plan))
+
+
+def _is_lifted(condition: Condition, plan: FleetPlan) -> bool:
+    if condition.asked is Asked.AT_THE_END:
+        return bool(plan.options.skip_base_check)
+    by_name = condition.lifted_by == skip(condition.name)
+    return by_name and condition.name in (plan.options.skip_check or ())
+
+
+def _unless_lifted(condition: Condition, check: Check, plan: FleetPlan) -> Check:
+    """A failure that the person takes is a warning."""
+    if check.status is not Grade.FAIL or not _is_lifted(condition, plan):
+        return check
+    return replace(check, status=Grade.WARN, text=f"{check.text} ({condition.lifted_by})")

@@ -1,0 +1,247 @@
+"""The tracker: found, answering, how fast, what is in it, and what is in its way. Only reads.
+
+``bd`` is asked what ``start`` would ask it, with a shorter patience; a call that outlives it is
+left to end by itself, as always (docs/SEMANTICS.md, "The tracker in trouble").
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from beads_workers.checks.project import mend_database
+from beads_workers.checks.rules import Check, fail, ok, warn
+from beads_workers.core.settings import FleetSettings
+from beads_workers.core.source import Calls, ClaimingSource, HeldElsewhere, SourceError
+from beads_workers.core.text import counted, printable, some
+from beads_workers.kinds import Looked
+from beads_workers.runtime import sessions
+from beads_workers.runtime.abandoned import claims_of_runs
+from beads_workers.runtime.run_directory import RunDirectory, tracker_folder
+from beads_workers.runtime.sources import open_source
+from beads_workers.trackers.bd.calls import BdCalls
+from beads_workers.trackers.bd.source import Listings, held_by_runs
+from beads_workers.trackers.bd.tracker import Abilities, BdTracker, object_of
+
+ACTOR = "beads-workers/doctor"
+CALL_SECONDS = 5.0
+"""A call of ``bd`` takes 0.02 to 0.3 s; one that takes this long is stuck for a person too."""
+SLOW_SECONDS = 2.0
+"""A read that takes this long makes every round trip slow."""
+LISTED_MAX = 200
+ELSEWHERE = ("BEADS_DIR", "BEADS_DB", "BD_DB")
+"""Variables that send ``bd`` to another tracker than the one in this folder."""
+PLACES = (
+    "~/.local/bin",
+    "~/go/bin",
+    "~/bin",
+    "/usr/local/bin",
+    "/opt/homebrew/bin",
+    "~/.npm-global/bin",
+)
+"""Where installers put ``bd``, for when it is not on PATH."""
+INSTALL = "npm install -g @beads/bd"
+
+
+def tracker(looked: Looked) -> list[Check]:
+    """What can be said of any tracker: that it answers, how fast, and what is in it."""
+    fleet = looked.fleet
+    if fleet is None:
+        return []
+    return _listed(fleet, "", lambda error: error.hint)
+
+
+def embedded(looked: Looked) -> list[Check]:
+    """What can be said of the embedded tracker of this fleet."""
+    fleet = looked.fleet
+    assert fleet is not None, "its tracker was found"
+    mend = mend_database(Path(fleet.tracker))
+    return _listed(fleet, "embedded, ", lambda error: mend)
+
+
+def _listed(fleet: FleetSettings, lead: str, remedy: Callable[[SourceError], str]) -> list[Check]:
+    try:
+        source = open_source(fleet, ACTOR)
+    except SourceError as error:
+        return [fail("tracker", printable(str(error)), remedy(error))]
+    try:
+        description = source.describe()
+        began = time.monotonic()
+        taken = source.take(0, ())
+        seconds = time.monotonic() - began
+        held = source.held() if isinstance(source, ClaimingSource) else ()
+    except SourceError as error:
+        return [fail("tracker", printable(str(error)), remedy(error))]
+    finally:
+        source.close()
+    more = "+" if taken.more else ""
+    counts = f"{len(taken.listed)}{more} ready, {taken.blocked or 0} blocked"
+    return [
+        ok("tracker", f"{lead}{printable(description)}; one read took {_took(seconds)}"),
+        ok("issues", counts + _filtered(fleet)),
+        *_abandoned(fleet, held),
+    ]
+
+
+def _abandoned(fleet: FleetSettings, held: Sequence[HeldElsewhere]) -> Iterator[Check]:
+    """What the tracker shows in the name of runs that are over, or that nobody here knows."""
+    directory, folder = RunDirectory(Path(fleet.state_directory)), tracker_folder(fleet.tracker)
+    for each in claims_of_runs(held, directory, folder):
+        if each.living:
+            continue
+        ids = printable(some(each.issue_ids))
+        where = "a run of another machine" if each.elsewhere else "a run that is over"
+        text = f"{counted(len(each.issue_ids), 'issue')} held by {where} ({each.actor}): {ids}"
+        named = " " + shlex.join(each.issue_ids) if each.elsewhere else ""
+        yield warn("issues", text, f"beads-workers release --abandoned{named}")
+
+
+# --- bd ---------------------------------------------------------------------------------------
+
+
+def bd(looked: Looked) -> list[Check]:
+    """What can be said of beads: its program, its database, and what is in its way."""
+    fleet = looked.fleet
+    assert fleet is not None, "its tracker was found"
+    place = Path(fleet.tracker)
+    return _bd(fleet, place)
+
+
+def _bd(fleet: FleetSettings, place: Path) -> list[Check]:
+    program = shutil.which("bd")
+    if program is None:
+        return [_not_found()]
+    bd = BdTracker(BdCalls("bd", place.parent, ACTOR, Calls(), call_seconds=CALL_SECONDS))
+    try:
+        abilities = bd.abilities
+        described = bd.place()
+        began = time.monotonic()
+        listing = Listings(bd, fleet.filters, ACTOR, LISTED_MAX).ready(0, ())
+        seconds = time.monotonic() - began
+        held = held_by_runs(bd, ACTOR, shared=False)
+    except SourceError as error:
+        return [_failed(error, place)]
+    text = (
+        f"bd {abilities.version} ({program}), {described}{_no_db(place)}; {_abilities(abilities)}"
+    )
+    text += f"; one read took {_took(seconds)}"
+    shown = ok("tracker", text)
+    if seconds > SLOW_SECONDS:
+        shown = warn("tracker", text, f"cd {shlex.quote(str(place.parent))} && bd doctor")
+    ready = f"{len(listing.rows)}{'+' if listing.more else ''} ready{_counts(bd)}"
+    return [
+        shown,
+        *_in_the_way(bd, place),
+        ok("issues", ready + _filtered(fleet)),
+        *_abandoned(fleet, held),
+    ]
+
+
+def _not_found() -> Check:
+    for folder in map(Path, map(os.path.expanduser, PLACES)):
+        if os.access(folder / "bd", os.X_OK):
+            text = f"bd is not on PATH, but in {folder}"
+            return fail("tracker", text, f'export PATH="{folder}:$PATH"')
+    return fail("tracker", "bd is not on PATH, and this is a project of beads", INSTALL)
+
+
+def _failed(error: SourceError, place: Path) -> Check:
+    text = printable(str(error))
+    folder = shlex.quote(str(place.parent))
+    if "too old" in text:
+        return fail("tracker", text, INSTALL)
+    if re.search(r"lock|gate busy|did not answer", text):
+        for process in _holders(place):
+            held = f"{text}; pid {process} ({_name_of(process)}) has it open"
+            wait = f"tail --pid={process} -f /dev/null"
+            server = "sql-server" in _name_of(process)
+            return fail("tracker", held, f"kill {process}" if server else wait)
+    if "no beads database" in text:
+        return fail("tracker", text, f"cd {folder} && bd init")
+    return fail("tracker", text, f"cd {folder} && bd ready --json")
+
+
+def _in_the_way(bd: BdTracker, place: Path) -> Iterator[Check]:
+    """What makes calls slow, or sends them to another tracker."""
+    for name in ELSEWHERE:
+        said = os.environ.get(name)
+        if said and place.resolve() not in (Path(said).resolve(), *Path(said).resolve().parents):
+            text = f"{name}={printable(said, 80)} sends bd to another tracker than {place}"
+            yield warn("tracker", text, f"unset {name}")
+    if "--allow-stale" in bd.calls.fixed:
+        text = "bd finds its database behind its JSON Lines, and is called with --allow-stale"
+        yield warn("tracker", text, f"cd {shlex.quote(str(place.parent))} && bd sync --import-only")
+    if "--no-daemon" in bd.calls.fixed:
+        text = "bd's daemon does not start: other calls of bd wait 5 s for it, ours do not"
+        yield warn("tracker", text, "export BEADS_NO_DAEMON=1")
+
+
+def _counts(bd: BdTracker) -> str:
+    try:
+        summary = object_of(bd.ask(["stats", "--json"])).get("summary")
+    except SourceError:
+        return ""  # Only for show, and not every version has the command.
+    if not isinstance(summary, dict):
+        return ""
+    named = (("blocked", "blocked_issues"), ("in progress", "in_progress_issues"))
+    return "".join(f", {summary[key]} {word}" for word, key in named if key in summary)
+
+
+def _abilities(abilities: Abilities) -> str:
+    named = (
+        ("atomic claims", abilities.compare_and_swap),
+        ("leases", abilities.leases),
+        ("batch", abilities.batch),
+    )
+    able = [name for name, has in named if has]
+    return "has " + ", ".join(able) if able else "claims are read back, as it has no atomic ones"
+
+
+def _no_db(place: Path) -> str:
+    try:
+        text = (place / "config.yaml").read_text()
+    except (OSError, UnicodeDecodeError):
+        return ""
+    return ", no-db" if re.search(r"(?m)^no-db: *true", text) else ""
+
+
+# --- common -----------------------------------------------------------------------------------
+
+
+def _holders(place: Path) -> list[int]:
+    """Processes with a file below the tracker's folder open, but for our own late calls."""
+    return sorted(pid for pid in sessions.users_of(place) if _parent(pid) != os.getpid())
+
+
+def _parent(pid: int) -> int | None:
+    try:
+        found = re.search(r"(?m)^PPid:\s*(\d+)", Path(f"/proc/{pid}/status").read_text())
+    except OSError:
+        return None
+    return int(found[1]) if found else None
+
+
+def _name_of(pid: int) -> str:
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return "gone by now"
+    return printable(b" ".join(words[:2]).decode("utf-8", "replace").strip(), 60)
+
+
+def _filtered(fleet: FleetSettings) -> str:
+    from beads_workers.core.model import Filters
+
+    # What an issue must bring follows from the fleet; nobody has said it as a filter.
+    said = replace(fleet.filters, bring=())
+    return "" if said == Filters() else ", with the filters of this fleet"
+
+
+def _took(seconds: float) -> str:
+    return f"{seconds * 1000:.0f} ms" if seconds < 0.1 else f"{seconds:.2f} s"

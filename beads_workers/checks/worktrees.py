@@ -1,0 +1,157 @@
+"""``--worktree`` and ``--shared-checkout``: what must hold before a fleet starts with them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+from beads_workers.checks.rules import Check, misused, warn
+from beads_workers.core.model import value
+from beads_workers.core.settings import Work, Worktrees
+from beads_workers.core.text import printable
+from beads_workers.options import Options
+from beads_workers.worktrees.git import BRANCHES, GitError, git
+from beads_workers.worktrees.making import matching, resolve_base
+from beads_workers.worktrees.places import default_folder
+
+COMMIT = "git add --all && git commit --message 'before the fleet'"
+
+
+@value
+class Checkout:
+    """A checkout of a git repository. ``prefix``: the project's folder below ``top``, or ""."""
+
+    top: str
+    prefix: str
+    common: str
+
+
+def is_repository(project: Path) -> bool:
+    """Whether a worktree can be made of it: a checkout with a commit."""
+    try:
+        return bool(git(str(project), "rev-parse", "--verify", "--quiet", "HEAD^{commit}").strip())
+    except GitError:
+        return False
+
+
+def checkout(project: Path) -> Checkout | Check:
+    """The checkout in which the project lies."""
+    try:
+        bare, inside = git(
+            str(project), "rev-parse", "--is-bare-repository", "--is-inside-work-tree"
+        ).split()
+        if bare == "true" or inside != "true":
+            return misused(
+                "worktree",
+                f"--worktree needs a checkout, and {project} is in a bare repository",
+                "put the tracker into a checkout of it: git worktree add FOLDER BRANCH",
+            )
+        options = ("--path-format=absolute", "--show-toplevel", "--git-common-dir", "--show-prefix")
+        top, common, prefix = git(str(project), "rev-parse", *options).split("\n")[:3]
+    except GitError as error:
+        text = f"--worktree needs a git repository: {error}"
+        hint = f"run 'git init' in {project} and commit, or leave --worktree out"
+        return misused("worktree", text, hint, f"git init && {COMMIT}")
+    return Checkout(top, prefix, common)
+
+
+def base_of(project: Path, named: str | None) -> str | Check:
+    """The commit that attempts begin with. ``named``: by ``[worktree] base``."""
+    try:
+        return resolve_base(str(project), named or "HEAD")
+    except GitError as error:
+        if named:
+            text = f"no such base for worktrees: {named}"
+            hint = f"[worktree] base is a branch, a tag or a commit; git says: {error}"
+            return misused("worktree", text, hint)
+        text = "--worktree needs a commit to begin with, and this repository has none"
+        return misused("worktree", text, "git add the files and git commit them first", COMMIT)
+
+
+def branch_in_the_way(project: Path) -> Check | None:
+    """A branch whose name is a folder of ours."""
+    try:
+        taken = git(str(project), "for-each-ref", "--format=%(refname)", f"refs/heads/{BRANCHES}")
+    except GitError as error:
+        return misused("worktree", f"git: {error}")
+    if taken.split() != [f"refs/heads/{BRANCHES}"]:
+        return None
+    text = f"a branch named {BRANCHES} is in the way of {BRANCHES}/<issue>/<attempt>"
+    return misused("worktree", text, f"rename it: git branch -m {BRANCHES} another-name")
+
+
+def folder_in_the_way(folder: str | None, top: str) -> Check | None:
+    """A folder for worktrees, ``[worktree] folder``, that git would show as changes."""
+    if not folder or not Path(folder).resolve().is_relative_to(Path(top).resolve()):
+        return None
+    try:
+        git(top, "check-ignore", "--quiet", "--no-index", str(Path(folder) / "x"))
+    except GitError:
+        text = f"worktrees in {folder} would show up in the checkout's 'git status'"
+        return misused(
+            "worktree", text, "name a folder that git ignores, or one outside of the checkout"
+        )
+    return None
+
+
+def find_worktrees(options: Options, project: Path, state_directory: str) -> Worktrees | Check:
+    """Where worktrees are made from and to, or the first reason why none can be made."""
+    found = checkout(project)
+    if isinstance(found, Check):
+        return found
+    base = base_of(project, options.worktree_base)
+    if isinstance(base, Check):
+        return base
+    rules: tuple[Callable[[], Check | None], ...] = (
+        lambda: branch_in_the_way(project),
+        lambda: folder_in_the_way(options.worktree_folder, found.top),
+    )
+    if (wrong := next((w for rule in rules if (w := rule()) is not None), None)) is not None:
+        return wrong
+    state = Path(state_directory).absolute()
+    folder = options.worktree_folder or str(default_folder(project, Path(found.top), state))
+    assert options.worktree_disk_floor is not None, "resolve() fills in every default"
+    return Worktrees(
+        checkout=str(project),
+        prefix=found.prefix,
+        common=found.common,
+        folder=folder,
+        state_directory=str(state),
+        # What nobody named is what is checked out now, for all attempts of this run alike.
+        base=options.worktree_base or base,
+        base_name=options.worktree_base or "HEAD",
+        setup=options.worktree_setup,
+        copy=options.worktree_copy or (),
+        disk_floor_bytes=options.worktree_disk_floor,
+        pool=options.worktree_pool or 0,
+        setup_reads=options.worktree_setup_reads or (),
+    )
+
+
+def patterns_without_files(worktrees: Worktrees) -> list[Check]:
+    """``[worktree] copy``: what matches nothing that could be copied."""
+    return [
+        warn("worktree", printable(f"[worktree] copy: nothing that git ignores matches {pattern}"))
+        for pattern in worktrees.copy
+        if not matching(worktrees, pattern)
+    ]
+
+
+def crowd(work: Work, options: Options) -> Check | None:
+    """Several agents in one folder overwrite each other's work."""
+    if not shares_checkout(work, options) or (options.workers or 0) <= 1:
+        return None
+    return misused(
+        "worktree",
+        f"{options.workers} agents in one checkout would overwrite each other's work",
+        "--worktree gives each attempt its own git worktree; --shared-checkout takes the"
+        " risk; or have one worker: -n 1",
+        f"beads-workers doctor --worktree -n {options.workers} --agent"
+        f" {shlex.quote(options.agent or '')}",
+    )
+
+
+def shares_checkout(work: Work, options: Options) -> bool:
+    """Whether agents work in the user's own checkout, and nobody said that this is right."""
+    return work.agent is not None and work.worktrees is None and not options.shared_checkout

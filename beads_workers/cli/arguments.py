@@ -1,0 +1,10 @@
+"""Options that nearly every command has."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+StateDir = Annotated[str | None, typer.Option("--state-dir", metavar="DIR", help="Run directory.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object.")]

@@ -1,0 +1,59 @@
+"""The conditions of a start, asked and said: a failure ends it, a warning is a line on stderr."""
+
+from __future__ import annotations
+
+import sys
+
+from beads_workers.checks.condition import Asked, Condition
+from beads_workers.checks.plan import FleetPlan
+from beads_workers.checks.rules import Check, Grade
+from beads_workers.checks.runner import start_checks
+from beads_workers.cli.preparation import refuse_failed
+from beads_workers.core.text import printable
+
+CLEAR_LINE = "\r\x1b[K"
+TEXT_CHARS = 400
+
+
+class Drawn:
+    """Progress on a terminal: one line that is written over. In a pipe, each new line once."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._draws = not quiet and sys.stderr.isatty()
+        self._shown = ""
+
+    def __call__(self, name: str, text: str) -> None:
+        """See ``checks.plan.Progress``."""
+        if self._draws:
+            self._write(f"{CLEAR_LINE}{_line('..', name, text)}" if text else CLEAR_LINE)
+        elif text and not self._quiet and not (self._shown and text.startswith(self._shown)):
+            self._write(_line("..", name, text) + "\n")
+            self._shown = text
+
+    def _write(self, text: str) -> None:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+
+
+def check_start(plan: FleetPlan, *, quiet: bool, last: bool = True) -> None:
+    """Ask all conditions; raises ``CommandError`` for the first that fails.
+
+    ``quiet``: warnings are not said. ``last``: also ask what costs minutes.
+    """
+    for condition, check in start_checks(plan, last=last):
+        refuse_failed(condition, check)
+        if not quiet:
+            _say(condition, check)
+
+
+def _say(condition: Condition, check: Check) -> None:
+    if check.status is Grade.OK and condition.asked is not Asked.AT_THE_END:
+        return  # What is fine is said only if it was waited for.
+    print(_line(check.status.value, check.name, check.text), file=sys.stderr)
+    if check.status is Grade.WARN and (check.hint or check.remedy):
+        print(f"hint: {check.hint or check.remedy}", file=sys.stderr)
+
+
+def _line(how: str, name: str, text: str) -> str:
+    return f"{how:<2} {name:<8} {printable(text, TEXT_CHARS)}"

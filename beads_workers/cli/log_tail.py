@@ -1,0 +1,174 @@
+"""The log of the attempt that is looked at. What was read of it is kept: only what came is read."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from beads_workers.cli.agent_logs import left_outputs, of_tail
+from beads_workers.core.text import as_shown, counted
+from beads_workers.executors.files import log_file, output_file
+from beads_workers.ui.viewer import Look, ShownAttempt, ShownLog, chosen_row, shown_attempt
+
+LOG_BYTES_MAX = 8 << 20
+"""Of a longer one only the end can be looked at here; ``logs`` has it whole."""
+
+LOG_LINES_MAX = 50_000
+
+
+class LogFile:
+    """A log that may grow. Raises ``OSError`` where it cannot be read."""
+
+    def __init__(self, path: Path, bytes_max: int = LOG_BYTES_MAX) -> None:
+        self.path = path
+        self.lines: list[str] = []
+        self.first = 0
+        """How many lines of it were dropped, or never read."""
+        self._rest = b""
+        self._at = max(0, path.stat().st_size - bytes_max)
+        self._cut = self._at > 0
+        self._readable = of_tail(path)
+
+    def read(self) -> None:
+        """What has come since."""
+        with self.path.open("rb") as file:
+            file.seek(self._at)
+            data = file.read(LOG_BYTES_MAX)
+        self._at += len(data)
+        *whole, self._rest = (self._rest + data).split(b"\n")
+        if self._cut and whole:
+            self._cut = False
+            del whole[0]
+        for line in whole:
+            # Noise of agents is left out.
+            if (shown := self._readable.line(line.decode("utf-8", "replace"))) is not None:
+                self.lines.append(as_shown(shown))
+        if (dropped := len(self.lines) - LOG_LINES_MAX) > 0:
+            self.first += dropped
+            del self.lines[:dropped]
+
+    def shrank(self) -> bool:
+        """Whether it is another file by now, or was cut."""
+        return self.path.stat().st_size < self._at
+
+    @property
+    def shown(self) -> list[str]:
+        """Its lines, and the one that is not whole yet, as it stands."""
+        begun = as_shown(self._rest[:4096].decode("utf-8", "replace"))
+        return [*self.lines, begun] if begun and not begun.startswith("{") else self.lines
+
+
+class LogTail:
+    """``run_folder``: run id -> the folder of that run. ``changes``: who looks at worktrees."""
+
+    def __init__(
+        self,
+        run_folder: Callable[[str], Path],
+        bytes_max: int = LOG_BYTES_MAX,
+        changes: WorktreeDiff | None = None,
+    ) -> None:
+        self._run_folder = run_folder
+        self._bytes_max = bytes_max
+        self._file: LogFile | None = None
+        self._of: tuple[str, int, Path] | None = None
+        """Which attempt's it is, and where."""
+        self._changes = changes
+
+    def read(self, look: Look, snapshot: Mapping[str, Any]) -> ShownLog:
+        """The log of the attempt that is looked at. Raises ``OSError`` where it cannot be read."""
+        shown = shown_attempt(look, snapshot)
+        if shown is None:
+            row = chosen_row(look, snapshot, look.part)
+            return ShownLog(f"{row['worker_id']} has run nothing yet" if row else "nothing to show")
+        folder = self._run_folder(snapshot["run_id"])
+        changes = self._changes.of(shown, folder) if self._changes and shown.running else ""
+        path = _log_of(shown, str(folder))
+        try:
+            # A worker's next attempt prints into the same file, from its beginning.
+            of = (shown.issue_id, shown.attempt, path)
+            if self._file is None or self._of != of or self._file.shrank():
+                self._file, self._of = LogFile(path, self._bytes_max), of
+            self._file.read()
+        except FileNotFoundError:
+            self._file = None
+        lines = self._file.shown if self._file else []
+        nothing = "nothing printed yet" if shown.running else "it printed nothing"
+        title = f"{shown.title}: {path.name if lines else nothing}"
+        if self._file is None:
+            return ShownLog(title, changes=changes)
+        return ShownLog(title, lines, self._file.first, changes)
+
+
+def _log_of(shown: ShownAttempt, folder: str) -> Path:
+    log = Path(log_file(folder, shown.issue_id, shown.attempt))
+    if log.exists():
+        return log
+    if not shown.running:
+        # Of an attempt that was killed with its worker; a row of another list has no times.
+        at, seconds = shown.row.get("at", 0.0), shown.row.get("seconds", 0.0)
+        left = left_outputs(Path(folder), shown.worker_id, at - seconds, at)
+        return left[-1] if left else log
+    # An attempt whose first step has printed has its own log already.
+    return Path(output_file(folder, shown.worker_id))
+
+
+CHANGES_SECONDS = 3.0
+"""Between two looks at a worktree: in a large one git reads for a while."""
+
+
+class WorktreeDiff:
+    """What a running attempt has changed in its worktree; git is asked beside the dashboard."""
+
+    def __init__(self) -> None:
+        self._known: tuple[str, int, str] = ("", 0, "")
+        self._asked_at = 0.0
+        self._asking: threading.Thread | None = None
+
+    def of(self, shown: ShownAttempt, run_folder: Path) -> str:
+        """In git's words, "" while nobody knows; from the last look, which may begin another."""
+        issue_id, attempt, changes = self._known
+        now = time.monotonic()
+        same = (issue_id, attempt) == (shown.issue_id, shown.attempt)
+        if (not same or now >= self._asked_at + CHANGES_SECONDS) and (
+            self._asking is None or not self._asking.is_alive()
+        ):
+            self._asked_at = now
+            self._asking = threading.Thread(target=self._ask, args=(shown, run_folder), daemon=True)
+            self._asking.start()
+        return changes if same else ""
+
+    def _ask(self, shown: ShownAttempt, run_folder: Path) -> None:
+        from beads_workers.worktrees.records import Records
+
+        # An attempt may go on in the worktree of one before it.
+        record = max(
+            (
+                each
+                for each in Records(run_folder.parent.parent).all()
+                if each.issue_id == shown.issue_id and each.attempt <= shown.attempt
+            ),
+            key=lambda each: each.attempt,
+            default=None,
+        )
+        changes = _changes(record.path, record.base) if record else ""
+        self._known = (shown.issue_id, shown.attempt, changes)
+
+
+def _changes(worktree: str, base: str) -> str:
+    """``2 files changed, 10 insertions(+), 1 new file``; "" where git does not say."""
+    git = ("git", "--no-optional-locks", "-C", worktree)
+    told = []
+    for words in (("diff", "--shortstat", base), ("ls-files", "--others", "--exclude-standard")):
+        try:
+            asked = subprocess.run(
+                [*git, *words], capture_output=True, text=True, errors="replace", timeout=30
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return ""
+        told.append(asked.stdout.strip() if asked.returncode == 0 else "")
+    new = len(told[1].splitlines())
+    return ", ".join(part for part in (told[0], counted(new, "new file") if new else "") if part)

@@ -1,0 +1,695 @@
+"""The options of ``start`` as one table: name, type, default, help, and where each applies.
+
+Everything else is made from it: the parameters of the command line (``cli.parameters``), the keys
+of ``beads-workers.toml`` and of its tables, the environment, ``config show`` and completion. To add
+an option, add a field of ``Options``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Generic, TypeVar, cast
+
+from beads_workers import registry
+from beads_workers.core import limits
+from beads_workers.core.budget import read_budget
+from beads_workers.core.model import PRIORITY_LEAST_URGENT, is_module_name, value
+from beads_workers.core.settings import LANDING_STYLES
+from beads_workers.core.times import parse_duration
+
+T = TypeVar("T")
+
+FILE_NAME = "beads-workers.toml"
+
+WORKERS_DEFAULT = 4
+IN_FLIGHT_MAX = 1000
+WORKERS_MAX = limits.LISTEN_BACKLOG
+POLL_PUSH_SECONDS = 3600.0
+"""Of a push source: polling finds nothing."""
+SECONDS_MAX = 366 * 86_400.0
+"""A year and a day: longer than any run, shorter than any overflow."""
+
+# --- kinds of values --------------------------------------------------------------------------
+
+
+Reader = Callable[[Any], T]
+"""Takes a value as TOML or the command line has it; raises ``ValueError`` saying what may be."""
+
+
+@value
+class ValueKind(Generic[T]):
+    """A kind of value: how one is read, and what the command line makes of its words.
+
+    ``word``: the type of one word; ``parse`` makes more of it, and then ``metavar`` names it.
+    ``many``: the option may be given several times. ``names``: all that it can be, if they are few.
+    """
+
+    read: Reader[T]
+    word: type = str
+    parse: Callable[[Any], Any] | None = None
+    metavar: str | None = None
+    many: bool = False
+    names: tuple[str, ...] = ()
+
+    def from_text(self, text: str) -> Any:
+        """The text of an environment variable, as ``read`` takes it."""
+        return int(text) if self.word is int and text.isdecimal() else text
+
+
+def _integer(low: int, high: int) -> ValueKind[int]:
+    def read(value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            raise ValueError(f"a whole number from {low} to {high}")
+        return value
+
+    return ValueKind(read, int)
+
+
+def _duration(low: float) -> ValueKind[float]:
+    allowed = f"a duration of {low:g} s or more: 90, 90s, 5m or 2h" if low else _FROM_NOUGHT
+
+    def read(value: Any) -> float:
+        try:
+            seconds = parse_duration(value) if isinstance(value, str) else value
+        except ValueError:
+            raise ValueError(allowed) from None
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+            raise ValueError(allowed)
+        if not low <= seconds <= SECONDS_MAX:  # False for NaN, too
+            raise ValueError(allowed)
+        return float(seconds)
+
+    return ValueKind(read, float, parse_duration, "DURATION")
+
+
+_FROM_NOUGHT = "a duration: 0, 90, 90s, 5m or 2h"
+
+NEVER = "never"
+
+
+def _duration_or_never(low: float) -> ValueKind[str]:
+    """As it is written: ``seconds_or_never`` reads it once more."""
+    one = _duration(low)
+
+    def read(value: Any) -> str:
+        if value == NEVER:
+            return NEVER
+        try:
+            return f"{one.read(value):g}s"
+        except ValueError as error:
+            raise ValueError(f'{error}; or "{NEVER}"') from None
+
+    return ValueKind(read, metavar="DURATION")
+
+
+def seconds_or_never(text: str) -> float | None:
+    """The seconds of such an option; None for never."""
+    return None if text == NEVER else parse_duration(text)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value.strip() or "\0" in value:
+        raise ValueError("a text that is not empty")
+    return value
+
+
+def _choice(*names: str) -> ValueKind[str]:
+    def read(value: Any) -> str:
+        if value not in names:
+            raise ValueError(" or ".join(f'"{name}"' for name in names))
+        return str(value)
+
+    return ValueKind(read, names=names)
+
+
+def _boolean(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("true or false")
+    return value
+
+
+def _several(one: ValueKind[T]) -> ValueKind[tuple[T, ...]]:
+    """A list of such values; a single one is a list of one."""
+
+    def read(value: Any) -> tuple[T, ...]:
+        values = value if isinstance(value, list | tuple) else [value]
+        return tuple(one.read(each) for each in values)
+
+    return ValueKind(read, one.word, many=True)
+
+
+def read_command(value: Any) -> tuple[str, ...]:
+    """Reads a program and its arguments: ``command``, and an agent's ``argv``."""
+    is_list = isinstance(value, list | tuple) and value
+    if not is_list or not all(isinstance(each, str) and "\0" not in each for each in value):
+        raise ValueError("a list of texts, the program first")
+    return tuple(value)
+
+
+def _inside(value: Any) -> str:
+    """A file or pattern inside the project: nothing else is ever copied."""
+    if (
+        not isinstance(value, str)
+        or not value.strip("/. ")
+        or "\0" in value
+        or value.startswith(("/", "~"))
+        or ".." in value.split("/")
+    ):
+        raise ValueError('files or patterns inside the project: [".env", "config/*.local"]')
+    return value
+
+
+def read_bytes(low: int) -> Reader[int]:
+    """Reads a size in bytes, also as a text with its unit; ``low`` is the least."""
+    least = f"of {low >> 10} KiB or more" if low else "0"
+
+    def read(value: Any) -> int:
+        allowed = f'a size: {least}, "500MB" or "2GB"'
+        if isinstance(value, str):
+            match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([kKMGT]i?)?B?", value.strip(), re.ASCII)
+            if match is None:
+                raise ValueError(allowed)
+            base, power = (
+                (1024 if match[2] and "i" in match[2] else 1000),
+                (match[2] or "").replace("K", "k"),
+            )
+            number = float(match[1]) * base ** " kMGT".index(power[:1] or " ")
+            value = int(number) if number < 1 << 63 else None
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value < 1 << 63:
+            raise ValueError(allowed)
+        return value
+
+    return read
+
+
+def _ref(value: Any) -> str:
+    if not isinstance(value, str) or not value.strip() or value.startswith("-") or "\0" in value:
+        raise ValueError("a branch, a tag or a commit")
+    return value
+
+
+def _module(value: Any) -> str:
+    if not isinstance(value, str) or not is_module_name(value):
+        raise ValueError("the name of a module or package: tasks, shop.tasks")
+    return value
+
+
+def _budget(value: Any) -> str:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number and not isinstance(value, str):
+        raise ValueError('dollars (20), or tokens ("5Mtok")')
+    try:
+        return str(read_budget(str(value)))
+    except ValueError:
+        raise ValueError('dollars (20), or tokens ("5Mtok")') from None
+
+
+TEXT = ValueKind(_text)
+BUDGET = ValueKind(_budget)
+BOOLEAN = ValueKind(_boolean, bool)
+TEXTS = _several(TEXT)
+
+# --- the table --------------------------------------------------------------------------------
+
+START, DOCTOR, WATCH = "start", "doctor", "watch"
+BOTH = (START, DOCTOR)
+
+PANELS = (
+    *("Which issues", "Attempts", "Agents", "Landing", "The end of the run"),
+    *("Functions and executors", "The fleet"),
+)
+"""Below the options that matter most, ``start --help`` shows the others in these."""
+ISSUES, ATTEMPTS, AGENTS, LANDING, ENDING, FUNCTIONS, FLEET = PANELS
+
+
+@value
+class Option:
+    """One option: how it is read, what holds when nobody says anything, and where it applies.
+
+    ``at``: the commands that have it; every option is also a key of the file. ``flags`` are what is
+    typed, where that is not the name. ``variable``: of the environment. ``table``: the table of
+    ``beads-workers.toml`` and the key in it that mean the same as the name. ``panel``: where
+    ``--help`` shows it; the first one where nothing is said.
+    """
+
+    kind: ValueKind[Any]
+    default: Any = None
+    help: str | None = None
+    at: tuple[str, ...] = (START,)
+    flags: tuple[str, ...] = ()
+    metavar: str | None = None
+    path: bool = False
+    """Relative to the file's folder in the file, to the current folder elsewhere."""
+    variable: str = ""
+    table: tuple[str, str] | None = None
+    panel: str | None = None
+
+    @property
+    def read(self) -> Reader[Any]:
+        """Reads a value of it; raises ``ValueError`` saying what may be."""
+        return self.kind.read
+
+
+def _option(kind: ValueKind[T], default: T | None = None, help: str = "", **more: Any) -> T | None:
+    """The field of an option; see ``Option``."""
+    made = Option(kind, default, help or None, **more)
+    return cast("T | None", field(default=None, metadata={"option": made}))
+
+
+def _in_file(kind: ValueKind[T], default: T | None = None, **more: Any) -> T | None:
+    """The field of an option that no command has: it is said in the file, or in a variable."""
+    return _option(kind, default, at=(), **more)
+
+
+def _flag(help: str, flags: str, default: bool | None = False, **more: Any) -> bool | None:
+    """The field of an option that is there or not; ``flags`` leave out or have a ``--no-``."""
+    return _option(BOOLEAN, default, help, flags=(flags,), **more)
+
+
+PORT_MAX = 65_535
+PORT_FORMS = "it must be a port of this machine: 9464, 127.0.0.1:9464, or 0 for any that is free"
+
+
+def read_port(value: Any) -> int:
+    """The port; raises ``ValueError`` saying what may be. Nobody outside this machine is served."""
+    if isinstance(value, str) and (form := re.fullmatch(r"(?:127\.0\.0\.1:)?([0-9]{1,5})", value)):
+        value = int(form[1])
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= PORT_MAX:
+        raise ValueError(PORT_FORMS)
+    return value
+
+
+def _read_executor(value: object) -> str:
+    found = registry.service("executor_option")
+    if found is None:
+        raise ValueError("left out: this installation has no such integration")
+    return str(found.read_executor(value))
+
+
+def read_source(value: object) -> str:
+    """A text of ``--source``; raises ``ValueError`` saying what may be."""
+    from beads_workers.kinds import KindMissing
+
+    try:
+        if isinstance(value, str) and ("://" in value or registry.recognise(value)):
+            return value
+    except KindMissing:
+        return str(value)  # Whoever is about to use it says so.
+    forms = ", ".join(f'"{kind.forms[0]}"' for kind in registry.kinds() if kind.forms)
+    raise ValueError(f"{forms} or a URL")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Every option; None is "not said". Durations in seconds, paths as text.
+
+    The order is that of ``config show`` and, but for what a command moves, of ``--help``.
+    """
+
+    workers: int | None = _option(
+        _integer(0, WORKERS_MAX),
+        WORKERS_DEFAULT,
+        "How many work side by side; default 4.",
+        at=BOTH,
+        flags=("-n", "--workers"),
+        variable="BEADS_WORKERS_COUNT",
+    )
+    source: str | None = _option(
+        ValueKind(read_source), help="bd, sqlite, dispatcherd:CONFIG or a URL.", at=BOTH
+    )
+    label: tuple[str, ...] | None = _option(
+        TEXTS, (), "Only issues with all of these labels.", panel=ISSUES
+    )
+    label_any: tuple[str, ...] | None = _option(
+        TEXTS, (), "Only issues with any of these labels.", panel=ISSUES
+    )
+    exclude_label: tuple[str, ...] | None = _option(
+        TEXTS, (), "No issues with any of these labels.", panel=ISSUES
+    )
+    type: tuple[str, ...] | None = _option(TEXTS, (), "Only issues of these types.", panel=ISSUES)
+    priority: tuple[int, ...] | None = _option(
+        _several(_integer(0, PRIORITY_LEAST_URGENT)), (), "Only these, 0 to 4.", panel=ISSUES
+    )
+    parent: str | None = _option(TEXT, help="Only below this epic.", panel=ISSUES)
+    timeout: float | None = _option(
+        _duration(0.001), help="Time limit of one attempt: 90s, 30m, 2h."
+    )
+    max_attempts: int | None = _option(
+        _integer(1, 1000),
+        limits.ATTEMPTS_MAX,
+        "Tries before an issue is quarantined; default 3.",
+        panel=ATTEMPTS,
+    )
+    retry_delay: float | None = _option(
+        _duration(0),
+        limits.RETRY_DELAY_SECONDS,
+        "Wait before the next try, doubled each time; default 10s.",
+        panel=ATTEMPTS,
+    )
+    verify: str | None = _option(
+        TEXT, help="Shell line that must succeed before an issue is closed.", at=BOTH, metavar="CMD"
+    )
+    bd_calls: str | None = _option(
+        _choice("grouped", "worker"),
+        "grouped",
+        "Who calls bd: grouped (the fleet, for all), or worker (each its own).",
+        panel=ATTEMPTS,
+    )
+    agent: str | None = _option(
+        TEXT,
+        help="claude, codex, or one of your own. Of several (claude,codex) the next takes over "
+        "at a usage limit.",
+        at=BOTH,
+        metavar="NAME[,NAME]",
+    )
+    prompt: str | None = _option(
+        TEXT, help="File with the agent's prompt.", metavar="FILE", path=True, panel=AGENTS
+    )
+    review: str | None = _option(
+        TEXT,
+        help="This agent looks at the work of the others.",
+        at=BOTH,
+        metavar="AGENT",
+        panel=AGENTS,
+    )
+    skip_base_check: bool | None = _flag(
+        "Do not run --verify first where attempts begin.",
+        "--skip-base-check",
+        panel=AGENTS,
+    )
+    skip_check: tuple[str, ...] | None = _option(
+        _several(TEXT),
+        (),
+        "Start although this condition fails; docs/CONDITIONS.md has their names.",
+        at=BOTH,
+        flags=("--skip-check",),
+        metavar="NAME",
+        panel=FLEET,
+    )
+    fix_rounds: int | None = _option(
+        _integer(0, 20),
+        2,
+        "How often a failed check goes back to the agent; default 2.",
+        panel=AGENTS,
+    )
+    retry: str | None = _option(
+        _choice("continue", "fresh"),
+        "continue",
+        "The next attempt continues the last one, or begins fresh.",
+        panel=AGENTS,
+    )
+    comments: str | None = _option(
+        _choice("all", "owner", "none"),
+        "all",
+        "Whose comments agents see: all, owner, none.",
+        panel=AGENTS,
+    )
+    discovered: str | None = _option(
+        _choice("hold", "take"),
+        "hold",
+        "Issues that agents file: hold them for you, or take them.",
+        panel=AGENTS,
+    )
+    stall: float | None = _option(
+        _duration(1),
+        limits.STALL_SECONDS,
+        "End an agent that prints nothing for this long; default 15m.",
+        panel=AGENTS,
+    )
+    budget: str | None = _option(
+        BUDGET,
+        help="Begin nothing more once this is spent: 20 (dollars), or 5Mtok.",
+        metavar="AMOUNT",
+    )
+    issue_budget: str | None = _option(
+        BUDGET, help="As --budget, for each issue.", metavar="AMOUNT", panel=AGENTS
+    )
+    reset_grace: float | None = _option(
+        _duration(0),
+        limits.RESET_GRACE_SECONDS,
+        "Wait after a limit's reset; default 30s.",
+        panel=AGENTS,
+    )
+    probe: float | None = _option(
+        _duration(1),
+        limits.PROBE_SECONDS,
+        "How often a closed account is tried; default 15m.",
+        panel=AGENTS,
+    )
+    overage: bool | None = _flag(
+        "Go on beyond limits where that is paid for.", "--overage", panel=AGENTS
+    )
+    person_wait: float | None = _option(
+        _duration(0),
+        limits.PERSON_WAIT_SECONDS,
+        "Wait this long for a login; default 12h.",
+        panel=AGENTS,
+    )
+    limit: int | None = _option(
+        _integer(1, 1_000_000_000), help="End after this many issues.", panel=ENDING
+    )
+    max_runtime: float | None = _option(_duration(0.001), help="End after this long.", panel=ENDING)
+    idle_timeout: float | None = _option(
+        _duration(0.001), help="End when idle for this long.", panel=ENDING
+    )
+    poll: float | None = _option(
+        _duration(0.05),
+        limits.POLL_SECONDS,
+        "How often to look for new issues; default 5s.",
+        panel=FLEET,
+    )
+    state_dir: str | None = _option(
+        TEXT, help="Run directory.", at=BOTH, metavar="DIR", path=True, panel=FLEET
+    )
+    log_dir: str | None = _in_file(TEXT, path=True, variable="BEADS_WORKERS_LOG_DIR")
+    until_empty: bool | None = _flag("End when nothing is left to do.", "--until-empty")
+    command: tuple[str, ...] | None = _in_file(ValueKind(read_command))
+    """On the command line: what stands after ``--``."""
+    term_grace: float | None = _option(
+        _duration(0),
+        limits.TERM_GRACE_SECONDS,
+        "Time between TERM and KILL; default 5s.",
+        panel=ATTEMPTS,
+    )
+    stop_timeout: float | None = _option(
+        _duration(0),
+        limits.STOP_SECONDS,
+        "Time that workers have to leave; default 10s.",
+        panel=ENDING,
+    )
+    suspend: bool | None = _flag(
+        "'pause W1' stops its command too (SIGSTOP).", "--suspend", panel=ATTEMPTS
+    )
+    orphan_grace: str | None = _option(
+        _duration_or_never(limits.GRACE_SECONDS_MIN),
+        f"{limits.ORPHAN_GRACE_SECONDS:g}s",
+        "How long an outside worker keeps its issue without a connection; default 30s, or never.",
+        panel=ATTEMPTS,
+    )
+    worktree: bool | None = _flag(
+        "A git worktree for each attempt; the default for agents.",
+        "--worktree/--no-worktree",
+        None,
+        at=BOTH,
+        table=("worktree", "enabled"),
+        panel=ATTEMPTS,
+    )
+    worktree_base: str | None = _in_file(ValueKind(_ref), table=("worktree", "base"))
+    worktree_setup: str | None = _in_file(TEXT, table=("worktree", "setup"))
+    worktree_copy: tuple[str, ...] | None = _in_file(
+        _several(ValueKind(_inside)), (), table=("worktree", "copy")
+    )
+    worktree_folder: str | None = _in_file(TEXT, path=True, table=("worktree", "folder"))
+    worktree_disk_floor: int | None = _in_file(
+        ValueKind(read_bytes(0)), limits.DISK_FLOOR_BYTES, table=("worktree", "disk_floor")
+    )
+    worktree_pool: int | None = _in_file(_integer(0, 64), 0, table=("worktree", "pool"))
+    worktree_setup_reads: tuple[str, ...] | None = _in_file(
+        _several(ValueKind(_inside)), (), table=("worktree", "setup_reads")
+    )
+    land: bool | None = _flag(
+        "Merge finished branches behind a gate; the default with worktrees.",
+        "--land/--no-land",
+        None,
+        table=("landing", "enabled"),
+        panel=LANDING,
+    )
+    land_on: str | None = _option(
+        ValueKind(_ref),
+        help="Land on bw-landing/BRANCH; default: what is checked out.",
+        metavar="BRANCH",
+        table=("landing", "on"),
+        panel=LANDING,
+    )
+    land_into: str | None = _option(
+        ValueKind(_ref),
+        help="Fast-forward this branch after each landing.",
+        metavar="BRANCH",
+        table=("landing", "into"),
+        panel=LANDING,
+    )
+    land_jobs: int | None = _option(
+        _integer(1, 64),
+        limits.LAND_JOBS,
+        "Gates side by side; default 2.",
+        table=("landing", "jobs"),
+        panel=LANDING,
+    )
+    landing_style: str | None = _in_file(
+        _choice(*LANDING_STYLES), "squash", table=("landing", "style")
+    )
+    landing_after: str | None = _in_file(TEXT, table=("landing", "after"))
+    landing_tools: tuple[str, ...] | None = _in_file(_several(TEXT), (), table=("landing", "tools"))
+    landing_remote: str | None = _in_file(ValueKind(_ref), table=("landing", "remote"))
+    repairs: int | None = _in_file(
+        _integer(0, 100), limits.REPAIRS_MAX, table=("landing", "repairs")
+    )
+    gate_timeout: float | None = _in_file(
+        _duration(1), limits.GATE_TIMEOUT_SECONDS, table=("landing", "gate_timeout")
+    )
+    shared_checkout: bool | None = _flag(
+        "Let several agents work in one folder.", "--shared-checkout", at=BOTH, panel=ATTEMPTS
+    )
+    notify: str | None = _option(
+        TEXT,
+        help="sh -c line run when an issue is quarantined, the fleet pauses or has ended, or the "
+        "tracker fails; or 'desktop'.",
+        metavar="CMD",
+        panel=FLEET,
+    )
+    keep_runs: int | None = _in_file(_integer(1, 1_000_000), limits.KEEP_RUNS)
+    log_max: int | None = _in_file(
+        ValueKind(read_bytes(limits.LOG_BYTES_MIN)), limits.LOG_BYTES_MAX
+    )
+    journal_max: int | None = _in_file(
+        ValueKind(read_bytes(limits.JOURNAL_BYTES_MIN)), limits.JOURNAL_BYTES_MAX
+    )
+    shared: bool | None = _flag(
+        "Share the tracker with other orchestrators; each has its own --state-dir.",
+        "--shared",
+        panel=FLEET,
+    )
+    allow_module: tuple[str, ...] | None = _option(
+        _several(ValueKind(_module)),
+        (),
+        "Issues may call what is in this module or package.",
+        at=BOTH,
+        metavar="NAME",
+        panel=FUNCTIONS,
+    )
+    issue_commands: bool | None = _flag(
+        "Run issues' own commands although the tracker is committed to git.",
+        "--issue-commands",
+        panel=FUNCTIONS,
+    )
+    executor: tuple[str, ...] | None = _option(
+        _several(ValueKind(_read_executor)),
+        (),
+        "Drive this RRQ executor; or rrq-tcp:, rrq2:.",
+        metavar="[NAME=]rrq:CMD",
+        panel=FUNCTIONS,
+    )
+    in_flight: int | None = _option(
+        _integer(1, IN_FLIGHT_MAX),
+        1,
+        "Requests at once in each executor; default 1.",
+        panel=FUNCTIONS,
+    )
+    function: str | None = _option(
+        TEXT, help="Called for issues that name no function.", metavar="NAME", panel=FUNCTIONS
+    )
+    metrics: int | None = _option(
+        ValueKind(read_port, int, read_port, "PORT"),
+        help="Serve Prometheus metrics; 0: any free port.",
+        panel=FLEET,
+    )
+    web: int | None = _option(
+        ValueKind(read_port, int, read_port, "[PORT]"),
+        help="Serve a live page on this machine; prints its address.",
+        at=(START, WATCH),
+        panel=FLEET,
+    )
+    web_control: bool | None = _flag(
+        "The page may also pause, scale, stop, retry and release.",
+        "--web-control",
+        at=(START, WATCH),
+        panel=FLEET,
+    )
+    tables: Mapping[str, Any] = field(default_factory=dict)
+    """What kinds of sources read from tables of their own, by the name of the table."""
+    trace: bool | None = _flag(
+        "Send a span for each attempt, by OTLP.", "--trace/--no-trace", None, panel=FLEET
+    )
+
+
+def _keys() -> Iterator[tuple[str, Option]]:
+    for each in fields(Options):
+        if each.name != "tables":
+            yield each.name, each.metadata["option"]
+            continue
+        for name in registry.TABLES:
+            yield name, Option(ValueKind(_table(name)), at=())
+
+
+def _table(name: str) -> Reader[Any]:
+    def read(value: Any) -> Any:
+        module, _, function = registry.TABLES[name].partition(":")
+        if (found := registry.load(module)) is None:
+            raise ValueError("left out: this installation has no such kind of source")
+        return getattr(found, function)(value)
+
+    return read
+
+
+KEYS: Mapping[str, Option] = dict(_keys())
+"""Every option by its name, which is its key in ``beads-workers.toml``."""
+
+
+def value_of(options: Options, key: str) -> Any:
+    """What holds for a key."""
+    return options.tables.get(key) if key in registry.TABLES else getattr(options, key)
+
+
+TABLES: dict[str, dict[str, str]] = {}
+"""Tables of ``beads-workers.toml``: their keys, and the options that they stand for."""
+
+for _name, _each in KEYS.items():
+    if _each.table:
+        TABLES.setdefault(_each.table[0], {})[_each.table[1]] = _name
+
+
+# --- together -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AgentTable:
+    """``[agents.NAME]``: how an agent is called; see ``core.settings.Agent``.
+
+    ``argv``: the whole command, or of an ``adapter`` the program only. ``prompt`` is the template's
+    text.
+    """
+
+    argv: tuple[str, ...] = ()
+    prompt: str | None = None
+    adapter: str | None = None
+    model: str | None = None
+    arguments: tuple[str, ...] | None = None
+    prices: Mapping[str, tuple[float, ...]] | None = None
+    at_once: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """Every option with its default filled in, and where each came from.
+
+    ``origin``: ``command line``, the environment variable's name, the file's path or ``default``.
+    None is left only where an option has no default. Paths are absolute.
+    """
+
+    options: Options
+    origin: Mapping[str, str]
+    agents: Mapping[str, AgentTable]
+    file: Path | None = None

@@ -1,0 +1,138 @@
+"""Conditions: said once, and asked by ``start``, ``start --dry-run`` and ``doctor`` alike."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from beads_workers.checks import conditions as folder
+from beads_workers.checks.condition import Asked, conditions, table
+from beads_workers.cli.application import build
+from beads_workers.cli.errors import CommandError
+from tests.cli.doctor_support import Patient, initialised, write
+from tests.support.repository import IDENTITY, git
+
+TRIAL = """
+from beads_workers.checks.condition import Condition, Stage, skip
+from beads_workers.checks.rules import misused
+
+CONDITIONS = (
+    Condition(
+        Stage.STATE, "moon", "the moon is full",
+        lambda plan: misused("moon", "the moon is new", "wait a fortnight"), skip("moon"),
+    ),
+)
+"""
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Patient:
+    """A project with an embedded tracker."""
+    return initialised(tmp_path)
+
+
+def started(here: Patient, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> CommandError | None:
+    """How ``start`` refuses, in this process; None if it does not."""
+    argv = ["start", *arguments]
+    for name, text in here.environment.items():
+        monkeypatch.setenv(name, text)
+    monkeypatch.chdir(here.folder)
+    try:
+        build(argv)(args=argv, standalone_mode=False)
+    except CommandError as error:
+        return error
+    return None
+
+
+def test_a_condition_is_added_by_its_file_alone(
+    here: Patient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "added"
+    place.mkdir()
+    (place / "trial_of_the_moon.py").write_text(TRIAL)
+    monkeypatch.setattr(folder, "__path__", [*folder.__path__, str(place)])
+    found = here.doctor("--", "true")
+    assert (found.status, found.problems()) == (1, {"moon"})
+    assert found.one("moon")["text"] == "the moon is new; wait a fortnight"
+    for command in (("-n", "1", "--", "true"), ("-n", "1", "--dry-run", "--", "true")):
+        refused = started(here, monkeypatch, *command)
+        assert refused is not None and refused.message == "the moon is new"
+        assert refused.hint == "wait a fortnight; or go on without: --skip-check moon"
+        assert refused.exit_code == 2
+    lifted = here.doctor("--skip-check", "moon", "--", "true")
+    assert (lifted.status, lifted.one("moon")["status"]) == (0, "warn")
+    assert started(here, monkeypatch, "--dry-run", "--skip-check", "moon", "--", "true") is None
+    row = "| moon | the moon is full | `start`, `doctor` | `--skip-check moon` |"
+    assert row in table().splitlines()
+
+
+def _script(here: Patient, text: str, mode: int = 0o755) -> tuple[str, ...]:
+    write(here.folder / "do-it", text, mode)
+    return ("--", "./do-it")
+
+
+def _held(here: Patient) -> tuple[str, ...]:
+    here.environment |= IDENTITY
+    git(here.folder, "init", "--quiet", "--initial-branch=main")
+    git(here.folder, "commit", "--quiet", "--allow-empty", "-m", "first")
+    git(here.folder, "branch", "bw-landing/main")
+    git(here.folder, "worktree", "add", "--quiet", "../theirs", "bw-landing/main")
+    return ("--worktree", "--verify", "true", "--", "true")
+
+
+def _floor(here: Patient) -> tuple[str, ...]:
+    here.environment |= IDENTITY
+    git(here.folder, "init", "--quiet", "--initial-branch=main")
+    git(here.folder, "commit", "--quiet", "--allow-empty", "-m", "first")
+    settings = '[worktree]\ndisk_floor = "1000000GB"\n[landing]\nenabled = false\n'
+    (here.folder / "beads-workers.toml").write_text(settings)
+    return ("--worktree", "--", "true")
+
+
+def _state(here: Patient) -> tuple[str, ...]:
+    (here.folder.parent / "state").write_text("")
+    return ("--state-dir", str(here.folder.parent / "state"), "--", "true")
+
+
+def _agent(here: Patient) -> tuple[str, ...]:
+    here.put("claude", "#!/bin/sh\nexit 3\n")
+    return ("--agent", "claude", "--shared-checkout")
+
+
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [
+        ("command", lambda here: _script(here, "#!/no/such/shell\n")),
+        ("command", lambda here: _script(here, "#!/bin/sh\r\n")),
+        ("command", lambda here: _script(here, "#!/bin/sh\n", 0o644)),
+        ("command", lambda here: ("--", "sh", "-c", "if true; then")),
+        ("command", lambda here: ("--", "no-such-program")),
+        ("verify", lambda here: ("--verify", "make &&", "--", "true")),
+        ("agent", _agent),
+        ("landing", _held),
+        ("worktree", _floor),
+        ("state", _state),
+    ],
+)
+def test_start_refuses_what_doctor_fails_in_the_same_words(
+    here: Patient,
+    name: str,
+    make: Callable[[Patient], tuple[str, ...]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    arguments = ("-n", "1", *make(here))
+    failed = [c for c in here.doctor(*arguments).all(name) if c["status"] == "fail"]
+    assert len(failed) == 1
+    for command in (arguments, ("--dry-run", *arguments)):
+        refused = started(here, monkeypatch, *command)
+        assert refused is not None, shlex.join(command)
+        assert failed[0]["text"].startswith(refused.message)
+
+
+def test_what_costs_minutes_is_asked_last_and_every_row_says_who_asks() -> None:
+    asked = [each.asked for each in conditions()]
+    assert asked.index(Asked.AT_THE_END) == len(asked) - 1
+    assert table().count("\n|") == len(asked) + 2
