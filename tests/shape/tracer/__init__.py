@@ -1,0 +1,1 @@
+"""A folder for ``PYTHONPATH``: ``sitecustomize`` in it is imported by every Python at its start."""
