@@ -1,15 +1,19 @@
-"""What is counted: files and lines of each room, folds over the journal, names that mean two
-things, names of integrations outside of their rooms.
+"""What is counted in the text of the package: files and lines, functions and classes, folds over
+the journal, texts in it, names that mean two things, names of integrations outside of their rooms.
 """
 
 from __future__ import annotations
 
 import ast
+import io
 import re
+import tokenize
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
-from tests.test_tidy import MODULES, PACKAGE, part, tree
+from tests.test_tidy import MODULES, PACKAGE, TESTS, part, tree
 
 LIFE = frozenset({"Claimed", "Started", "Finished", "SettledRecord", "OwnerLost", "Requeued"})
 """Records of an issue's life: who tells three of them apart keeps an account of its own."""
@@ -17,25 +21,215 @@ FOLD_FROM = 3
 
 INTEGRATIONS = re.compile("hero|dispatcher|rrq|integrations", re.IGNORECASE)
 
+FATES = (
+    "core/agent_work.py:AgentWork",
+    "core/retry.py:CircuitBreaker",
+    "core/policy.py:judge",
+    "core/inflight.py:Tasks._may_land",
+    "core/landings.py:Landings",
+)
+"""Where it is decided what becomes of an attempt that has ended. Kept by hand."""
 
-def rooms() -> dict[str, tuple[int, int]]:
+READ_MODELS = (
+    "core/snapshot.py",
+    "core/status.py",
+    "core/history.py",
+    "core/agent_board.py",
+    "core/landing_board.py",
+    "core/facts.py",
+    "integrations/metrics/figures.py",
+    "integrations/envelopes/fold.py",
+    "integrations/tracing/spans.py",
+    "ui/lines.py",
+    "ui/notices.py",
+)
+"""What is made of the records for somebody to read, beside the reducer. Kept by hand."""
+
+TEXTS = frozenset({"receipt", "landing", "mend", "arguments"})
+"""Fields of records that hold JSON as a text within the JSON of the journal."""
+TEXT_READERS = frozenset(
+    {"receipt_from_text", "add_from_text", "mend_from_text", "core/inflight.py:arguments"}
+)
+"""Functions that parse such a text. A name with a file counts only if it is imported from there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A module of the package: ``file`` is its path below it."""
+
+    path: Path
+    file: str
+    text: str
+    tree: ast.Module
+
+
+def sources() -> list[Source]:
+    """Read and parse the whole package; it is large, so do not keep it."""
+    return [
+        Source(path, str(path.relative_to(PACKAGE)), path.read_text(encoding="utf-8"), tree(path))
+        for path in MODULES
+    ]
+
+
+# --- size ----------------------------------------------------------------------------------------
+
+
+def rooms(package: Iterable[Source]) -> dict[str, tuple[int, int]]:
     """Files and lines by room; the package's own modules are called ``.``."""
     found: dict[str, tuple[int, int]] = {}
-    for path in MODULES:
-        pieces = path.relative_to(PACKAGE).parts
+    for source in package:
+        pieces = source.file.split("/")
         name = "." if len(pieces) == 1 else "/".join(pieces[: 2 if len(pieces) > 2 else 1])
         files, lines = found.get(name, (0, 0))
-        found[name] = files + 1, lines + len(path.read_text(encoding="utf-8").splitlines())
+        found[name] = files + 1, lines + len(source.text.splitlines())
     return found
 
 
-def folds() -> list[str]:
+def longest(package: Iterable[Source]) -> list[tuple[str, int]]:
+    """The modules with the most lines."""
+    return Counter({s.file: len(s.text.splitlines()) for s in package}).most_common(5)
+
+
+def lines_of_tests() -> int:
+    """Lines of Python of the tests."""
+    return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in TESTS)
+
+
+def definitions(package: Iterable[Source]) -> tuple[int, int]:
+    """How many functions and how many classes are written in it, nested ones too."""
+    kinds = Counter(type(node) for source in package for node in ast.walk(source.tree))
+    return kinds[ast.FunctionDef] + kinds[ast.AsyncFunctionDef], kinds[ast.ClassDef]
+
+
+_NO_CODE = frozenset(
+    {
+        *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE),
+        *(tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER),
+    }
+)
+
+
+def code_lines(source: Source) -> int:
+    """Return how many lines are not blank, comment or docstring (module, class, function)."""
+    lines: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(source.text).readline):
+        if token.type not in _NO_CODE:
+            lines.update(range(token.start[0], token.end[0] + 1))
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(
+            node
+        ):
+            lines.difference_update(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
+    return len(lines)
+
+
+# --- definitions ---------------------------------------------------------------------------------
+
+
+def definition(package: Iterable[Source], named: str) -> ast.ClassDef | ast.FunctionDef:
+    """Return the class or function ``FILE:NAME.OF.IT``; fails if there is none."""
+    file, _, name = named.partition(":")
+    body: Sequence[ast.stmt] = next((s.tree.body for s in package if s.file == file), [])
+    found: ast.ClassDef | ast.FunctionDef | None = None
+    for piece in name.split("."):
+        found = next(
+            (n for n in body if isinstance(n, ast.ClassDef | ast.FunctionDef) and n.name == piece),
+            None,
+        )
+        assert found is not None, f"{named} is not there: mend the list that names it"
+        body = found.body
+    assert found is not None
+    return found
+
+
+def lines_of(node: ast.ClassDef | ast.FunctionDef) -> int:
+    """How many lines a definition has."""
+    return (node.end_lineno or node.lineno) - node.lineno + 1
+
+
+def fate_lines(package: Sequence[Source]) -> dict[str, int]:
+    """Lines of each of ``FATES``; fails if one is not there."""
+    return {named: lines_of(definition(package, named)) for named in FATES}
+
+
+def read_model_lines(package: Iterable[Source]) -> dict[str, int]:
+    """Lines of each of ``READ_MODELS``; fails if one is not there."""
+    lines = {s.file: len(s.text.splitlines()) for s in package}
+    missing = [file for file in READ_MODELS if file not in lines]
+    assert not missing, f"{missing}: mend READ_MODELS"
+    return {file: lines[file] for file in READ_MODELS}
+
+
+def connection_fields(package: Iterable[Source]) -> dict[str, str]:
+    """Fields of the core's ``Connection`` and their types, wherever in the core it stands."""
+    found = [
+        node
+        for s in package
+        if s.file.startswith("core/")
+        for node in s.tree.body
+        if isinstance(node, ast.ClassDef) and node.name == "Connection"
+    ]
+    return {name: kind for node in found for name, kind in fields(node).items()}
+
+
+def fields(node: ast.ClassDef) -> dict[str, str]:
+    """The annotated fields of a class."""
+    return {
+        each.target.id: ast.unparse(each.annotation)
+        for each in node.body
+        if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
+    }
+
+
+# --- the journal ---------------------------------------------------------------------------------
+
+
+def text_fields(package: Iterable[Source]) -> list[str]:
+    """Fields of records that are texts of JSON, as ``Record.field``."""
+    journal = next(s for s in package if s.file == "core/journal.py")
+    return [
+        f"{node.name}.{name}"
+        for node in journal.tree.body
+        if isinstance(node, ast.ClassDef)
+        for name, kind in fields(node).items()
+        if name in TEXTS and kind == "str"
+    ]
+
+
+def text_readings(package: Iterable[Source]) -> list[str]:
+    """Places that parse such a text again: ``file:line``."""
+    return [f"{s.file}:{line}" for s in package for line in readings_in(s.file, s.tree)]
+
+
+def readings_in(file: str, module: ast.AST) -> list[int]:
+    """Lines with a call of one of ``TEXT_READERS``, or that load one of ``TEXTS`` themselves."""
+    readers = set(TEXT_READERS)
+    for node in ast.walk(module):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            home = node.module.removeprefix("beads_workers.").replace(".", "/") + ".py"
+            readers |= {a.name for a in node.names if f"{home}:{a.name}" in TEXT_READERS}
+    found = []
+    for node in ast.walk(module):
+        if isinstance(node, ast.Call):
+            called = ast.unparse(node.func).rpartition(".")
+            by_name = called[2] in (readers if not called[0] else TEXT_READERS)
+            if by_name or (called[2].endswith("loads") and _names_a_text(node.args)):
+                found.append(node.lineno)
+    return sorted(found)
+
+
+def _names_a_text(arguments: Iterable[ast.expr]) -> bool:
+    nodes = (node for argument in arguments for node in ast.walk(argument))
+    return any(isinstance(node, ast.Attribute) and node.attr in TEXTS for node in nodes)
+
+
+def folds(package: Iterable[Source]) -> list[str]:
     """Modules that tell records of an issue's life apart, to know how it stands."""
     found = []
-    for path in MODULES:
-        told = {name for node in ast.walk(tree(path)) for name in _told_apart(node)}
+    for source in package:
+        told = {name for node in ast.walk(source.tree) for name in _told_apart(node)}
         if len(told & LIFE) >= FOLD_FROM:
-            found.append(str(path.relative_to(PACKAGE)))
+            found.append(source.file)
     return found
 
 
@@ -49,24 +243,27 @@ def _told_apart(node: ast.AST) -> Iterator[str]:
                 yield ast.unparse(each).rpartition(".")[2]
 
 
-def duplicate_classes() -> Mapping[str, list[str]]:
+# --- names ---------------------------------------------------------------------------------------
+
+
+def duplicate_classes(package: Iterable[Source]) -> Mapping[str, list[str]]:
     """Public names of classes that stand in more than one module."""
     where: dict[str, list[str]] = defaultdict(list)
-    for path in MODULES:
-        for node in tree(path).body:
+    for source in package:
+        for node in source.tree.body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                where[node.name].append(str(path.relative_to(PACKAGE)))
+                where[node.name].append(source.file)
     return {name: files for name, files in where.items() if len(files) > 1}
 
 
-def names_outside() -> list[str]:
+def names_outside(package: Iterable[Source]) -> list[str]:
     """Identifiers and imports that name an integration, outside of them and of the registry."""
     found = []
-    for path in MODULES:
-        if part(path) in ("integrations", "registry"):
+    for source in package:
+        if part(source.path) in ("integrations", "registry"):
             continue
-        named = {name for name in identifiers(tree(path)) if INTEGRATIONS.search(name)}
-        found += [f"{path.relative_to(PACKAGE)}: {name}" for name in sorted(named)]
+        named = {name for name in identifiers(source.tree) if INTEGRATIONS.search(name)}
+        found += [f"{source.file}: {name}" for name in sorted(named)]
     return found
 
 
@@ -80,14 +277,3 @@ def identifiers(module: ast.AST) -> Iterator[str]:
                 yield name
             case ast.ImportFrom(module=str(name)) | ast.ClassDef(name=name):
                 yield name
-
-
-def longest() -> list[tuple[str, int]]:
-    """The modules with the most lines."""
-    lines = Counter(
-        {
-            str(path.relative_to(PACKAGE)): len(path.read_text(encoding="utf-8").splitlines())
-            for path in MODULES
-        }
-    )
-    return lines.most_common(5)

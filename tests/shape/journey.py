@@ -26,6 +26,21 @@ from beads_workers.runtime.zygote import start_zygote
 ROOT = Path(__file__).parents[2]
 PACKAGE = str(ROOT / "beads_workers") + os.sep
 ISSUES = 40
+UNUSED = {
+    "agents": ("AgentWork.choose", "AgentWork.ended"),
+    "batch": ("Connections._rest_of_batch",),
+    "followers": ("ControlServer.publish", "Followers.publish", "_Share.add"),
+    "heartbeats": ("Connection.silent_from", "Connections._expect_heartbeats"),
+    "landing": ("Tasks._may_land",),
+    "pause": ("Connection.is_paused",),
+    "prefetch": ("Connections._prefetch",),
+    "priority": ("ClaimScheduler.is_free", "Connections._next_for"),
+    "receipts": ("read_receipt", "receipt_from_text", "to_text"),
+    "strangers": ("Connections._reregistered", "Sender._claims", "Tasks.orphaned"),
+    "traces": ("Traces.begin", "headers_of", "read_headers"),
+}
+"""Functions that this run calls only to find that it does not use a feature; found by reading.
+``strangers``: workers that we have not started, or that claim by themselves."""
 PATIENCE_SECONDS = 60.0
 
 
@@ -40,6 +55,12 @@ class Journey:
     def files(self) -> tuple[str, ...]:
         """In which they stand."""
         return tuple(sorted({name.partition(":")[0] for name in self.functions}))
+
+
+def feature_of(function: str) -> str:
+    """The unused feature that this function (``file:name``) is called for; "" for none."""
+    name = function.partition(":")[2].partition(".<locals>")[0]
+    return next((feature for feature, names in UNUSED.items() if name in names), "")
 
 
 class Traced:

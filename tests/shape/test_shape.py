@@ -1,36 +1,129 @@
-"""The shape that the house was built for; a number that grows wants a reason, or another room."""
+"""The shape of the code, held by the table of ``bounds``, and that each measure sees a change."""
 
 from __future__ import annotations
 
-from tests.shape import figures
+import ast
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.shape import figures, table
+from tests.shape.bounds import BOUNDS, CIRCLES_MAX, KNOWN_CIRCLES, Bound
+from tests.shape.circles import circles, circles_of, edges, is_part
+from tests.shape.figures import Source
 from tests.shape.journey import travel
-
-FILES_MAX = 322
-FUNCTIONS_MAX = 135
-JOURNEY_FILES_MAX = 26
-"""Wanted are 75 functions in 15 files; docs/decisions/rooms.md says what stands between."""
+from tests.shape.life import executed
 
 
-def test_there_are_few_files_and_each_is_in_a_room() -> None:
-    assert sum(files for files, _ in figures.rooms().values()) <= FILES_MAX
+@pytest.fixture(scope="module")
+def package() -> list[Source]:
+    return figures.sources()
 
 
-def test_no_integration_is_named_outside_of_its_room() -> None:
-    assert figures.names_outside() == []
+@pytest.mark.parametrize(
+    "measure",
+    [
+        lambda package: table.counted(package),
+        lambda _: table.travelled(travel()),
+        lambda _: table.lived(executed(BOUNDS["life_functions"].most)),
+    ],
+    ids=["counted", "from a DONE to the next TASK", "from start to its exit"],
+)
+def test_no_figure_is_off_its_bound(
+    measure: Callable[[list[Source]], table.Values], package: list[Source]
+) -> None:
+    faults = [f for name, now in measure(package).items() for f in BOUNDS[name].faults(name, now)]
+    assert faults == []
 
 
-def test_one_class_name_means_one_thing() -> None:
-    assert figures.duplicate_classes() == {}
+def test_every_figure_has_a_bound_and_a_title() -> None:
+    assert BOUNDS.keys() == table.TITLES.keys()
 
 
-def test_records_are_told_apart_only_where_they_are_shown() -> None:
+def test_no_circle_is_new_and_none_grows(package: list[Source]) -> None:
+    found = circles(package)
+    assert len(found) <= CIRCLES_MAX <= len(KNOWN_CIRCLES)
+    assert [c for c in found if not any(is_part(c, known) for known in KNOWN_CIRCLES)] == []
+
+
+def test_no_integration_is_named_outside_of_its_room(package: list[Source]) -> None:
+    assert figures.names_outside(package) == []
+
+
+def test_one_class_name_means_one_thing(package: list[Source]) -> None:
+    assert figures.duplicate_classes(package) == {}
+
+
+def test_records_are_told_apart_only_where_they_are_shown(package: list[Source]) -> None:
     """Whoever else wants to know how an issue stands asks the reducer, ``core.issues``."""
     shown = {"chaos/account.py", "core/history.py", "core/snapshot.py", "demo/account.py"}
     shown |= {"integrations/envelopes/fold.py", "ui/lines.py"}
-    assert set(figures.folds()) <= shown
+    assert set(figures.folds(package)) <= shown
 
 
-def test_the_next_task_is_not_far_from_a_done() -> None:
-    journey = travel()
-    assert len(journey.functions) <= FUNCTIONS_MAX, journey.functions
-    assert len(journey.files) <= JOURNEY_FILES_MAX, journey.files
+# --- each measure sees a change ------------------------------------------------------------------
+
+
+def module(file: str, text: str) -> Source:
+    return Source(Path(file), file, text, ast.parse(text))
+
+
+def test_a_bound_catches_a_rise_and_a_fall_that_it_did_not_follow() -> None:
+    bound = Bound(10, slack=2)
+    assert [now for now in range(5, 15) if not bound.faults("x", now)] == [8, 9, 10]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from beads_workers.core import b",
+        "from beads_workers.core.b import name",
+        "import beads_workers.core.b",
+        "from . import b",
+        "from .b import name",
+        "if TYPE_CHECKING:\n    from beads_workers.core import b",
+        "def f():\n    from beads_workers.core.b import name",
+    ],
+)
+def test_every_way_of_importing_is_an_edge(text: str) -> None:
+    a, b = "beads_workers.core.a", "beads_workers.core.b"
+    assert edges(a, module("core/a.py", text), {a, b, "beads_workers.core"}) == {b}
+
+
+def test_a_circle_is_found_and_a_chain_is_none() -> None:
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a", "e"}, "e": set[str]()}
+    assert circles_of(graph) == [["a", "b", "c"]]
+    assert circles_of({**graph, "c": set()}) == []
+    assert circles_of({**graph, "e": {"d"}}) == [["a", "b", "c"], ["d", "e"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "places"),
+    [
+        ("receipt_from_text(x)", 1),
+        ("receipts.receipt_from_text(x)", 1),
+        ("json.loads(finished.receipt)", 1),
+        ("json.loads(line)", 0),
+        ("adapter.arguments(x)", 0),
+        ("from beads_workers.core.inflight import arguments\narguments(x)", 1),
+        ("arguments(x)", 0),
+    ],
+)
+def test_a_text_that_is_parsed_again_is_found(text: str, places: int) -> None:
+    assert len(figures.readings_in("cli/a.py", ast.parse(text))) == places
+
+
+def test_blank_lines_comments_and_docstrings_are_no_code() -> None:
+    text = '"""Module."""\n\n# why\ndef f(\n    a,  # beside\n):\n    """Two\n\n    lines."""\n'
+    text += '    return """x\n\n    y"""\n'
+    assert figures.code_lines(module("a.py", text)) == 6
+
+
+def test_a_list_that_names_what_is_gone_fails(package: list[Source]) -> None:
+    without = [replace(s, tree=ast.Module([], [])) for s in package if s.file != "ui/lines.py"]
+    with pytest.raises(AssertionError, match="mend the list"):
+        figures.fate_lines(without)
+    with pytest.raises(AssertionError, match="mend READ_MODELS"):
+        figures.read_model_lines(without)

@@ -1,0 +1,71 @@
+"""All figures by name, with what each is called for people, and the goal, where there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from tests.shape import figures
+from tests.shape.circles import circles
+from tests.shape.figures import Source
+from tests.shape.journey import Journey
+
+Values = Mapping[str, int]
+
+TITLES: dict[str, tuple[str, str]] = {
+    "journey_functions": ("DONE to the next TASK: functions", "85"),
+    "journey_files": ("DONE to the next TASK: files", "18"),
+    "life_functions": ("one command issue, start to exit: functions", "75 %"),
+    "life_files": ("one command issue, start to exit: files", ""),
+    "circles": ("import circles", "0"),
+    "circle_modules": ("modules in them", "0"),
+    "connection_fields": ("fields of Connection", "fewer"),
+    "connection_booleans": ("booleans among them", "fewer"),
+    "fates": ("places that decide what becomes of an attempt", "1"),
+    "fate_lines": ("their lines", ""),
+    "read_models": ("read models beside the reducer: files", "1"),
+    "read_model_lines": ("their lines", "fewer"),
+    "text_fields": ("texts of JSON in the journal's JSON: fields", "0"),
+    "text_readings": ("places that parse them again", "0"),
+    "text_modules": ("modules in which those stand", "0"),
+    "code_lines": ("product: lines not blank, comment, docstring", "88 %"),
+    "functions": ("product: functions", ""),
+    "classes": ("product: classes", ""),
+    "test_lines": ("tests: lines of Python", "90 %"),
+}
+"""Figure -> title and goal; a percentage is one of the figure before The house was begun."""
+
+
+def counted(package: list[Source]) -> Values:
+    """What is counted in the text."""
+    found = circles(package)
+    connection = figures.connection_fields(package)
+    readings = figures.text_readings(package)
+    functions, classes = figures.definitions(package)
+    return {
+        "circles": len(found),
+        "circle_modules": sum(map(len, found)),
+        "connection_fields": len(connection),
+        "connection_booleans": list(connection.values()).count("bool"),
+        "fates": len(figures.FATES),
+        "fate_lines": sum(figures.fate_lines(package).values()),
+        "read_models": len(figures.READ_MODELS),
+        "read_model_lines": sum(figures.read_model_lines(package).values()),
+        "text_fields": len(figures.text_fields(package)),
+        "text_readings": len(readings),
+        "text_modules": len({place.partition(":")[0] for place in readings}),
+        "code_lines": sum(map(figures.code_lines, package)),
+        "functions": functions,
+        "classes": classes,
+        "test_lines": figures.lines_of_tests(),
+    }
+
+
+def travelled(journey: Journey) -> Values:
+    """From DONE to the next TASK."""
+    return {"journey_functions": len(journey.functions), "journey_files": len(journey.files)}
+
+
+def lived(functions: Collection[str]) -> Values:
+    """From ``start`` to its exit: what is executed, as ``file:line:name``."""
+    files = {name.partition(":")[0] for name in functions}
+    return {"life_functions": len(functions), "life_files": len(files)}
