@@ -78,13 +78,8 @@ def settings_of(
         project=str(tracker.folder),
         state_directory=options.state_dir or str(tracker.folder / STATE_FOLDER),
         work=work,
-        filters=Filters(
-            labels=options.label or (),
-            labels_any=options.label_any or (),
-            exclude_labels=options.exclude_label or (),
-            types=options.type or (),
-            priorities=options.priority or (),
-            parent=options.parent,
+        filters=replace(
+            filters_of(options),
             only=issues,
             bring=() if issues or not options.workers else to_bring(work),
             hold_discovered=work.reads_issues and options.discovered != "take",
@@ -119,6 +114,18 @@ def settings_of(
         ),
         budget=_budget(options.budget),
         issue_budget=_budget(options.issue_budget),
+    )
+
+
+def filters_of(options: Options) -> Filters:
+    """Which issues are taken, as far as options say it."""
+    return Filters(
+        labels=options.label or (),
+        labels_any=options.label_any or (),
+        exclude_labels=options.exclude_label or (),
+        types=options.type or (),
+        priorities=options.priority or (),
+        parent=options.parent,
     )
 
 

@@ -109,7 +109,8 @@ def program(name: str, argv: tuple[str, ...], folder: Path, again: Remedy, hint:
     path = absolute(argv)[0]
     found = shutil.which(path)
     if found is None:
-        return replace(_not_found(name, argv, Path(path), folder, again), hint=hint)
+        wrong = _not_found(name, argv, Path(path), folder, again)
+        return wrong if "/" in program else replace(wrong, hint=hint)
     return _readable_head(name, Path(found).absolute(), again) or ok(
         name, f"{printable(shlex.join(argv), 100)} ({printable(found, 100)})"
     )

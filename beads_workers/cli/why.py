@@ -22,7 +22,7 @@ from beads_workers.core import limits
 from beads_workers.core.facts import NO_FLEET, Facts, IssueFacts, facts_from_json
 from beads_workers.core.journal import Checkpointed
 from beads_workers.core.landing import Add, add_from_text, ahead_of
-from beads_workers.core.model import Filters, IssueId
+from beads_workers.core.model import IssueId
 from beads_workers.core.policy import Policy
 from beads_workers.core.recovery import RecoveryState
 from beads_workers.core.settings import FleetSettings
@@ -229,6 +229,7 @@ def _why_nothing(directory: Path, source: str | None, *, as_json: bool) -> None:
 
 def _settings(directory: Path, source: str | None) -> FleetSettings:
     """As a ``start`` without options would have them here: tracker, filters, attempts."""
+    from beads_workers.checks.fleet import filters_of
     from beads_workers.cli.config import resolve
     from beads_workers.cli.kinds import kind_said
     from beads_workers.cli.preparation import find_tracker
@@ -242,14 +243,7 @@ def _settings(directory: Path, source: str | None) -> FleetSettings:
     if kind is not None and kind.capabilities.push:
         return FleetSettings(0, kind.name, str(directory), str(Path.cwd()), str(directory))
     tracker = find_tracker(options.source)
-    filters = Filters(
-        labels=options.label or (),
-        labels_any=options.label_any or (),
-        exclude_labels=options.exclude_label or (),
-        types=options.type or (),
-        priorities=options.priority or (),
-        parent=options.parent,
-    )
+    filters = filters_of(options)
     policy = Policy(attempts_max=options.max_attempts or Policy().attempts_max)
     place, folder = str(tracker.place), str(tracker.folder)
     return FleetSettings(
