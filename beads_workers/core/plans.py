@@ -56,6 +56,11 @@ class Step:
         return self.call.path if self.call else self.argv[0]
 
 
+def plain(text: str) -> str:
+    """Return ``text`` as an argument or a variable can hold it: no NUL byte, no lone surrogate."""
+    return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
+
+
 @value
 class LogCopy:
     """Where a task's output goes besides its log: ``path`` is its sender's word, ``root`` ours."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from beads_workers import registry
 from beads_workers.core.model import Call, IssueId, OutcomeKind, Script, actor_of_task
-from beads_workers.core.plans import LogCopy, NotRunnable, Plan, Step, StepKind
+from beads_workers.core.plans import LogCopy, NotRunnable, Plan, Step, StepKind, plain
 from beads_workers.core.redaction import UnsafePath, parts_below, secrets_of
 from beads_workers.core.scripts import from_payload
 from beads_workers.core.settings import Agent, WorkerSettings
@@ -60,11 +60,6 @@ def values(task: Task, worker_id: str) -> dict[str, str]:
 def replace(text: str, known: Mapping[str, str]) -> str:
     """Replace ``{name}`` for the known names in one pass; any other stays as it is."""
     return _PLACEHOLDER.sub(lambda match: known.get(match[1], match[0]), text)
-
-
-def plain(text: str) -> str:
-    """``text`` as the kernel can take it: no NUL byte, no lone surrogate."""
-    return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
 
 
 NAMES = ("id", "title", "priority", "worker", "attempt")

@@ -6,9 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 
 from beads_workers.core.model import OutcomeKind, Script
-from beads_workers.core.plans import NotRunnable, Step, StepKind
+from beads_workers.core.plans import NotRunnable, Step, StepKind, plain
 from beads_workers.core.scripts import Context, ResourceLimits, context_of
-from beads_workers.executors.command import plain
 
 REFUSED = OutcomeKind.NOT_FOUND
 """What no further attempt would change."""
