@@ -454,10 +454,7 @@ def submit(
     from beads_workers.integrations.hero import view
 
     with opened(said.url, said.naming, said.worker, said.patience) as here:
-        if batch:
-            jobs = view.batch(batch, here.worker)
-        else:
-            jobs = [view.typed_job(said, here.named_worker())]
+        jobs = view.batch(batch, here.worker) if batch else [_typed_job(said, here.named_worker())]
         ids = here.client.submit(jobs)
     if said.as_json:
         print(json_line({"submitted": len(ids), "job_ids": ids}))
@@ -479,11 +476,10 @@ def run(
 
     Exit code 1: it ended with an error; 124: it had not ended after --wait, and goes on.
     """
-    from beads_workers.integrations.hero import view
     from beads_workers.integrations.hero.view import print_output
 
     with opened(said.url, said.naming, said.worker, said.patience) as here:
-        job = view.typed_job(said, here.named_worker())
+        job = _typed_job(said, here.named_worker())
         (made,) = here.client.submit([job])
         ended = waited(here.client, made, wait)
     failed = _ended(ended, as_json=said.as_json)
@@ -491,6 +487,32 @@ def run(
         print_output(ended.output or "")
     if failed:
         raise failed
+
+
+def _typed_job(said: JobOptions, worker: str) -> HeroJob:
+    """One job from options; raises ``CommandError``."""
+    from beads_workers.integrations.hero import view
+
+    if said.script is not None and said.file is not None:
+        raise CommandError("a script and a file with one", "give one of them", EXIT_USAGE)
+    script = said.script if said.script is not None else view.text_of(said.file or view.STDIN)
+    fields = {
+        "id": said.job_id or "",
+        "caller_id": said.caller or view.default_caller(),
+        "worker_id": worker,
+        "context_id": said.context,
+        "script": script,
+        "timeout": said.timeout,
+        "retries": said.retries,
+        "concurrent": said.concurrent,
+        "log_path": said.log_path,
+        "env_vars": dict(view.variable(each) for each in said.env or ()),
+        "prerequisites": list(said.after or ()),
+    }
+    try:
+        return view.job_of(fields)
+    except ValueError as error:
+        raise CommandError(printable(str(error), 300), exit_code=EXIT_USAGE) from None
 
 
 def _ended(job: HeroJob, *, as_json: bool) -> CommandError | None:

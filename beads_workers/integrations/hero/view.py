@@ -17,7 +17,6 @@ from beads_workers.core.times import write_time
 
 if TYPE_CHECKING:
     from beads_workers.integrations.hero.client import JobRow
-    from beads_workers.integrations.hero.commands import JobOptions
     from beads_workers.integrations.hero.wire import HeroJob
 
 
@@ -47,30 +46,6 @@ FIELDS = (
 """What a line of a batch may hold; the rest of a job is written by who serves it."""
 
 
-def typed_job(typed: JobOptions, worker: str) -> HeroJob:
-    """One job from options; raises ``CommandError``."""
-    if typed.script is not None and typed.file is not None:
-        raise CommandError("a script and a file with one", "give one of them", EXIT_USAGE)
-    script = typed.script if typed.script is not None else _text(typed.file or STDIN)
-    fields = {
-        "id": typed.job_id or "",
-        "caller_id": typed.caller or default_caller(),
-        "worker_id": worker,
-        "context_id": typed.context,
-        "script": script,
-        "timeout": typed.timeout,
-        "retries": typed.retries,
-        "concurrent": typed.concurrent,
-        "log_path": typed.log_path,
-        "env_vars": dict(_variable(each) for each in typed.env or ()),
-        "prerequisites": list(typed.after or ()),
-    }
-    try:
-        return job_of(fields)
-    except ValueError as error:
-        raise CommandError(printable(str(error), 300), exit_code=EXIT_USAGE) from None
-
-
 def batch(files: Sequence[str], worker: str) -> list[HeroJob]:
     """The jobs of files of JSON Lines; raises ``CommandError`` that names what is wrong in them.
 
@@ -79,7 +54,7 @@ def batch(files: Sequence[str], worker: str) -> list[HeroJob]:
     jobs: list[HeroJob] = []
     problems: list[str] = []
     for file in files:
-        for number, line in enumerate(_text(file).split("\n"), 1):
+        for number, line in enumerate(text_of(file).split("\n"), 1):
             if not line.strip():
                 continue
             try:
@@ -159,7 +134,8 @@ def _named(job: HeroJob, worker: str) -> HeroJob:
     return job if job.worker_id else replace(job, worker_id=worker)
 
 
-def _variable(text: str) -> tuple[str, str]:
+def variable(text: str) -> tuple[str, str]:
+    """Return a variable that was typed, NAME=VALUE or NAME; raises ``CommandError``."""
     name, given, value = text.partition("=")
     if given:
         return name, value
@@ -169,7 +145,8 @@ def _variable(text: str) -> tuple[str, str]:
     return name, found
 
 
-def _text(file: str) -> str:
+def text_of(file: str) -> str:
+    """Return what stands in a file, or comes from stdin; raises ``CommandError``."""
     if file == STDIN and sys.stdin.isatty():
         print("reading from the terminal; Ctrl-D ends", file=sys.stderr)
     try:
