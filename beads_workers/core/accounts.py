@@ -10,41 +10,22 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NewType
 
 from beads_workers.core import limits
 from beads_workers.core.effects import Effects, jitter
 from beads_workers.core.journal import AccountClosed, AccountOpened
-from beads_workers.core.model import IssueId, value
-from beads_workers.core.receipts import AccountRefusal, AccountTrouble
+from beads_workers.core.model import IssueId
+from beads_workers.core.receipts import (
+    AccountId,
+    AccountRefusal,
+    AccountTrouble,
+    Candidate,
+    Closed,
+)
 from beads_workers.core.settings import ProbePace
-
-AccountId = NewType("AccountId", str)
-"""A hash of adapter, base URL, configuration folder and credential; never one of these."""
 
 ACCOUNTS = "accounts"
 """Timer key: look at the wall clock, for a reset or a probe may be due."""
-
-
-@dataclass(slots=True)
-class Closed:
-    """``probe_at``: when a canary may try. ``refusals``: of canaries in a row, which come with
-    resets that are late. ``told_by``: the run that found out, "" for this one."""
-
-    refusal: AccountRefusal
-    since: float
-    probe_at: float
-    refusals: int = 0
-    told_by: str = ""
-
-
-@value
-class Candidate:
-    """One way to run an issue: an agent of the fleet, its account, and the model."""
-
-    agent: str
-    account: AccountId
-    model: str = ""
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from beads_workers.core.accounts import AccountId, Accounts, Candidate, Closed
+from beads_workers.core.accounts import Accounts
 from beads_workers.core.budget import Budget
 from beads_workers.core.effects import Effects
 from beads_workers.core.issues import Issue
@@ -18,15 +18,21 @@ from beads_workers.core.journal import UsageFound
 from beads_workers.core.landing import mend_from_text
 from beads_workers.core.model import IssueId, Job, Outcome, OutcomeKind
 from beads_workers.core.money import Ledger, UnderWay
-from beads_workers.core.receipts import AccountRefusal, Receipt, receipt_from_text, to_json
+from beads_workers.core.receipts import (
+    NOBODY,
+    AccountId,
+    AccountRefusal,
+    Candidate,
+    Closed,
+    Receipt,
+    receipt_from_text,
+    to_json,
+)
 from beads_workers.core.settings import Agent, FleetSettings
 from beads_workers.core.wire import Progress
 
 AGENT_LABEL, MODEL_LABEL = "agent:", "model:"
 """Labels ``agent:codex`` and ``model:opus`` choose for one issue. They are read at the claim."""
-
-NOBODY = Candidate("", AccountId(""))
-"""For an issue that no agent works on: it brings a command, or names a function."""
 
 
 def agents_for(job: Job, agents: Sequence[Agent]) -> list[tuple[Agent, str]]:

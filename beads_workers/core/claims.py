@@ -8,22 +8,18 @@ from __future__ import annotations
 
 from collections import Counter
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 from beads_workers.core import limits
 from beads_workers.core.commands import RoundTrip
 from beads_workers.core.events import RoundTripEnded
 from beads_workers.core.journal import Listed
 from beads_workers.core.model import PRIORITY_DEFAULT, IssueId, Job, value
+from beads_workers.core.parts import Parts
 from beads_workers.core.round_trips import CLAIM_AGAIN
+from beads_workers.core.sessions import Connection
 from beads_workers.core.source import Action, Result, Taken
 from beads_workers.core.states import ConnState, IssueState, RunState
 from beads_workers.core.text import some
-
-if TYPE_CHECKING:
-    from beads_workers.core.connections import Connection
-    from beads_workers.core.orchestrator import Parts
-
 
 RECHECK = "recheck"
 """Timer key: something has come for which nobody may be free."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from beads_workers.core.events import ConnId, Ticket
-from beads_workers.core.facts import Facts
+from beads_workers.core.facts import Facts, FoundTasks
 from beads_workers.core.issues import Transition
 from beads_workers.core.journal import Entry, Record
 from beads_workers.core.model import IssueId, value
@@ -14,7 +14,6 @@ from beads_workers.core.wire import ToWorker
 
 if TYPE_CHECKING:
     from beads_workers.core.landing import Order
-    from beads_workers.core.queries import FoundTasks
 
 
 @value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
 from beads_workers.core import limits
 from beads_workers.core.claims import ClaimScheduler
@@ -27,12 +27,10 @@ from beads_workers.core.issues import Issue, Standing
 from beads_workers.core.journal import PutOnHold, SettledRecord
 from beads_workers.core.lifecycle import Ending
 from beads_workers.core.model import IssueId, Outcome, OutcomeKind
+from beads_workers.core.parts import Parts
 from beads_workers.core.round_trips import CLAIM_AGAIN
 from beads_workers.core.source import Action, Result
 from beads_workers.core.states import ConnState, IssueState, RunReaction, RunState, RunStimulus
-
-if TYPE_CHECKING:
-    from beads_workers.core.orchestrator import Parts
 
 # --- control -------------------------------------------------------------------------------------
 # What a person can ask of a running fleet: pause, resume, scale, retry, release, why.

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NewType
 
+from beads_workers.core.facts import TaskFilter
 from beads_workers.core.journal import Checkpointed, Inherited
 from beads_workers.core.model import IssueId, value
+from beads_workers.core.receipts import AccountId, Closed
 from beads_workers.core.source import Renewed, Settled, Taken
 from beads_workers.core.wire import FromWorker
 
 if TYPE_CHECKING:
-    from beads_workers.core.accounts import AccountId, Closed
     from beads_workers.core.landing import News
-    from beads_workers.core.queries import TaskFilter
 
 
 ConnId = NewType("ConnId", int)

@@ -10,8 +10,7 @@ from math import inf
 from typing import Any
 
 from beads_workers.core import limits
-from beads_workers.core.accounts import Candidate
-from beads_workers.core.agent_work import NOBODY, AgentWork
+from beads_workers.core.agent_work import AgentWork
 from beads_workers.core.commands import ReadUsage, SyncJournal
 from beads_workers.core.effects import Effects, jitter
 from beads_workers.core.events import ConnId
@@ -42,7 +41,7 @@ from beads_workers.core.policy import (
     Verdict,
     judge,
 )
-from beads_workers.core.receipts import to_text
+from beads_workers.core.receipts import NOBODY, Candidate, to_text
 from beads_workers.core.retry import CircuitBreaker, RetryState
 from beads_workers.core.round_trips import RoundTrips
 from beads_workers.core.source import Action, Lease, Renewed, Result, Settled, Settlement

@@ -1,35 +1,23 @@
-"""The state of a run and how it ends; its worker processes; conditions of the machine."""
+"""The state of a run, and how it ends."""
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
 from beads_workers.core import limits
 from beads_workers.core.claims import ClaimScheduler
-from beads_workers.core.commands import End, HangUp, KillWorker, Spawn
+from beads_workers.core.commands import End, HangUp
 from beads_workers.core.connections import Connections, Sender
-from beads_workers.core.effects import Effects
-from beads_workers.core.events import Degraded, StopAsked
+from beads_workers.core.events import StopAsked
 from beads_workers.core.inflight import InFlight
 from beads_workers.core.issues import Standing
 from beads_workers.core.journal import (
     BudgetSpent,
-    DegradedBegan,
-    DegradedEnded,
     RunChanged,
     RunEnded,
-    WorkerExited,
-    WorkerGone,
-    WorkerStarted,
 )
-from beads_workers.core.model import value
+from beads_workers.core.parts import Parts
 from beads_workers.core.states import RUN, ConnState, RunReaction, RunState, RunStimulus, step
-
-if TYPE_CHECKING:
-    from beads_workers.core.orchestrator import Parts
-
 
 # --- endings -------------------------------------------------------------------------------------
 # How a run changes its state, and how it comes to its end.
@@ -340,190 +328,3 @@ class Ending:
         if self._parts.settings.until_empty and self._parts.listed.held:
             return True  # They are not done, and perhaps nobody is at work on them.
         return unfinished or bool(self._parts.round_trips.pending) or self._parts.breaker.is_open
-
-
-# --- supervisor ----------------------------------------------------------------------------------
-# Our own worker processes: started, replaced when they die, fewer or more when asked.
-
-
-@dataclass(slots=True)
-class Member:
-    """``pid`` None: not running. ``crashes``: short lives in a row. ``unwanted``: to go.
-
-    ``refused``: how often in a row the machine had no process for it.
-    """
-
-    worker_id: str
-    pid: int | None = None
-    requested: bool = False
-    started_at: float = 0.0
-    crashes: int = 0
-    unwanted: bool = False
-    killed: bool = False
-    refused: int = 0
-
-
-@value
-class RespawnDue:
-    """Timer key: a worker that died is to be started again."""
-
-    worker_id: str
-
-
-class Supervisor:
-    """The workers that the user asked for with ``-n``, by worker id."""
-
-    def __init__(self, effects: Effects) -> None:
-        self._effects = effects
-        self.members: dict[str, Member] = {}
-        self.by_pid: dict[int, Member] = {}
-        self.reaped_pids: deque[int] = deque(maxlen=limits.REAPED_PIDS_KEPT)
-        """Of our processes that ended last: one may have connected without being heard yet."""
-        self.closing = False
-        self._unwanted = 0
-        self.crashed_out = False
-        """The last one to be given up had crashed too often."""
-
-    def wanted(self) -> int:
-        """How many there should be."""
-        return len(self.members) - self._unwanted
-
-    def starting(self) -> int:
-        """How many are asked for, and have no process yet."""
-        return sum(m.pid is None and not m.unwanted for m in self.members.values())
-
-    def alive(self) -> list[Member]:
-        """Those with a process, or with one on its way."""
-        return [m for m in self.members.values() if m.pid is not None or m.requested]
-
-    def add(self, worker_id: str) -> None:
-        """One more."""
-        member = self.members[worker_id] = Member(worker_id)
-        self._start(member)
-
-    def spawned(self, worker_id: str, pid: int) -> None:
-        """It has a process now."""
-        member = self.members[worker_id]
-        member.pid, member.requested, member.killed, member.refused = pid, False, False, 0
-        member.started_at = self._effects.now
-        self.by_pid[pid] = member
-        if pid in self.reaped_pids:
-            self.reaped_pids.remove(pid)
-        self._effects.write(WorkerStarted(worker_id, pid))
-
-    def worked(self, pid: int) -> None:
-        """It finished a task: whatever happened before, it is no crash loop."""
-        if member := self.by_pid.get(pid):
-            member.crashes = 0
-
-    def reaped(self, worker_id: str, pid: int, status: int) -> None:
-        """Its process has ended: start it again, or let it go."""
-        self._effects.write(WorkerExited(worker_id, pid, status))
-        self.by_pid.pop(pid, None)
-        self.reaped_pids.append(pid)
-        member = self.members.get(worker_id)
-        if member is None or (member.pid is not None and member.pid != pid):
-            return
-        member.pid, member.requested = None, False
-        if self.closing or member.unwanted:
-            self._drop(member, "")
-            return
-        lived = self._effects.now - member.started_at
-        member.crashes = member.crashes + 1 if lived < limits.CRASH_LOOP_SECONDS else 0
-        if member.crashes >= limits.CRASH_LOOP_MAX:
-            self._drop(member, f"ended {member.crashes} times right after its start")
-            return
-        delay = limits.RESPAWN_DELAY_SECONDS * 2.0 ** max(member.crashes - 1, 0)
-        at = self._effects.now + min(delay, limits.RESPAWN_DELAY_MAX_SECONDS)
-        self._effects.timers.set(RespawnDue(worker_id), at)
-
-    def not_started(self, worker_id: str, error: str) -> None:
-        """The machine is full, which is no crash: it is tried again for as long as that lasts."""
-        member = self.members.get(worker_id)
-        if member is None:
-            return
-        member.requested = False
-        if self.closing or member.unwanted:
-            self._drop(member, "")
-            return
-        if not member.refused:
-            self._effects.note("warning", f"{worker_id} cannot be started: {error}; trying again")
-        member.refused += 1
-        delay = limits.RESPAWN_DELAY_SECONDS * 2.0 ** min(member.refused, 10)
-        at = self._effects.now + min(delay, limits.RESPAWN_DELAY_MAX_SECONDS)
-        self._effects.timers.set(RespawnDue(worker_id), at)
-
-    def respawn(self, worker_id: str) -> None:
-        """The time to replace a dead one has come."""
-        if not self.closing and (member := self.members.get(worker_id)):
-            self._start(member)
-
-    def kill(self, pid: int) -> None:
-        """End it the hard way; once is enough."""
-        member = self.by_pid.get(pid)
-        if member and not member.killed:
-            member.killed = True
-            self._effects.ask(KillWorker(member.worker_id, pid))
-
-    def dismiss(self, worker_id: str) -> None:
-        """It is not to be started again; one that waits to be is let go at once."""
-        member = self.members[worker_id]
-        self._unwanted += not member.unwanted
-        member.unwanted = True
-        if member.pid is None and not member.requested:
-            self._drop(member, "")
-
-    def close(self) -> None:
-        """The run ends: nobody is started any more."""
-        self.closing = True
-        for member in list(self.members.values()):
-            if member.pid is None and not member.requested:
-                self._drop(member, "")
-
-    def _start(self, member: Member) -> None:
-        member.requested = True
-        self._effects.ask(Spawn(member.worker_id))
-
-    def _drop(self, member: Member, reason: str) -> None:
-        self._effects.timers.cancel(RespawnDue(member.worker_id))
-        del self.members[member.worker_id]
-        self._unwanted -= member.unwanted
-        self.crashed_out = bool(reason)
-        self._effects.write(WorkerGone(member.worker_id, reason))
-        if reason:
-            self._effects.note("error", f"{member.worker_id} {reason}; not started again")
-
-
-# --- degraded conditions -------------------------------------------------------------------------
-# Conditions of the machine that stand in the way, told by the edge for as long as they last.
-#
-# Nothing that runs is ended for them: they only keep new work from being taken, where they would
-# make it fail. A run does not end as empty meanwhile.
-
-
-class DegradedConditions:
-    """``stop``: nothing new is to be taken, and no worker to be started."""
-
-    def __init__(self, effects: Effects) -> None:
-        self._effects = effects
-        self._standing: dict[str, Degraded] = {}
-
-    @property
-    def stop(self) -> bool:
-        """Whether any of them keeps new work from being taken."""
-        return any(each.stops for each in self._standing.values())
-
-    def degraded(self, event: Degraded) -> None:
-        """A condition holds from now on; the same once more changes nothing."""
-        if self._standing.get(event.what) == event:
-            return
-        self._standing[event.what] = event
-        self._effects.write(DegradedBegan(event.what, event.text, event.todo, event.stops))
-
-    def recovered(self, what: str) -> bool:
-        """A condition is over; returns whether it was the last that kept new work from being
-        taken."""
-        if (ended := self._standing.pop(what, None)) is None:
-            return False
-        self._effects.write(DegradedEnded(what))
-        return ended.stops and not self.stop

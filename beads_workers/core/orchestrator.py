@@ -3,141 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass, field
 
 from beads_workers.core import connections, inflight, limits
 from beads_workers.core import events as ev
 from beads_workers.core.accounts import ACCOUNTS
-from beads_workers.core.agent_work import AgentWork
 from beads_workers.core.claims import RECHECK, ClaimScheduler
 from beads_workers.core.commands import Command
-from beads_workers.core.connections import (
-    REVOKE,
-    ConnectionRegistry,
-    Connections,
-    Sender,
-)
+from beads_workers.core.connections import REVOKE, Connections, Sender
 from beads_workers.core.control import Control
-from beads_workers.core.effects import Effects, RetryDue
-from beads_workers.core.inflight import Leases, Tasks
+from beads_workers.core.effects import RetryDue
 from beads_workers.core.issues import Issues
-from beads_workers.core.journal import Checkpointed, Listed, SettledRecord, UsageFound
-from beads_workers.core.landings import LANDER_DUE, Landings
-from beads_workers.core.lifecycle import (
-    IDLE_OUT,
-    RUN_OUT,
-    SETTLE_TIMEOUT,
-    STOP_DEADLINE,
-    DegradedConditions,
-    Ending,
-    RespawnDue,
-    Supervisor,
-)
+from beads_workers.core.journal import Checkpointed, SettledRecord, UsageFound
+from beads_workers.core.landings import LANDER_DUE
+from beads_workers.core.lifecycle import IDLE_OUT, RUN_OUT, SETTLE_TIMEOUT, STOP_DEADLINE, Ending
 from beads_workers.core.model import IssueId
-from beads_workers.core.retry import CircuitBreaker, RetryState
-from beads_workers.core.round_trips import CLAIM_AGAIN, LINGER, RoundTrips, WriteRetryDue
+from beads_workers.core.parts import make_parts
+from beads_workers.core.round_trips import CLAIM_AGAIN, LINGER, WriteRetryDue
 from beads_workers.core.settings import FleetSettings
 from beads_workers.core.source import Action, Result, Settled
-from beads_workers.core.states import (
-    IssueReaction,
-    IssueState,
-    RunState,
-    RunStimulus,
-)
-from beads_workers.core.traces import Traces
-
-# --- parts ---------------------------------------------------------------------------------------
-# The parts of one orchestrator, made together and handed to whoever ties them.
-
-
-@dataclass(slots=True)
-class Parts:
-    """``state``: of the run, changed only in ``endings``; ``state_reason``: why. ``reason``: of the
-    coming SHUTDOWN.
-
-    ``self_claiming``: on this source a plain v1 worker claims and closes by itself. ``listed``:
-    what the last listing showed; kept by ``scheduler``. ``push``: a push source: work arrives by
-    itself, and somebody waits for its answer.
-    """
-
-    settings: FleetSettings
-    run_id: str
-    self_claiming: bool
-    push: bool
-    effects: Effects
-    registry: ConnectionRegistry
-    supervisor: Supervisor
-    round_trips: RoundTrips
-    retry_state: RetryState
-    breaker: CircuitBreaker
-    agents: AgentWork
-    tasks: Tasks
-    traces: Traces
-    degraded: DegradedConditions
-    leases: Leases
-    landings: Landings
-    state: RunState = RunState.RECOVERING
-    state_reason: str = ""
-    reason: str = "user_requested"
-    listed: Listed = field(default_factory=Listed)
-
-    def slots(self) -> int:
-        """How many could have a task: workers that are still starting will want work as well."""
-        return _slots(self.registry, self.supervisor)
-
-
-def _slots(registry: ConnectionRegistry, supervisor: Supervisor) -> int:
-    return max(registry.slots(), supervisor.wanted() - registry.idle_paused(own=True))
-
-
-def make_parts(
-    settings: FleetSettings,
-    run_id: str,
-    now: float,
-    epoch: float,
-    boot: float | None,
-    *,
-    self_claiming: bool,
-    push: bool,
-) -> Parts:
-    """Everything new and empty."""
-    effects = Effects(now, epoch, boot)
-    round_trips = RoundTrips(effects, push=push)
-    retry_state = RetryState(effects, round_trips)
-    breaker = CircuitBreaker(retry_state)
-    traces = Traces(settings.tracing, keeps=not settings.policy.hand_back)
-    registry, supervisor = ConnectionRegistry(), Supervisor(effects)
-
-    def slots() -> int:
-        # A worker that is lost has no slot, and may be at work.
-        orphaned = effects.issues.count(IssueState.ORPHANED)
-        return _slots(registry, supervisor) + orphaned
-
-    agents = AgentWork(effects, settings, slots)
-    history = retry_state, breaker, traces, agents
-    lands = settings.landing is not None
-    tasks = Tasks(effects, round_trips, *history, settings.policy, run_id, lands=lands)
-    landings = Landings(effects, tasks, round_trips, settings)
-    tasks.land_by(landings.add)
-    return Parts(
-        settings,
-        run_id,
-        self_claiming,
-        push,
-        effects,
-        registry,
-        supervisor,
-        round_trips,
-        retry_state,
-        breaker,
-        agents,
-        tasks,
-        traces,
-        DegradedConditions(effects),
-        Leases(effects, tasks, settings.work.term_grace_seconds),
-        landings,
-    )
-
+from beads_workers.core.states import IssueReaction, IssueState, RunState, RunStimulus
+from beads_workers.core.supervisor import RespawnDue
 
 # --- orchestrator --------------------------------------------------------------------------------
 # The orchestrator, whole and pure: events and the time in, commands out.

@@ -2,16 +2,17 @@
 
 It travels in DONE and FAILED (1.1), stands in the journal with the end of the attempt, and is what
 ``why``, ``show`` and ``report`` show. Any worker may send one, so nothing in it is believed to be
-of the right type: what is not is left out.
+of the right type: what is not is left out. A refusal in it closes an account: the values that
+accounts are spoken of with stand here, too.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, field
+from dataclasses import asdict, dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, NewType
 
 from beads_workers.core import limits
 from beads_workers.core.model import value
@@ -35,6 +36,35 @@ class AccountRefusal:
     why: str
     until: float | None = None
     model: str = ""
+
+
+AccountId = NewType("AccountId", str)
+"""A hash of adapter, base URL, configuration folder and credential; never one of these."""
+
+
+@dataclass(slots=True)
+class Closed:
+    """``probe_at``: when a canary may try. ``refusals``: of canaries in a row, which come with
+    resets that are late. ``told_by``: the run that found out, "" for this one."""
+
+    refusal: AccountRefusal
+    since: float
+    probe_at: float
+    refusals: int = 0
+    told_by: str = ""
+
+
+@value
+class Candidate:
+    """One way to run an issue: an agent of the fleet, its account, and the model."""
+
+    agent: str
+    account: AccountId
+    model: str = ""
+
+
+NOBODY = Candidate("", AccountId(""))
+"""For an issue that no agent works on: it brings a command, or names a function."""
 
 
 @value

@@ -17,11 +17,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from beads_workers.core.accounts import AccountId, Closed
 from beads_workers.core.events import AccountTold, Event, Warned
 from beads_workers.core.framing import as_number
 from beads_workers.core.journal import AccountClosed, AccountOpened
-from beads_workers.core.receipts import AccountRefusal, AccountTrouble
+from beads_workers.core.receipts import AccountId, AccountRefusal, AccountTrouble, Closed
 
 FILE_BYTES_MAX = 1 << 20
 KEPT_SECONDS = 86_400.0

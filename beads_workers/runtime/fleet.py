@@ -307,7 +307,7 @@ class Fleet:
         agents = [a for a in (*work.agents, *([work.review] if work.review else [])) if a.adapter]
         if not agents or work.command:
             return
-        from beads_workers.core.accounts import AccountId
+        from beads_workers.core.receipts import AccountId
         from beads_workers.runtime.account_file import (
             AccountFile,  # Only fleets of agents need it.
             SharedAccounts,

@@ -6,18 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beads_workers.core.accounts import (
-    ACCOUNTS,
-    AccountId,
-    Accounts,
-    Candidate,
-    Closed,
-)
+from beads_workers.core.accounts import ACCOUNTS, Accounts
 from beads_workers.core.commands import Write
 from beads_workers.core.effects import Effects
 from beads_workers.core.journal import AccountClosed, AccountOpened, Record
 from beads_workers.core.model import IssueId
-from beads_workers.core.receipts import AccountRefusal, AccountTrouble
+from beads_workers.core.receipts import AccountId, AccountRefusal, AccountTrouble, Candidate, Closed
 from beads_workers.core.settings import ProbePace
 
 NOON = 1_800_000_000.0

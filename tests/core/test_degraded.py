@@ -6,7 +6,7 @@ from beads_workers.core.commands import Write
 from beads_workers.core.effects import Effects
 from beads_workers.core.events import Degraded
 from beads_workers.core.journal import DegradedBegan, DegradedEnded, Record
-from beads_workers.core.lifecycle import DegradedConditions
+from beads_workers.core.supervisor import DegradedConditions
 
 FULL = Degraded("the disk", "no room", "df -h", stops=True)
 SHUT = Degraded("the socket", "nobody can connect", "prlimit", stops=False)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from beads_workers.core import events as ev
 from beads_workers.core import journal as rec
-from beads_workers.core.accounts import AccountId, Closed
-from beads_workers.core.receipts import AccountRefusal, AccountTrouble
+from beads_workers.core.receipts import AccountId, AccountRefusal, AccountTrouble, Closed
 from beads_workers.core.settings import Agent, Work
 from tests.core.playbook import EPOCH, Play, job, records, task_of
 

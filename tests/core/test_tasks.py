@@ -7,11 +7,12 @@ from typing import Any
 from beads_workers.core import events as ev
 from beads_workers.core import limits
 from beads_workers.core.commands import Answer
+from beads_workers.core.facts import FoundTasks, TaskFilter
 from beads_workers.core.issues import Standing
 from beads_workers.core.journal import Checkpointed, PutOnHold
 from beads_workers.core.model import Call, IssueId, Job, OutcomeKind
 from beads_workers.core.policy import Policy
-from beads_workers.core.queries import FoundTasks, TaskFilter, message_of
+from beads_workers.core.queries import message_of
 from beads_workers.core.source import Action
 from beads_workers.core.wire import Cancel
 from tests.core.playbook import EPOCH, Play, cancelled, failed, job, lost, of, ready, records, said

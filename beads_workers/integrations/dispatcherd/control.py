@@ -12,9 +12,9 @@ from typing import Any, Protocol
 from beads_workers.core import limits
 from beads_workers.core.commands import Answer
 from beads_workers.core.events import ConnId, Event, TasksAsked, Warned
+from beads_workers.core.facts import FoundTask, FoundTasks, TaskFilter
 from beads_workers.core.framing import ProtocolError
 from beads_workers.core.model import value
-from beads_workers.core.queries import FoundTask, FoundTasks, TaskFilter
 from beads_workers.core.snapshot import Board, WorkerRow, worker_order
 from beads_workers.core.wire import ControlAsked
 from beads_workers.integrations.dispatcherd.wire import (

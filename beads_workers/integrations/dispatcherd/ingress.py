@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from beads_workers.core.events import Arrived, Event, Warned
+from beads_workers.core.facts import FoundTask, TaskFilter
 from beads_workers.core.framing import ProtocolError
 from beads_workers.core.model import IssueId
-from beads_workers.core.queries import FoundTask, TaskFilter
 from beads_workers.core.settings import FleetSettings
 from beads_workers.core.source import Source
 from beads_workers.integrations.dispatcherd.brokers import Answer, Broker, UnixBroker

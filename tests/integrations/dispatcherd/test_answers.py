@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from beads_workers.core import journal as rec
+from beads_workers.core.facts import FoundTask, FoundTasks
 from beads_workers.core.journal import Entry
-from beads_workers.core.queries import FoundTask, FoundTasks
 from beads_workers.core.snapshot import Board
 from beads_workers.integrations.dispatcherd import control
 from beads_workers.integrations.dispatcherd.control import Scene, Service, answer_to

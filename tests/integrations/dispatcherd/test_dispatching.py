@@ -16,9 +16,9 @@ from beads_workers.core import journal as rec
 from beads_workers.core import limits
 from beads_workers.core.commands import Answer, Send
 from beads_workers.core.events import ConnId
+from beads_workers.core.facts import FoundTask, FoundTasks, TaskFilter
 from beads_workers.core.journal import Entry
 from beads_workers.core.model import IssueId
-from beads_workers.core.queries import FoundTask, FoundTasks, TaskFilter
 from beads_workers.core.snapshot import Board
 from beads_workers.core.wire import ControlAsked, ControlReply, Task, encode, parse
 from beads_workers.integrations.dispatcherd.control import DispatcherControl, Service

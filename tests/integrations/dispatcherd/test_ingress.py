@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from beads_workers.core.events import Arrived
+from beads_workers.core.facts import TaskFilter
 from beads_workers.core.model import IssueId
-from beads_workers.core.queries import TaskFilter
 from beads_workers.integrations.dispatcherd import ingress as module
 from beads_workers.integrations.dispatcherd.configuration import Brokers, Produced
 from beads_workers.integrations.dispatcherd.control import Service

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 from beads_workers.core import journal as rec
-from beads_workers.core.accounts import AccountId
 from beads_workers.core.journal import Entry
-from beads_workers.core.receipts import receipt_from_text
+from beads_workers.core.receipts import AccountId, receipt_from_text
 from beads_workers.core.source import Action, Settlement
 from beads_workers.core.states import ConnState, RunState
 from beads_workers.trackers.settlement_rules import CLOSED, Ownership

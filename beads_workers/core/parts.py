@@ -1,0 +1,107 @@
+"""The parts of one orchestrator, made together and handed to whoever ties them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from beads_workers.core.agent_work import AgentWork
+from beads_workers.core.effects import Effects
+from beads_workers.core.inflight import Leases, Tasks
+from beads_workers.core.journal import Listed
+from beads_workers.core.landings import Landings
+from beads_workers.core.retry import CircuitBreaker, RetryState
+from beads_workers.core.round_trips import RoundTrips
+from beads_workers.core.sessions import ConnectionRegistry
+from beads_workers.core.settings import FleetSettings
+from beads_workers.core.states import IssueState, RunState
+from beads_workers.core.supervisor import DegradedConditions, Supervisor
+from beads_workers.core.traces import Traces
+
+
+@dataclass(slots=True)
+class Parts:
+    """``state``: of the run, changed only in ``endings``; ``state_reason``: why. ``reason``: of the
+    coming SHUTDOWN.
+
+    ``self_claiming``: on this source a plain v1 worker claims and closes by itself. ``listed``:
+    what the last listing showed; kept by ``scheduler``. ``push``: a push source: work arrives by
+    itself, and somebody waits for its answer.
+    """
+
+    settings: FleetSettings
+    run_id: str
+    self_claiming: bool
+    push: bool
+    effects: Effects
+    registry: ConnectionRegistry
+    supervisor: Supervisor
+    round_trips: RoundTrips
+    retry_state: RetryState
+    breaker: CircuitBreaker
+    agents: AgentWork
+    tasks: Tasks
+    traces: Traces
+    degraded: DegradedConditions
+    leases: Leases
+    landings: Landings
+    state: RunState = RunState.RECOVERING
+    state_reason: str = ""
+    reason: str = "user_requested"
+    listed: Listed = field(default_factory=Listed)
+
+    def slots(self) -> int:
+        """How many could have a task: workers that are still starting will want work as well."""
+        return _slots(self.registry, self.supervisor)
+
+
+def _slots(registry: ConnectionRegistry, supervisor: Supervisor) -> int:
+    return max(registry.slots(), supervisor.wanted() - registry.idle_paused(own=True))
+
+
+def make_parts(
+    settings: FleetSettings,
+    run_id: str,
+    now: float,
+    epoch: float,
+    boot: float | None,
+    *,
+    self_claiming: bool,
+    push: bool,
+) -> Parts:
+    """Everything new and empty."""
+    effects = Effects(now, epoch, boot)
+    round_trips = RoundTrips(effects, push=push)
+    retry_state = RetryState(effects, round_trips)
+    breaker = CircuitBreaker(retry_state)
+    traces = Traces(settings.tracing, keeps=not settings.policy.hand_back)
+    registry, supervisor = ConnectionRegistry(), Supervisor(effects)
+
+    def slots() -> int:
+        # A worker that is lost has no slot, and may be at work.
+        orphaned = effects.issues.count(IssueState.ORPHANED)
+        return _slots(registry, supervisor) + orphaned
+
+    agents = AgentWork(effects, settings, slots)
+    history = retry_state, breaker, traces, agents
+    lands = settings.landing is not None
+    tasks = Tasks(effects, round_trips, *history, settings.policy, run_id, lands=lands)
+    landings = Landings(effects, tasks, round_trips, settings)
+    tasks.land_by(landings.add)
+    return Parts(
+        settings,
+        run_id,
+        self_claiming,
+        push,
+        effects,
+        registry,
+        supervisor,
+        round_trips,
+        retry_state,
+        breaker,
+        agents,
+        tasks,
+        traces,
+        DegradedConditions(effects),
+        Leases(effects, tasks, settings.work.term_grace_seconds),
+        landings,
+    )
