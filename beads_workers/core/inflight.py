@@ -604,9 +604,9 @@ def _finished(
 # --- leases --------------------------------------------------------------------------------------
 # Leases: until when each claim is ours alone, which is renewed next, and which is given up.
 #
-# Source: docs/SEMANTICS.md, "Leases". All times are on the boot clock (``Effects.boot``), which
-# goes on while the machine sleeps; the timers do not, so leases are also looked at every few
-# seconds.
+# Source: docs/SEMANTICS.md, "Leases". All times are on the boot clock (``Effects.boot``),
+# which goes on while the machine sleeps; the timers do not, so leases are also looked at every
+# few seconds.
 
 
 LOOK = "look at the leases"

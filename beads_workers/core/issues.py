@@ -421,8 +421,8 @@ class Issues:
             quarantining = (
                 issue.state is IssueState.QUARANTINING and issue.pending is Action.QUARANTINE
             )
-            # Another try may have been asked for meanwhile, of what we or an earlier run
-            # quarantined.
+            # Another try may have been asked for meanwhile, of what we or an earlier
+            # run quarantined.
             asked = quarantining and issue.standing is not Standing.QUARANTINED
             reopens = asked or (issue.pending is Action.REOPEN and settled.action != _REOPEN)
             self._returned(issue, Action.REOPEN if reopens else None)

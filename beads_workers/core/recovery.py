@@ -462,8 +462,7 @@ def resumed(board: Board, segment: int) -> Resumed:
 # What the workers of a crashed run have left word of, made into what its journal lacks.
 #
 # Source: docs/SEMANTICS.md, "Result spool". Whoever can write into the run's directory can have
-# written
-# them: they change nothing but what became of an attempt that its run had begun.
+# written them: they change nothing but what became of an attempt that its run had begun.
 
 
 MEASURED_SECONDS_MAX = 86_400.0

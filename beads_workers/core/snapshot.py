@@ -174,8 +174,8 @@ class Activity:
 # --- counters ------------------------------------------------------------------------------------
 # What is counted over a whole run for ``metrics``: a part of the board, bounded by its labels.
 #
-# Every label is of a closed set: outcomes, verdicts, what the tracker is asked for, and its
-# answers.
+# Every label is of a closed set: outcomes, verdicts, what the tracker is asked for, and
+# its answers.
 
 
 BUCKETS = (0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 600, 1800, 3600, 14400)

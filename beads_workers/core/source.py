@@ -20,8 +20,8 @@ from beads_workers.core.model import (
 )
 
 # --- source --------------------------------------------------------------------------------------
-# What the core and the tracker thread ask of a source. Adding a tracker means one class of this
-# shape.
+# What the core and the tracker thread ask of a source. Adding a tracker means one class of
+# this shape.
 #
 # A source is small, synchronous and blocking, and is only ever called from one thread. It keeps
 # two promises: a failure to ask is never an answer (it raises ``SourceError`` or reports

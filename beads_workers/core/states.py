@@ -69,10 +69,9 @@ def total(
 # --- worker states -------------------------------------------------------------------------------
 # The worker's half of the conversation as one total table; ``core.worker`` runs on it.
 #
-# Source: docs/PROTOCOL.md, "Conversation". A task is followed through three phases: its
-# programs run (``WORKING``), they are being ended (``TIMING_OUT``, ``CANCELLING``, ``STOPPING``,
-# ``ABANDONING``), and, where the worker itself holds the claim, the tracker gets its one last
-# write
+# Source: docs/PROTOCOL.md, "Conversation". A task is followed through three phases: its programs
+# run (``WORKING``), they are being ended (``TIMING_OUT``, ``CANCELLING``, ``STOPPING``,
+# ``ABANDONING``), and, where the worker itself holds the claim, the tracker gets its one last write
 # (``SETTLING`` and its two ends). What comes after the task - READY, exit 0, exit 1 - is part of
 # the state, so that a SHUTDOWN or a lost connection at any moment only changes the state.
 

@@ -68,8 +68,8 @@ from beads_workers.core.worker_events import (
 # --- step results --------------------------------------------------------------------------------
 # What the end of a step means: exit statuses and output turned into an outcome.
 #
-# Source: docs/SEMANTICS.md, "Failure and retry". The exit status decides; output is only for
-# people.
+# Source: docs/SEMANTICS.md, "Failure and retry". The exit status decides; output is only
+# for people.
 
 
 EX_TEMPFAIL = 75

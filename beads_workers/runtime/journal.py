@@ -104,8 +104,8 @@ class Journal:
         self._limit = size
         self._began = clock()
         self._gathered: list[bytes] = []
-        # Guards the file's end: the loop and the tracker thread both write, and a line must stay
-        # whole.
+        # Guards the file's end: the loop and the tracker thread both write, and a line must
+        # stay whole.
         self._lock = threading.Lock()
         self._leaving = b""
         self._left = 0

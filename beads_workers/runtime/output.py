@@ -24,10 +24,8 @@ from beads_workers.core.worker_events import StepEnded
 # A log that grew too long loses its middle, also while somebody still writes to it.
 #
 # What is kept of the end is copied down to what is kept of the beginning, and the file is cut
-# behind
-# it. Its writers append (``O_APPEND``), so what they write next lands behind the copy. Needs no
-# room
-# on the disk, no memory to speak of, and nothing of the file system but ``ftruncate``.
+# behind it. Its writers append (``O_APPEND``), so what they write next lands behind the copy. Needs
+# no room on the disk, no memory to speak of, and nothing of the file system but ``ftruncate``.
 
 
 CHUNK_BYTES = 1 << 20

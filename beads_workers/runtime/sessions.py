@@ -16,8 +16,7 @@ from beads_workers.core.model import value
 # Orphans of tasks come to us: the kernel gives them to the nearest subreaper above them.
 #
 # Source: docs/SEMANTICS.md, "Attempts". A task that double-forks, calls ``setsid`` and clears its
-# environment carries no mark of ours, but it cannot choose its parent: when the one it has dies,
-# it
+# environment carries no mark of ours, but it cannot choose its parent: when the one it has dies, it
 # becomes a child of its worker, or of the zygote when that is dead. Children that are not reaped
 # keep their pids, so a signal to them can hit nobody else.
 

@@ -185,10 +185,9 @@ def _is_dead(path: Path) -> bool:
 # --- acceptor ------------------------------------------------------------------------------------
 # A listening socket in the loop: open again when it can be, and made again when its file is gone.
 #
-# Source: docs/PROTOCOL.md, "Transport". Without a descriptor left, nobody can be let in: the
-# kernel keeps whoever knocks waiting, and the acceptor is tried again a moment later, not at once.
-# A cleaner of ``/tmp`` may remove the file: connections that stand are not touched by that, and a
-# new
+# Source: docs/PROTOCOL.md, "Transport". Without a descriptor left, nobody can be let in: the kernel
+# keeps whoever knocks waiting, and the acceptor is tried again a moment later, not at once. A
+# cleaner of ``/tmp`` may remove the file: connections that stand are not touched by that, and a new
 # file takes its place for those that come.
 
 

@@ -18,8 +18,7 @@ from beads_workers.core.text import counted
 # Why an issue does not run: the tracker's facts and the scheduler's, as reasons in words.
 #
 # ``explain`` gives every reason that holds, the most decisive first, each with what would change
-# it.
-# Texts of issues stand in them as they are: ``core.text.printable`` comes before a terminal.
+# it. Texts of issues stand in them as they are: ``core.text.printable`` comes before a terminal.
 
 
 class Cause(Enum):

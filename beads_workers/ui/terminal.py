@@ -174,8 +174,7 @@ def _never_stopped() -> Iterator[None]:
 # What is written to a terminal: taking it over, restoring it, and frames. Pure: text to bytes.
 #
 # A frame is written as the rows that differ from what is shown, each at its absolute place, all of
-# it
-# between the marks of synchronized output (DEC mode 2026), so that it appears at once.
+# it between the marks of synchronized output (DEC mode 2026), so that it appears at once.
 
 
 ENTER = b"\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[m" + ASK + b"\x1b[H\x1b[2J"
@@ -232,8 +231,7 @@ def _row(number: int, line: str, width: int) -> str:
 # --- output --------------------------------------------------------------------------------------
 # What goes out to the terminal: one frame after the other, never half of one before another.
 #
-# A terminal that takes no more (Ctrl-S, a dead link) blocks nobody: the bytes of the frame that
-# was
+# A terminal that takes no more (Ctrl-S, a dead link) blocks nobody: the bytes of the frame that was
 # begun are finished when it does again, and of the frames since then only the newest is written.
 
 
@@ -311,8 +309,7 @@ class TerminalOutput:
 # --- signals -------------------------------------------------------------------------------------
 # Signals as data: they wake the one who waits, and are read there, in order.
 #
-# A program that does not listen can still be ended: when a signal that asks for the end comes
-# while
+# A program that does not listen can still be ended: when a signal that asks for the end comes while
 # the same one has been waiting for ``PATIENCE_SECONDS``, it raises ``KeyboardInterrupt`` where the
 # program is stuck; what was not read is raised again when the box is closed.
 
@@ -407,13 +404,10 @@ class SignalBox:
 #             terminal.draw(lines)
 #             events = terminal.wait([socket], seconds=0.25)
 #
-# Nothing blocks but ``wait``. A terminal that takes no more (Ctrl-S, a dead link) costs frames,
-# not
-# turns. Signals are data (``Events.signals``); only suspension is dealt with here: Ctrl-Z gives
-# the
+# Nothing blocks but ``wait``. A terminal that takes no more (Ctrl-S, a dead link) costs frames, not
+# turns. Signals are data (``Events.signals``); only suspension is dealt with here: Ctrl-Z gives the
 # terminal back and stops, and going on takes it again. In the background nothing is drawn and
-# nothing
-# is read until the program is brought to the front.
+# nothing is read until the program is brought to the front.
 
 
 FRONT_SECONDS = 0.5

@@ -104,8 +104,8 @@ def connect(settings: Postgres, seconds: float = CONNECT_SECONDS) -> Connection:
 
 
 # --- postgres broker -----------------------------------------------------------------------------
-# The broker on PostgreSQL: LISTEN on its channels, NOTIFY for replies, connected again when it is
-# lost.
+# The broker on PostgreSQL: LISTEN on its channels, NOTIFY for replies, connected again when it
+# is lost.
 #
 # A thread makes the connection, because that may block in many ways; from then on its socket is
 # watched by the loop, and libpq is never waited for. Notifications that are sent while there is no

@@ -59,8 +59,7 @@ class QueuedTask:
 # ``on_duplicate``: which tasks are the same work, and which of them may run beside each other.
 #
 # Two tasks are the same work with an equal path and equal arguments. It is active while it is
-# queued
-# or taken; what is delayed counts only from when its time has come.
+# queued or taken; what is delayed counts only from when its time has come.
 
 
 class TaskFate(Enum):

@@ -32,8 +32,7 @@ MESSAGE_TIMEOUT_SECONDS = 30 * 60.0
 # What a publisher sends: a task to run, or a control request; read from JSON, and written as it.
 #
 # Reading is tolerant where nothing is guessed by it: fields that are missing, null or unknown are
-# no
-# mistakes. Whatever would change what is run, or when, has to be of its type.
+# no mistakes. Whatever would change what is run, or when, has to be of its type.
 
 
 NAME_CHARS_MAX = 500
@@ -266,8 +265,7 @@ def _object(fields: Mapping[str, Any], key: str) -> dict[str, Any]:
 # --- workers -------------------------------------------------------------------------------------
 # What a worker says to its main process, and what that is in our own words.
 #
-# With dispatcherd this travels as pickles between processes of one pool, so it is a vocabulary
-# more
+# With dispatcherd this travels as pickles between processes of one pool, so it is a vocabulary more
 # than a wire; here it is JSON. ``error`` in ``TaskDone`` is ours: with dispatcherd a task that
 # failed looks like one that returned nothing.
 

@@ -145,8 +145,7 @@ class JobLog:
 # Hands in Hero jobs and watches them: what the dispatcher's own client does, over any Redis.
 #
 # Source: docs/HERO.md, "The data in the Redis". Nothing here blocks Redis: jobs are found by SCAN,
-# and
-# batches go in small transactions.
+# and batches go in small transactions.
 
 
 PATIENCE_SECONDS = 30.0

@@ -24,8 +24,8 @@ from beads_workers.integrations.hero.wire import (
 )
 
 # --- fetch ---------------------------------------------------------------------------------------
-# From the ids of a queue to jobs in the local buffer: read, compared with what is here, made to
-# wait.
+# From the ids of a queue to jobs in the local buffer: read, compared with what is here, made
+# to wait.
 
 
 WALK_MAX = 1_000
@@ -189,8 +189,7 @@ def _waits_of(fields: dict[bytes, bytes]) -> list[str]:
 # --- maintenance ---------------------------------------------------------------------------------
 # What serving a queue takes all the time: fetching, the lease, stop requests, those who have died.
 #
-# One thread does it, round after round; the fleet's own turns are ``source``'s. Times are
-# monotonic
+# One thread does it, round after round; the fleet's own turns are ``source``'s. Times are monotonic
 # seconds. Source: docs/HERO.md, "The data in the Redis".
 
 

@@ -129,8 +129,7 @@ def _is_damage(answer: Any) -> bool:
 # The jobs of a queue in Redis as a run of ours sees them, in as few round trips as possible.
 #
 # Blocking; each thread has one of its own. Whatever goes wrong is a ``SourceError``: nothing is
-# known
-# then, and everything may be asked again.
+# known then, and everything may be asked again.
 
 
 FETCH_MAX = 200

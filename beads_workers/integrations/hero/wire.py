@@ -103,8 +103,8 @@ class HeroJob:
 # --- keys ----------------------------------------------------------------------------------------
 # What everything is called in Redis: templates, so that another naming is a setting.
 #
-# ``{id}`` and ``{worker}`` are replaced; ``{{`` and ``}}`` are braces, which mark the hash tag of a
-# cluster.
+# ``{id}`` and ``{worker}`` are replaced; ``{{`` and ``}}`` are braces, which mark the hash tag of
+# a cluster.
 
 
 ID_CHARS_MAX = 500

@@ -229,8 +229,7 @@ def _text(answer: wire.RequestOutcome) -> str:
 # One executor process and the requests in it: events and the time in, commands out.
 #
 # It is started when it is first needed, and again when it has died. Each slot has one request at a
-# time and a connection of its own. Who is to blame for a death is charged, and nobody else: when
-# it
+# time and a connection of its own. Who is to blame for a death is charged, and nobody else: when it
 # was one of several, they are all suspects, and each is alone in the process when it runs next.
 #
 # Source: docs/RRQ.md, "RRQ executors". Times are monotonic seconds.

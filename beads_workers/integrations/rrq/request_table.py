@@ -161,8 +161,7 @@ class RrqConnection:
 # Requests from their arrival to their answer: pure, told the time, no I/O.
 #
 # Every request that was read is answered exactly once, while its connection lives: a request of
-# version 1 in its turn (the connection's next one begins when it is answered), others when they
-# are
+# version 1 in its turn (the connection's next one begins when it is answered), others when they are
 # done. What is to be done about it all is in ``collect``: call it after anything else.
 #
 # Source: docs/RRQ.md, "Being an RRQ executor". Times are monotonic seconds.

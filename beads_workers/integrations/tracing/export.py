@@ -104,8 +104,7 @@ def _nanoseconds(epoch: float) -> int:
 # The process that exports spans: ``python -m beads_workers.integrations.tracing.export JOURNAL``.
 #
 # Its stdin ends with the orchestrator; then it exports what is left, and ends. On stdout it says
-# what
-# became of the spans, a JSON line whenever some were dropped, and one at its end.
+# what became of the spans, a JSON line whenever some were dropped, and one at its end.
 
 
 LAST_SECONDS = 3.0

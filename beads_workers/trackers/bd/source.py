@@ -138,10 +138,8 @@ class Listings:
 # --- leases --------------------------------------------------------------------------------------
 # What this source holds in ``bd``, and until when nobody else can have it.
 #
-# ``bd`` lets a claim lapse after some minutes; whoever asks for ``bd reclaim`` then gives the
-# issue
-# back to the backlog. A lease is counted on our own boot clock from before the claim was asked
-# for,
+# ``bd`` lets a claim lapse after some minutes; whoever asks for ``bd reclaim`` then gives the issue
+# back to the backlog. A lease is counted on our own boot clock from before the claim was asked for,
 # by the life that ``bd`` names, so no clock has to agree with any other.
 
 
