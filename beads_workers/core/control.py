@@ -32,10 +32,6 @@ from beads_workers.core.round_trips import CLAIM_AGAIN
 from beads_workers.core.source import Action, Result
 from beads_workers.core.states import ConnState, IssueState, RunReaction, RunState, RunStimulus
 
-# --- control -------------------------------------------------------------------------------------
-# What a person can ask of a running fleet: pause, resume, scale, retry, release, why.
-
-
 MORE_WORKERS = "start it with --worktree, or with --shared-checkout"
 """How several agents work at once: each in its own checkout, or a person takes the blame."""
 

@@ -1,4 +1,8 @@
-"""JSON Lines: bytes to lines, wherever the stream was cut, and strict looks at untrusted JSON."""
+"""JSON Lines: bytes to lines, wherever the stream was cut, and strict looks at untrusted JSON.
+
+Source: docs/PROTOCOL.md, "Framing". The buffer is searched from where the last search ended, so
+a line that arrives in a thousand pieces costs no more than one that arrives whole.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +14,6 @@ from typing import Any, NoReturn
 
 from beads_workers.core import limits
 from beads_workers.core.model import IssueId, value
-
-# --- framing -------------------------------------------------------------------------------------
-# JSON Lines framing: bytes in, lines out, wherever the stream was cut.
-#
-# Source: docs/PROTOCOL.md, "Framing". The buffer is searched from where the last search ended, so
-# a line that arrives in a thousand pieces costs no more than one that arrives whole.
 
 
 @value

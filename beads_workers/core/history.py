@@ -1,4 +1,9 @@
-"""What happened in a run, whole: every attempt, worker, issue and trouble, with its times."""
+"""What happened in a run, whole: every attempt, worker, issue and trouble, with its times.
+
+``fold`` below makes it from a journal, ``ui.findings`` draws conclusions from it.
+All times are seconds of the run (``elapsed`` of the journal) unless a name says otherwise;
+``History.began_at`` turns them into epoch seconds.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +21,6 @@ from beads_workers.core.model import value
 from beads_workers.core.receipts import Receipt, receipt_from_text
 from beads_workers.core.snapshot import worker_order
 from beads_workers.core.states import IssueState
-
-# --- history -------------------------------------------------------------------------------------
-# What happened in a run, whole: every attempt, worker, issue and trouble, with its times.
-#
-# ``fold`` below makes it from a journal, ``ui.findings`` draws conclusions from it.
-# All times are seconds of the run (``elapsed`` of the journal) unless a name says otherwise;
-# ``History.began_at`` turns them into epoch seconds.
-
 
 RUNNING = "running"
 CUT_OFF = "cut_off"

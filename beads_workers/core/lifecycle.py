@@ -1,4 +1,7 @@
-"""The state of a run, and how it ends."""
+"""The state of a run, and how it ends.
+
+Source: docs/OPERATIONS.md, "Life of a fleet". The moves stand in ``states.RUN``.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +21,6 @@ from beads_workers.core.journal import (
 )
 from beads_workers.core.parts import Parts
 from beads_workers.core.states import RUN, ConnState, RunReaction, RunState, RunStimulus, step
-
-# --- endings -------------------------------------------------------------------------------------
-# How a run changes its state, and how it comes to its end.
-#
-# Source: docs/OPERATIONS.md, "Life of a fleet". The moves stand in ``states.RUN``.
-
 
 STOP_DEADLINE = "stop deadline"
 """Timer key: workers that are still there now are killed."""

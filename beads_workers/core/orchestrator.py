@@ -1,4 +1,17 @@
-"""The orchestrator, whole and pure: events and the time in, commands out."""
+"""The orchestrator, whole and pure: events and the time in, commands out.
+
+    commands = orchestrator.handle(event, now, boot)
+    when = orchestrator.deadline()            # then call on_deadline(now, boot)
+
+``now`` is on the monotonic clock of the run, from 0 at its beginning, which all durations are and
+the times of its records; ``boot`` is the same moment on the clock that goes on while the machine
+sleeps, which leases are (left out: it never slept), ``wall`` on the one that people set.
+
+It ties the parts together: ``Connections`` (the conversation with workers), ``Supervisor`` (our
+processes), ``Tasks`` (jobs in our hands), ``RoundTrips``, ``ClaimScheduler`` and ``Leases`` (the
+source), ``RetryState`` (what is remembered), ``Ending`` (the state of the run), ``Control`` (what
+people ask). Each has its own module; ``docs/ARCHITECTURE.md`` walks one issue through them.
+"""
 
 from __future__ import annotations
 
@@ -23,22 +36,6 @@ from beads_workers.core.settings import FleetSettings
 from beads_workers.core.source import Action, Result, Settled
 from beads_workers.core.states import IssueReaction, IssueState, RunState, RunStimulus
 from beads_workers.core.supervisor import RespawnDue
-
-# --- orchestrator --------------------------------------------------------------------------------
-# The orchestrator, whole and pure: events and the time in, commands out.
-#
-#     commands = orchestrator.handle(event, now, boot)
-#     when = orchestrator.deadline()            # then call on_deadline(now, boot)
-#
-# ``now`` is on the monotonic clock of the run, from 0 at its beginning, which all durations are and
-# the times of its records; ``boot`` is the same moment on the clock that goes on while the machine
-# sleeps, which leases are (left out: it never slept), ``wall`` on the one that people set.
-#
-# It ties the parts together: ``Connections`` (the conversation with workers), ``Supervisor`` (our
-# processes), ``Tasks`` (jobs in our hands), ``RoundTrips``, ``ClaimScheduler`` and ``Leases`` (the
-# source), ``RetryState`` (what is
-# remembered), ``Ending`` (the state of the run), ``Control`` (what people ask). Each has its own
-# module; ``docs/ARCHITECTURE.md`` walks one issue through them.
 
 
 class Orchestrator:

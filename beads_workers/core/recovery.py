@@ -33,9 +33,6 @@ from beads_workers.core.source import CrashedRun
 from beads_workers.core.states import IssueState
 from beads_workers.core.wire import RETURNED_UNSTARTED, Done, Failed, parse
 
-# --- recovery ------------------------------------------------------------------------------------
-# What a crashed run left, told by its journal alone: a reader of ``core.issues``.
-
 
 @dataclass(slots=True)
 class RecoveryState:

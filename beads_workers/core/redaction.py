@@ -5,10 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-# --- secrets -------------------------------------------------------------------------------------
-# What must not be read by whoever reads logs: found by the names of variables, and masked.
-
-
 SECRET_CHARS_MIN = 4
 """Shorter ones hide nothing, and would be found in every other word."""
 

@@ -1,4 +1,8 @@
-"""Which issues are not to be taken, and why; and the circuit breaker for spawn storms."""
+"""Which issues are not to be taken, and why; and the circuit breaker for spawn storms.
+
+``RetryState`` keeps nothing but ``failed_here``: the rest stands in ``Effects.issues``, and
+outlives the run by the checkpoint at the start of each journal.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +15,6 @@ from beads_workers.core.policy import AttemptHistory
 from beads_workers.core.round_trips import RoundTrips
 from beads_workers.core.source import Action, Settlement
 from beads_workers.core.text import printable
-
-# --- retry state ---------------------------------------------------------------------------------
-# Which issues are not to be taken, and what a person can say about that.
-#
-# It keeps nothing but ``failed_here``: the rest stands in ``Effects.issues``, and outlives the run
-# by the checkpoint at the start of each journal.
 
 
 class RetryState:

@@ -1,4 +1,9 @@
-"""What the orchestrator asks of a source of work. A tracker is one class of this shape."""
+"""What the orchestrator asks of a source of work. A tracker is one class of this shape.
+
+A source is small, synchronous and blocking, and is only ever called from one thread. It keeps
+two promises: a failure to ask is never an answer (it raises ``SourceError`` or reports
+``Result.FAILED``; an error changes no issue), and it touches only what its own actor holds.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +23,6 @@ from beads_workers.core.model import (
     OutcomeKind,
     value,
 )
-
-# --- source --------------------------------------------------------------------------------------
-# What the core and the tracker thread ask of a source. Adding a tracker means one class of
-# this shape.
-#
-# A source is small, synchronous and blocking, and is only ever called from one thread. It keeps
-# two promises: a failure to ask is never an answer (it raises ``SourceError`` or reports
-# ``Result.FAILED``; an error changes no issue), and it touches only what its own actor holds.
 
 
 class SourceError(Exception):

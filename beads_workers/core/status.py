@@ -27,9 +27,6 @@ from beads_workers.core.text import counted, some
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-# --- status --------------------------------------------------------------------------------------
-
-
 NOTES_MAX = 10
 """Of the last notes, so many are shown."""
 

@@ -1,4 +1,7 @@
-"""Our own worker processes, and conditions of the machine that keep new work away."""
+"""Our own worker processes: started, replaced when they die, fewer or more when asked.
+
+Beside them stand conditions of the machine that keep new work away.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +20,6 @@ from beads_workers.core.journal import (
     WorkerStarted,
 )
 from beads_workers.core.model import value
-
-# --- supervisor ----------------------------------------------------------------------------------
-# Our own worker processes: started, replaced when they die, fewer or more when asked.
 
 
 @dataclass(slots=True)

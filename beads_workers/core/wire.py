@@ -25,12 +25,6 @@ from beads_workers.core.framing import (
 )
 from beads_workers.core.model import IssueId, Job, OutcomeKind, value
 
-# --- message types -------------------------------------------------------------------------------
-# The messages of the worker protocol as frozen dataclasses: what each of them says.
-#
-# Source: docs/PROTOCOL.md, "Messages". Read and written below.
-
-
 VERSION = "1.1"
 
 T = TypeVar("T")

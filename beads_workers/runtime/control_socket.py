@@ -139,8 +139,7 @@ class Followers:
 # --- requests ------------------------------------------------------------------------------------
 # The control socket's language: one JSON object a line, and what each asks of the core.
 #
-# Source: docs/OPERATIONS.md, "Control socket". ``{"control": "bw.status", "control_data":
-# {...}}``
+# Source: docs/OPERATIONS.md, "Control socket". ``{"control": "bw.status", "control_data": {...}}``
 # is answered by one JSON object; for ``bw.follow`` the journal's lines come after it as they are
 # written, or only those of some kinds; for ``bw.watch`` snapshots.
 

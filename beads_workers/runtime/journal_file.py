@@ -1,4 +1,9 @@
-"""A run's journal on disk: segments, appended by the loop, synced by the tracker thread."""
+"""A run's journal on disk: segments, appended by the loop, synced by the tracker thread.
+
+``journal.jsonl`` is the first, ``journal.2.jsonl`` the second and so on; old ones are removed. A
+segment that begins within a run repeats what still holds (``core.recovery.Checkpoint``): it is
+all that a recovery needs, and whoever has read the one before passes over what is repeated.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +23,6 @@ from beads_workers.core.journal import (
     encode,
     is_repeated,
 )
-
-# --- journal files -------------------------------------------------------------------------------
-# A run's journal as it lies on disk: segments, each of which begins with a checkpoint.
-#
-# ``journal.jsonl`` is the first, ``journal.2.jsonl`` the second and so on; old ones are removed. A
-# segment that begins within a run repeats what still holds (``core.recovery.Checkpoint``): it is
-# all that a recovery needs, and whoever has read the one before passes over what is repeated.
 
 
 def segment_path(journal: Path, number: int) -> Path:

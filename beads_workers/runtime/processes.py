@@ -14,10 +14,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-# --- own process ---------------------------------------------------------------------------------
-# What orchestrator and workers do to their own process at its start: output, files, signals.
-
-
 OPEN_FILES_MAX = 65_536
 
 SEND_LATER = (errno.EAGAIN, errno.EINTR, errno.ENOBUFS, errno.ENOMEM)

@@ -1,4 +1,10 @@
-"""What is kept of runs that are over, what goes, and what is forgotten when a person asks."""
+"""What is kept of runs that are over, what goes, and what is forgotten when a person asks.
+
+Source: docs/OPERATIONS.md, "What is kept". A run's folder goes only when nobody needs it: nothing
+is pending for its tracker, nothing of it lives, it is this machine's, and a later run remembers
+what it knew. A file that somebody is reading can be read to its end: the kernel keeps it until it
+is closed.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +21,6 @@ from beads_workers.core.model import IssueId, value
 from beads_workers.core.source import Action, Result
 from beads_workers.runtime.journal_file import add_to, read_end
 from beads_workers.runtime.run_directory import AlreadyRunning, RunDirectory, host_name
-
-# --- retention -----------------------------------------------------------------------------------
-# What is kept of runs that are over, and what goes: by their number, and by their size.
-#
-# Source: docs/OPERATIONS.md, "What is kept". A run's folder goes only when nobody needs it: nothing
-# is pending for its tracker, nothing of it lives, it is this machine's, and a later run remembers
-# what it knew. A file that somebody is reading can be read to its end: the kernel keeps it until it
-# is closed.
-
 
 REMOVED = "removed"
 """Beside ``runs``: what is on its way out."""

@@ -23,9 +23,6 @@ from beads_workers.runtime.tracker_thread import (
     TrackerThread,
 )
 
-# --- sources -------------------------------------------------------------------------------------
-# Opening the source that a fleet works on; what there is stands in ``registry``.
-
 
 class JournalCalls:
     """Notes every tracker process in the journal, so that the next start can wait for it."""

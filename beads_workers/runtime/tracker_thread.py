@@ -1,4 +1,10 @@
-"""The thread that talks to the source: round trips, and before them what crashed runs left."""
+"""The thread that talks to the source: round trips, and before them what crashed runs left.
+
+It recovers first (what earlier runs left), then carries out each ``RoundTrip`` that the core
+begins. Before it writes anything to the tracker it syncs the journal: nothing outside is told
+before it is on disk. While the fleet would take more than there is, it looks in between
+whether somebody else has written to the tracker.
+"""
 
 from __future__ import annotations
 
@@ -41,15 +47,6 @@ from beads_workers.runtime.retention import Keep, rotate
 from beads_workers.runtime.run_directory import RunDirectory
 from beads_workers.runtime.sockets import clear_dead
 from beads_workers.runtime.usage_file import usage_read
-
-# --- tracker thread ------------------------------------------------------------------------------
-# The tracker thread: the only one that talks to the source, one round trip at a time.
-#
-# It recovers first (what earlier runs left), then carries out each ``RoundTrip`` that the core
-# begins. Before it writes anything to the tracker it syncs the journal: nothing outside is told
-# before it is on disk. While the fleet would take more than there is, it looks in between
-# whether somebody else has written to the tracker.
-
 
 TIDY_SECONDS = 60.0
 SYNC_SECONDS = 1.0

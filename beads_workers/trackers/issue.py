@@ -1,4 +1,7 @@
-"""An issue as our own trackers keep it: its JSON, the job that it is, and what settles it."""
+"""An issue as our own trackers keep it: its JSON, the job that it is, and what settles it.
+
+Beads leaves out what is empty, and so do we; what we do not know is kept and returned.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +26,6 @@ from beads_workers.core.source import Seen, brought
 from beads_workers.core.times import parse_duration
 from beads_workers.core.traces import KEY
 from beads_workers.trackers.settlement_rules import CONTAINERS, OPEN
-
-# --- issue ---------------------------------------------------------------------------------------
-# An issue as our own trackers keep it, and its JSON object in the shape of beads' export.
-#
-# Beads leaves out what is empty, and so do we; what we do not know is kept and returned.
-
 
 BLOCKS = "blocks"
 PARENT_CHILD = "parent-child"

@@ -1,4 +1,8 @@
-"""What a settlement may do to an issue, given how the tracker shows it: one pure rule."""
+"""What a settlement may do to an issue, given how the tracker shows it: one pure rule.
+
+It is the rule for trackers that are read and written in one transaction. Source:
+docs/SEMANTICS.md, "Connection loss".
+"""
 
 from __future__ import annotations
 
@@ -8,13 +12,6 @@ from typing import assert_never
 
 from beads_workers.core.model import FLEETS, IssueId, value
 from beads_workers.core.source import Action, CrashedRun, Result, Settlement
-
-# --- settlement rules ----------------------------------------------------------------------------
-# What a settlement may do to an issue, given how the tracker shows it: one pure rule.
-#
-# It is the rule for trackers that are read and written in one transaction. Source:
-# docs/SEMANTICS.md, "Connection loss".
-
 
 OPEN = "open"
 IN_PROGRESS = "in_progress"

@@ -23,10 +23,6 @@ from beads_workers.core.money import Spend
 from beads_workers.core.receipts import Receipt, to_json
 from beads_workers.ui.lines import start_again
 
-# --- findings ------------------------------------------------------------------------------------
-# What follows from a ``History``: figures, failures by reason, waste, and what to do next.
-
-
 BUCKETS_MAX = 60
 """Throughput over time has at most so many steps: as many as one can tell apart in a chart."""
 

@@ -1,4 +1,8 @@
-"""Reasons why an issue does not run: the scheduler's, the tracker's, the filters'."""
+"""Reasons why an issue does not run: the scheduler's, the tracker's, the filters'.
+
+``explain`` gives every reason that holds, the most decisive first, each with what would change
+it. Texts of issues stand in them as they are: ``core.text.printable`` comes before a terminal.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +17,6 @@ from beads_workers.core.facts import NO_FLEET, AccountFacts, Facts, IssueFacts
 from beads_workers.core.model import Filters, IssueId, value
 from beads_workers.core.source import Seen, brought
 from beads_workers.core.text import counted
-
-# --- reasons -------------------------------------------------------------------------------------
-# Why an issue does not run: the tracker's facts and the scheduler's, as reasons in words.
-#
-# ``explain`` gives every reason that holds, the most decisive first, each with what would change
-# it. Texts of issues stand in them as they are: ``core.text.printable`` comes before a terminal.
 
 
 class Cause(Enum):

@@ -17,9 +17,6 @@ from rich.style import Style
 from beads_workers.core.text import counted
 from beads_workers.ui import theme
 
-# --- look ----------------------------------------------------------------------------------------
-# What one viewer has before the eyes, and what a key changes in it or asks of the fleet. Pure.
-
 
 class Role(Enum):
     """Whose dashboard this is; it decides what leaving means."""

@@ -1,4 +1,7 @@
-"""Why an issue does not run, in words: all reasons in their order, and the fleet's own state."""
+"""Why an issue does not run, in words: all reasons in their order, and the fleet's own state.
+
+``reasons`` has the scheduler's side.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +32,6 @@ from beads_workers.ui.reasons import (
     remembered,
     span,
 )
-
-# --- explanations --------------------------------------------------------------------------------
-# All reasons why one issue does not run, in their order; and those that the tracker knows.
-#
-# ``reasons`` has the scheduler's side.
-
 
 OF_THE_FLEET = (
     Cause.NO_FLEET,

@@ -17,10 +17,6 @@ from beads_workers.integrations.dispatcherd.wire import SOCKET_BYTES_MAX
 from beads_workers.integrations.dispatcherd.wire_chunks import split_message
 from beads_workers.runtime.sockets import Acceptor, Peers
 
-# --- broker --------------------------------------------------------------------------------------
-# What a broker of dispatcherd is to the ingress, and the ingress to a broker.
-
-
 Answer = Callable[[str], None]
 """Sends a text back to where a request came from; cut into chunks as its broker needs it."""
 

@@ -11,10 +11,6 @@ from beads_workers.core.framing import as_number
 from beads_workers.core.model import value
 from beads_workers.integrations.dispatcherd.wire import CHANNEL_BYTES_MAX, MESSAGE_TIMEOUT_SECONDS
 
-# --- brokers -------------------------------------------------------------------------------------
-# Where publishers of dispatcherd bring their tasks: plain values, passed on as JSON.
-
-
 IDLE_SECONDS = 30.0
 """A connection to PostgreSQL that was silent for so long is asked whether it still stands."""
 

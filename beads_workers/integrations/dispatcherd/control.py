@@ -30,10 +30,6 @@ from beads_workers.integrations.dispatcherd.wire_chunks import (
 from beads_workers.runtime.control_socket import FiguresServer, Tickets
 from beads_workers.runtime.worker_server import WorkerServer
 
-# --- answers -------------------------------------------------------------------------------------
-# The answers to dispatcherd's control commands, with the keys of the real one.
-
-
 ALIVE, RUNNING, CANCEL, RUN, STATUS = "alive", "running", "cancel", "run", "status"
 SET_LOG_LEVEL = "set_log_level"
 NEED_TASKS = frozenset({RUNNING, CANCEL, "workers", "main", STATUS})
@@ -283,8 +279,7 @@ _IN_STATUS = ("running", "aio_tasks", "workers", "producers", "metrics", "main",
 # Answers dispatcherd's control commands for a fleet, whoever asks: over the control socket, a
 # broker, or from a task that runs.
 #
-# Source: docs/DISPATCHERD.md, "The control
-# plane".
+# Source: docs/DISPATCHERD.md, "The control plane".
 
 
 Reply = Callable[[dict[str, Any]], None]

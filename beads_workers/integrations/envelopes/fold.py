@@ -1,4 +1,8 @@
-"""Jobs as envelopes: a fold over the journal, and issues of our own tracker."""
+"""Jobs as envelopes: a fold over the journal, and issues of our own tracker.
+
+Every transition that ``core.issues`` tells of is one. Source: docs/ENVELOPE.md. A job is known
+from its claim on, or from what an earlier run left.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +30,6 @@ from beads_workers.trackers.issue import (
     to_object,
 )
 from beads_workers.trackers.settlement_rules import BLOCKED, CLOSED, FINISHED, IN_PROGRESS
-
-# --- envelopes -----------------------------------------------------------------------------------
-# Jobs as envelopes: every transition that ``core.issues`` tells of is one.
-#
-# Source: docs/ENVELOPE.md. A job is known from its claim on, or from what an earlier run left.
-
 
 SCRIPT_PATH = "hero.script"
 _PATH_OF_SOURCE = {"hero": SCRIPT_PATH}

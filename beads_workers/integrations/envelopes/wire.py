@@ -1,4 +1,8 @@
-"""The job envelope, version 1.0: one shape for every job; its schema; submissions of it."""
+"""The job envelope, version 1.0: one shape for every job; its schema; submissions of it.
+
+Source: docs/ENVELOPE.md; ``docs/envelope.schema.json`` says the same for other programs. Fields
+that are not known are left out, never null; keys that nobody knows are ignored when one is read.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +16,6 @@ from typing import Any
 from beads_workers.core import limits
 from beads_workers.core.framing import ProtocolError, as_integer, parse_object
 from beads_workers.core.model import value
-
-# --- envelope ------------------------------------------------------------------------------------
-# The job envelope, version 1.0: one shape for every job, whatever queue or tracker it is in.
-#
-# Source: docs/ENVELOPE.md; ``docs/envelope.schema.json`` says the same for other programs. Fields
-# that are not known are left out, never null; keys that nobody knows are ignored when one is read.
-
 
 VERSION = "1.0"
 

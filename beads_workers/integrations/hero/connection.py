@@ -1,4 +1,8 @@
-"""Where a Redis is, how one gets in, and one thread's connection to it."""
+"""Where a Redis is, how one gets in, and one thread's connection to it.
+
+``redis://HOST:PORT/DB``, ``rediss://`` with TLS, ``redis+unix:///PATH?db=N``. A user's name may
+stand before the host; a password may not, because whoever may run ``ps`` would see it.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +21,6 @@ from beads_workers.core.source import SourceError
 
 if TYPE_CHECKING:
     from redis import Redis
-
-
-# --- addresses -----------------------------------------------------------------------------------
-# Where a Redis is, and how one gets in: a URL without a secret, which lies elsewhere.
-#
-# ``redis://HOST:PORT/DB``, ``rediss://`` with TLS, ``redis+unix:///PATH?db=N``. A user's name may
-# stand before the host; a password may not, because whoever may run ``ps`` would see it.
-
 
 PASSWORD_VARIABLES = ("BEADS_WORKERS_REDIS_PASSWORD", "REDISCLI_AUTH")
 """Where a password is looked for when no file and no variable was named; the second is

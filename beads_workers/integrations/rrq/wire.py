@@ -1,4 +1,8 @@
-"""The RRQ executor protocol: frames and what stands in them, without any I/O."""
+"""The RRQ executor protocol: frames and what stands in them, without any I/O.
+
+Source: docs/RRQ.md, "RRQ executors". Two dialects exist: version 1 has ``args`` and
+``kwargs``, version 2 (rrq 0.10 and later) has ``params`` instead.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +16,6 @@ from typing import Any, assert_never
 from beads_workers.core.framing import ProtocolError, as_integer, as_number, parse_object
 from beads_workers.core.model import value
 from beads_workers.core.times import read_time, write_time
-
-# --- rrq -----------------------------------------------------------------------------------------
-# The RRQ executor protocol: frames and what stands in them, without any I/O.
-#
-# ``frames`` cuts a byte stream into payloads, ``envelopes`` makes dataclasses of them and back.
-#
-# Source: docs/RRQ.md, "RRQ executors". Two dialects exist: version 1 has ``args`` and
-# ``kwargs``, version 2 (rrq 0.10 and later) has ``params`` instead.
-
 
 SOCKET_VARIABLE = "RRQ_EXECUTOR_SOCKET"
 """Tells an executor where to listen: the path of a Unix socket."""

@@ -1,4 +1,9 @@
-"""Issues in the file of the embedded tracker: its tables, how it is opened, read and written."""
+"""Issues in the file of the embedded tracker: its tables, how it is opened, read and written.
+
+Durability: WAL with ``synchronous=FULL``, so every commit is on disk before anybody is told.
+With NORMAL a power cut may undo the last commits; the journal would then remember a close that
+the tracker has forgotten, and the issue would be run twice. The price is one sync per *group*.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +26,6 @@ from beads_workers.trackers.issue import (
     microseconds,
 )
 from beads_workers.trackers.settlement_rules import IN_PROGRESS, OPEN
-
-# --- schema --------------------------------------------------------------------------------------
-# What the tracker's file looks like, and how it is opened.
-#
-# Durability: WAL with ``synchronous=FULL``, so every commit is on disk before anybody is told.
-# With NORMAL a power cut may undo the last commits; the journal would then remember a close that
-# the tracker has forgotten, and the issue would be run twice. The price is one sync per *group*.
-
 
 SCHEMA_VERSION = 1
 """In ``PRAGMA user_version``. A file of a newer version is refused, never guessed at."""
