@@ -790,42 +790,6 @@ KINDS: dict[str, type[Record]] = {
     "unsettled": Unsettled,
 }
 
-# --- old words -----------------------------------------------------------------------------------
-# What journals say that were written before the words were changed; used for decoding only.
-
-
-_OLD_KINDS: dict[str, str] = {
-    "owing": "unsettled",
-    "withheld": "on_hold",
-    "turn_began": "round_trip_began",
-    "holder_lost": "owner_lost",
-    "handing_over": "delegating",
-    "forgiven": "refunded",
-    "hindrance": "degraded_began",
-    "hindrance_over": "degraded_ended",
-    "carried": "checkpointed",
-}
-"""Kind of a record then -> now."""
-
-_OLD_FIELDS: dict[str, str] = {
-    "set_aside": "quarantined",
-    "held_by": "claimed_by",
-}
-"""Name of a field then -> now."""
-
-_OLD_VALUES: dict[str, str] = {
-    "set_aside": "quarantined",
-}
-"""Text of a field then -> now, in the fields that hold one word of ours."""
-
-_WORD_FIELDS = ("verdict", "action", "what")
-
-
-def _old_heads(kind: type[Record]) -> tuple[bytes, ...]:
-    names = (old for old, new in _OLD_KINDS.items() if KINDS[new] is kind)
-    return tuple(f'{{"v":{JOURNAL_VERSION},"e":{quoted(n)},"t":'.encode() for n in names)
-
-
 # --- encoding ------------------------------------------------------------------------------------
 
 
@@ -882,8 +846,7 @@ def heads(kinds: Collection[str]) -> tuple[bytes, ...]:
     A kind that is not known has no lines.
     """
     known = [KINDS[kind] for kind in sorted(kinds) if kind in KINDS]
-    today = tuple(_HEADS[kind].encode("ascii") for kind in known)
-    return today + tuple(head for kind in known for head in _old_heads(kind))
+    return tuple(_HEADS[kind].encode("ascii") for kind in known)
 
 
 def is_repeated(line: bytes) -> bool:
@@ -905,29 +868,14 @@ def from_json(values: Any) -> Entry | None:
     Every field is of its type: whatever folds the entries need not ask again.
     """
     try:
-        kind = KINDS.get(values["e"]) or KINDS[_OLD_KINDS[values["e"]]]
+        kind = KINDS[values["e"]]
         at, elapsed = finite(values["t"]), finite(values["m"])
         if elapsed < 0:
             return None
         known = {n: read(values[n]) for n, read in _READERS[kind].items() if n in values}
-        for old, name in _OLD_NAMES[kind]:
-            if old in values:
-                known[name] = _READERS[kind][name](values[old])
-        for name in _WORDED[kind]:
-            if known.get(name) in _OLD_VALUES:
-                known[name] = _OLD_VALUES[known[name]]
         return Entry(kind(**known), at, elapsed)
     except BAD_VALUE:
         return None
 
 
 _READERS = {record: readers_of(record) for record in _NAMES}
-
-_OLD_NAMES = {
-    kind: tuple((old, new) for old, new in _OLD_FIELDS.items() if new in names and old not in names)
-    for kind, names in _READERS.items()
-}
-_WORDED = {
-    kind: tuple(name for name in _WORD_FIELDS if name in names) for kind, names in _READERS.items()
-}
-"""What of an old journal is to be read by another name, for each kind."""
