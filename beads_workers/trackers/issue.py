@@ -6,7 +6,7 @@ Beads leaves out what is empty, and so do we; what we do not know is kept and re
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
@@ -15,17 +15,16 @@ from beads_workers.core.model import (
     PRIORITY_DEFAULT,
     PRIORITY_LEAST_URGENT,
     PRIORITY_MOST_URGENT,
-    Filters,
     IssueId,
     Job,
     call_of,
     path_of,
     value,
 )
-from beads_workers.core.source import Seen, brought
+from beads_workers.core.source import Seen
 from beads_workers.core.times import parse_duration
 from beads_workers.core.traces import KEY
-from beads_workers.trackers.settlement_rules import CONTAINERS, OPEN
+from beads_workers.trackers.settlement_rules import OPEN
 
 BLOCKS = "blocks"
 PARENT_CHILD = "parent-child"
@@ -296,27 +295,6 @@ def _checked_time(value: str, name: str) -> None:
         microseconds(value)
     except ValueError:
         raise BadIssue(f"{name} {value[:40]!r} is not a time") from None
-
-
-def is_wanted(
-    issue: TrackerIssue,
-    filters: Filters,
-    is_under: Callable[[str, str], bool] = lambda each, above: False,
-) -> bool:
-    """Whether it is open and passes the filters; ``is_under``: the first is below the second."""
-    f, labels = filters, set(issue.labels)
-    return (
-        issue.status == OPEN
-        and (issue.issue_type in f.types if f.types else issue.issue_type not in CONTAINERS)
-        and labels.issuperset(f.labels)
-        and (not f.labels_any or not labels.isdisjoint(f.labels_any))
-        and labels.isdisjoint(f.exclude_labels)
-        and (not f.priorities or issue.priority in f.priorities)
-        and (f.parent is None or is_under(issue.id, f.parent))
-        and (not f.only or issue.id in f.only)
-        and (not f.bring or not brought(to_seen(issue)).isdisjoint(f.bring))
-        and not f.holds(issue.extra.get("created_by"))
-    )
 
 
 # --- issue job -----------------------------------------------------------------------------------

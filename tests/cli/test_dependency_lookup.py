@@ -17,7 +17,7 @@ from beads_workers.core.settings import FleetSettings
 from beads_workers.runtime.journal import Journal
 from beads_workers.runtime.run_directory import RunDirectory
 from beads_workers.trackers.issue import BLOCKS, Dependency, TrackerIssue
-from beads_workers.trackers.memory import MemorySource
+from tests.contracts.memory import MemorySource
 
 NOW = 1_700_000_000.0
 SETTINGS = FleetSettings(0, "memory", "/t", "/p", "/p/.bw", filters=Filters(labels=("x",)))

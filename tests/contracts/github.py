@@ -29,7 +29,7 @@ from beads_workers.core.source import (
     Taken,
 )
 from beads_workers.kinds import Capabilities, Located, Opening, SourceKind
-from beads_workers.trackers.issue import Dependency, TrackerIssue, is_wanted, to_job, to_seen
+from beads_workers.trackers.issue import Dependency, TrackerIssue, to_job, to_seen
 from beads_workers.trackers.settlement_rules import (
     CLOSED,
     IN_PROGRESS,
@@ -39,6 +39,7 @@ from beads_workers.trackers.settlement_rules import (
     pending,
     rule,
 )
+from tests.contracts.memory import is_wanted
 
 PREFIX = "github:"
 FIELDS = "number,title,body,state,labels,createdAt,closedAt"

@@ -17,11 +17,11 @@ from beads_workers.core.source import Source
 from beads_workers.kinds import Capabilities
 from beads_workers.registry import kind_of
 from beads_workers.trackers.issue import BLOCKS, PARENT_CHILD, Dependency, TrackerIssue
-from beads_workers.trackers.memory import MemorySource, MemoryTracker
 from beads_workers.trackers.sqlite.exchange import write_issues
 from beads_workers.trackers.sqlite.source import SqliteSource
 from beads_workers.trackers.sqlite.store import SqliteStore, connect, create, transaction
 from tests.contracts import github
+from tests.contracts.memory import MemorySource, MemoryTracker
 from tests.support import fake_gh
 from tests.support.bd import new_project, old_project
 

@@ -30,7 +30,7 @@ from beads_workers.core.states import RunState
 from beads_workers.core.status import status
 from beads_workers.core.wire import Cancel, Done, Failed, Shutdown, Task, Wait
 from beads_workers.trackers.issue import TrackerIssue
-from beads_workers.trackers.memory import Fault, FaultKind, MemorySource
+from tests.contracts.memory import Fault, FaultKind, MemorySource
 from tests.core.playbook import Play, ready
 
 ATTEMPTS_MAX = 2

@@ -33,7 +33,7 @@ from beads_workers.runtime.run_directory import RunDirectory
 from beads_workers.runtime.tracker_thread import Recovery
 from beads_workers.runtime.usage_file import UsageFile
 from beads_workers.trackers.issue import TrackerIssue
-from beads_workers.trackers.memory import Fault, FaultKind, MemorySource
+from tests.contracts.memory import Fault, FaultKind, MemorySource
 
 
 class Scene:

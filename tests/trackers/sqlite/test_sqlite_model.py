@@ -12,10 +12,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from beads_workers.core.model import Filters, IssueId
 from beads_workers.core.source import Action, CrashedRun, Settlement
 from beads_workers.trackers.issue import BLOCKS, PARENT_CHILD, Dependency, TrackerIssue
-from beads_workers.trackers.memory import MemorySource, MemoryTracker
 from beads_workers.trackers.sqlite.exchange import write_issues
 from beads_workers.trackers.sqlite.source import SqliteSource
 from beads_workers.trackers.sqlite.store import SqliteStore, connect, create, transaction
+from tests.contracts.memory import MemorySource, MemoryTracker
 
 ACTORS = ("run-1", "run-2")
 KEYS = [f"t-{number:02}" for number in range(8)]

@@ -1,7 +1,7 @@
-"""A tracker in memory, for tests and the simulator: deterministic, and it fails on request.
+"""A tracker in memory: deterministic, and it fails on request.
 
 Several sources may share one ``MemoryTracker``: several orchestrators on one tracker. It keeps
-the same contract as the real ones (``tests/contracts/test_sources.py``).
+the same contract as the real ones (``test_sources.py``).
 """
 
 from __future__ import annotations
@@ -23,17 +23,12 @@ from beads_workers.core.source import (
     Settlement,
     SourceError,
     Taken,
+    brought,
 )
-from beads_workers.trackers.issue import (
-    BLOCKS,
-    PARENT_CHILD,
-    TrackerIssue,
-    is_wanted,
-    to_job,
-    to_seen,
-)
+from beads_workers.trackers.issue import BLOCKS, PARENT_CHILD, TrackerIssue, to_job, to_seen
 from beads_workers.trackers.settlement_rules import (
     CLOSED,
+    CONTAINERS,
     FINISHED,
     IN_PROGRESS,
     OPEN,
@@ -281,3 +276,24 @@ class MemorySource:
                 fault.times -= 1
                 return fault.kind
         return None
+
+
+def is_wanted(
+    issue: TrackerIssue,
+    filters: Filters,
+    is_under: Callable[[str, str], bool] = lambda each, above: False,
+) -> bool:
+    """Whether it is open and passes the filters; ``is_under``: the first is below the second."""
+    f, labels = filters, set(issue.labels)
+    return (
+        issue.status == OPEN
+        and (issue.issue_type in f.types if f.types else issue.issue_type not in CONTAINERS)
+        and labels.issuperset(f.labels)
+        and (not f.labels_any or not labels.isdisjoint(f.labels_any))
+        and labels.isdisjoint(f.exclude_labels)
+        and (not f.priorities or issue.priority in f.priorities)
+        and (f.parent is None or is_under(issue.id, f.parent))
+        and (not f.only or issue.id in f.only)
+        and (not f.bring or not brought(to_seen(issue)).isdisjoint(f.bring))
+        and not f.holds(issue.extra.get("created_by"))
+    )

@@ -7,8 +7,8 @@ import pytest
 from beads_workers.core.model import IssueId
 from beads_workers.core.source import Action, CrashedRun, Result, Settlement, SourceError
 from beads_workers.trackers.issue import TrackerIssue
-from beads_workers.trackers.memory import Fault, FaultKind, MemorySource, MemoryTracker
 from beads_workers.trackers.settlement_rules import Ownership
+from tests.contracts.memory import Fault, FaultKind, MemorySource, MemoryTracker
 
 
 def source_with(*faults: Fault, tracker: MemoryTracker | None = None) -> MemorySource:
