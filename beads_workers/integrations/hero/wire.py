@@ -34,26 +34,8 @@ class JobStatus(Enum):
         return self in (JobStatus.FINISHED, JobStatus.ERROR)
 
 
-MOVES: Mapping[JobStatus, frozenset[JobStatus]] = {
-    # A job can fail without ever being started: it was stopped, or what it waits for failed.
-    JobStatus.DISPATCHED: frozenset((JobStatus.STARTED, JobStatus.ERROR)),
-    # Back to dispatched: another attempt will be made.
-    JobStatus.STARTED: frozenset((JobStatus.DISPATCHED, JobStatus.FINISHED, JobStatus.ERROR)),
-    # Only its client begins anew: it sets ``dispatched``, and queues the job again.
-    JobStatus.FINISHED: frozenset((JobStatus.DISPATCHED,)),
-    JobStatus.ERROR: frozenset((JobStatus.DISPATCHED,)),
-}
-"""Total: where each state may go to."""
-
-
-def may_become(status: JobStatus, to: JobStatus) -> bool:
-    """Whether a job in this state may go to that one."""
-    return to in MOVES[status]
-
-
 STOPPED = "stopped_by_request"
 """``error`` of a job that was stopped; we write this of the text's two spellings."""
-STOPPED_SPELLINGS = frozenset((STOPPED, "stopped"))
 TIMED_OUT = "timeout"
 """``error`` of a job that took longer than its ``timeout``."""
 LOST = "lost"
@@ -444,16 +426,6 @@ def write_job(job: HeroJob) -> dict[str, str]:
 def status_fields(status: JobStatus, now: float) -> dict[str, str]:
     """What a change of state writes. ``now``: epoch seconds."""
     return {"status": status.value, "updated_at": write_time(now)}
-
-
-def ended_fields(
-    *, output: str | None = None, error: str | None = None, now: float
-) -> dict[str, str]:
-    """What ends a job: ``output`` where it finished, ``error`` where it did not; one of them."""
-    assert (output is None) != (error is None), "a job ends in one way"
-    if error is None:
-        return {**status_fields(JobStatus.FINISHED, now), "output": output or ""}
-    return {**status_fields(JobStatus.ERROR, now), "error": error}
 
 
 def write_ids(ids: Sequence[str]) -> str:

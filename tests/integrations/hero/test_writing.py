@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from beads_workers.integrations.hero.wire import (
     HeroJob,
     JobStatus,
-    ended_fields,
     status_fields,
     write_ids,
     write_job,
@@ -55,15 +52,6 @@ def test_every_change_of_state_says_when() -> None:
         "status": "started",
         "updated_at": "2025-07-01T12:00:00Z",
     }
-
-
-def test_an_end_has_an_output_or_an_error() -> None:
-    assert ended_fields(output="42", now=NOON)["output"] == "42"
-    assert ended_fields(output="42", now=NOON)["status"] == "finished"
-    assert ended_fields(error="lost", now=NOON)["error"] == "lost"
-    assert ended_fields(error="lost", now=NOON)["status"] == "error"
-    with pytest.raises(AssertionError, match="in one way"):
-        ended_fields(output="", error="", now=NOON)
 
 
 def test_ids_are_a_json_array() -> None:
