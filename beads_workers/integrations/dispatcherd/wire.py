@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any, assert_never
 
 from beads_workers.core.framing import ProtocolError, as_number, parse_object
-from beads_workers.core.model import Outcome, OutcomeKind, value
+from beads_workers.core.model import value
 
 # --- dispatcherd ---------------------------------------------------------------------------------
 # ``messages`` makes dataclasses of what a publisher sends and back, ``chunks`` cuts what is too
@@ -272,8 +272,6 @@ def _object(fields: Mapping[str, Any], key: str) -> dict[str, Any]:
 
 CANCELLED_RESULT = "<cancel>"
 """The result of a task that was cancelled, or whose time was over."""
-EXIT_RESULT = "<exit>"
-"""The result of a task that has asked its worker to exit."""
 
 
 @value
@@ -339,48 +337,6 @@ def from_worker_fields(fields: Mapping[str, Any]) -> FromWorker:
             raise ProtocolError(f"unknown event {str(event)[:40]!r}")
 
 
-def to_worker_fields(message: FromWorker) -> dict[str, Any]:
-    """The message as the object that it is, in the order of the text."""
-    match message:
-        case WorkerReady():
-            return {"worker": message.worker, "event": "ready"}
-        case TaskDone():
-            return _done_fields(message)
-        case ControlAction():
-            made: dict[str, Any] = {"worker": message.worker, "event": "control"}
-            made |= {"command": message.command, "control_data": dict(message.control_data)}
-            return made
-        case WorkerShutdown():
-            return {"worker": message.worker, "event": "shutdown"}
-        case _:
-            assert_never(message)
-
-
-def outcome_of(done: TaskDone) -> Outcome:
-    """How the attempt went that this ends.
-
-    ``cancelled`` also where its time was over: that, only the orchestrator knows.
-    """
-    if done.error:
-        return Outcome(OutcomeKind.ERROR, done.error)
-    if done.result == CANCELLED_RESULT:
-        return Outcome(OutcomeKind.CANCELLED, "cancelled")
-    return Outcome(OutcomeKind.SUCCESS, result="" if done.result is None else _json(done.result))
-
-
-def result_of(outcome: Outcome) -> Any:
-    """What ``TaskDone.result`` says of an attempt that ended so; its ``error`` is the outcome's."""
-    match outcome.kind:
-        case OutcomeKind.SUCCESS:
-            return json.loads(outcome.result) if outcome.result else None
-        case OutcomeKind.CANCELLED | OutcomeKind.TIMEOUT:
-            return CANCELLED_RESULT
-        case OutcomeKind.ERROR | OutcomeKind.RETRY | OutcomeKind.LOST | OutcomeKind.NOT_FOUND:
-            return None
-        case _:
-            assert_never(outcome.kind)
-
-
 def _done(worker: int, fields: Mapping[str, Any]) -> TaskDone:
     started, finished = (as_number(fields.get(name)) for name in ("time_started", "time_finish"))
     if started is None or finished is None:
@@ -397,28 +353,8 @@ def _done(worker: int, fields: Mapping[str, Any]) -> TaskDone:
     )
 
 
-def _done_fields(done: TaskDone) -> dict[str, Any]:
-    made: dict[str, Any] = {
-        "worker": done.worker,
-        "event": "done",
-        "result": done.result,
-        "uuid": done.uuid,
-        "time_started": done.time_started,
-        "time_finish": done.time_finish,
-    }
-    if done.is_stopping:
-        made["is_stopping"] = True
-    if done.error:
-        made["error"] = done.error
-    return made
-
-
 def _text(fields: Mapping[str, Any], key: str) -> str:
     value = fields.get(key)
     if not isinstance(value, str) or not value:
         raise ProtocolError(f"no {key}")
     return value
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"))

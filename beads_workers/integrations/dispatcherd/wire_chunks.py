@@ -150,11 +150,6 @@ class ChunkAccumulator:
         """How many are not whole."""
         return len(self._pending)
 
-    @property
-    def pending_bytes(self) -> int:
-        """What keeping them costs, as it is counted."""
-        return self._bytes
-
     def ingest_dict(
         self, received: Mapping[str, Any], now: float | None = None
     ) -> tuple[bool, Mapping[str, Any] | None, str | None]:

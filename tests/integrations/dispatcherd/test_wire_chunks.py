@@ -61,7 +61,7 @@ def test_the_example_of_the_text_is_joined_in_any_order(order: tuple[int, int]) 
     first, second = (TEXT[index] for index in order)
     assert accumulator.ingest_dict(first) == (True, None, ID)
     assert accumulator.ingest_dict(second) == (True, WHOLE, ID)
-    assert (accumulator.active_messages, accumulator.pending_bytes) == (0, 0)
+    assert (accumulator.active_messages, accumulator._bytes) == (0, 0)
     assert accumulator.successful_assemblies == 1
 
 
@@ -218,7 +218,7 @@ def test_what_is_stale_is_dropped_counted_from_its_first_piece() -> None:
     accumulator.expire_partial_messages(109.9)
     assert accumulator.active_messages == 1
     accumulator.expire_partial_messages(110.0)
-    assert (accumulator.active_messages, accumulator.pending_bytes) == (0, 0)
+    assert (accumulator.active_messages, accumulator._bytes) == (0, 0)
     assert accumulator.timed_out_assemblies == 1
     assert accumulator.troubles == [f"2 of 3 chunks of {ID} were stale"]
 
@@ -234,7 +234,7 @@ def test_orphans_never_take_more_memory_than_there_is_for_them() -> None:
     accumulator = ChunkAccumulator(pending_bytes_max=100_000, pending_max=300)
     for number in range(10_000):
         accumulator.ingest_dict(chunk(0, 2, "x" * 800, message_id=f"m{number}"))
-        assert accumulator.pending_bytes <= 100_000
+        assert accumulator._bytes <= 100_000
     assert accumulator.active_messages == 100
     assert accumulator.errored_assemblies == 9_900
     assert len(accumulator.troubles) == 20
@@ -256,7 +256,7 @@ def test_a_message_without_end_is_dropped() -> None:
     for index in range(17):
         accumulator.ingest_dict(chunk(index, 20, "x" * (1 << 20)))
     assert "are over 16777216 bytes" in accumulator.troubles[0]
-    assert accumulator.pending_bytes == 0
+    assert accumulator._bytes == 0
 
 
 def test_what_is_no_json_is_a_mistake_of_the_peer() -> None:
