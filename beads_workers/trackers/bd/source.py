@@ -381,28 +381,6 @@ def _text(fields: Mapping[str, Any], key: str) -> str:
 # The ``Source`` over ``bd``: what is claimed, what is sure about it, and what must be asked.
 
 
-def open_bd(
-    folder: Path,
-    *,
-    actor: str,
-    filters: Filters,
-    listed_max: int,
-    program: str = "bd",
-    call_log: CallLog | None = None,
-) -> BdSource:
-    """A ``BdSource`` that has answered once; raises ``SourceError`` when ``bd`` cannot be used."""
-    source = BdSource(
-        folder,
-        actor=actor,
-        filters=filters,
-        listed_max=listed_max,
-        program=program,
-        call_log=call_log,
-    )
-    source.describe()
-    return source
-
-
 class BdSource:
     """Takes issues from the ``.beads`` in ``folder`` and requeues them, through ``bd``.
 

@@ -13,7 +13,7 @@ import pytest
 
 from beads_workers.core.model import Filters, IssueId, Job
 from beads_workers.core.source import Action, CrashedRun, Result, Settled, Settlement
-from beads_workers.trackers.bd.source import BdSource, open_bd
+from beads_workers.trackers.bd.source import BdSource
 from tests.support.bd import OLD, BdProject
 
 US = "beads-workers/host/run-1"
@@ -69,10 +69,10 @@ def test_a_reference_of_another_form_is_not_believed(
     assert project_new.source(US, program=str(strange)).abilities.leases
 
 
-def test_open_bd_finds_bd_on_the_path(project: BdProject, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bd_is_found_on_the_path(project: BdProject, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in project.environment.items():
         monkeypatch.setenv(name, value)
-    source = open_bd(project.folder, actor=US, filters=Filters(), listed_max=10)
+    source = BdSource(project.folder, actor=US, filters=Filters(), listed_max=10)
     assert source.describe().startswith(f"bd {project.version}")
     assert source.self_claiming
 

@@ -12,7 +12,7 @@ import pytest
 from beads_workers.core.model import Filters
 from beads_workers.core.source import Action, Result, Settlement, SourceError
 from beads_workers.trackers.bd.calls import start_time
-from beads_workers.trackers.bd.source import BdSource, open_bd
+from beads_workers.trackers.bd.source import BdSource
 from tests.support.bd import NEW, BdProject
 
 US = "beads-workers/host/run-1"
@@ -136,9 +136,13 @@ def test_a_late_bd_is_waited_for_and_what_it_won_is_requeued(
     assert [job.issue_id for job in source.take(1, ()).jobs] == [key]
 
 
+def bd_source(folder: Path, program: str) -> BdSource:
+    return BdSource(folder, actor=US, filters=Filters(), listed_max=9, program=program)
+
+
 def test_a_missing_bd_is_named_with_a_hint(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="no-such-bd not found") as trouble:
-        open_bd(tmp_path, actor=US, filters=Filters(), listed_max=9, program="no-such-bd")
+        bd_source(tmp_path, "no-such-bd").describe()
     assert "install" in trouble.value.hint
 
 
@@ -164,7 +168,7 @@ def test_a_bd_that_cannot_claim_is_refused(
     )
     program.chmod(0o755)
     with pytest.raises(SourceError, match=said):
-        open_bd(tmp_path, actor=US, filters=Filters(), listed_max=9, program=str(program))
+        bd_source(tmp_path, str(program)).describe()
 
 
 class Recorder:
