@@ -160,19 +160,6 @@ def start_time(pid: int) -> int | None:
     return None if process is None or process.zombie else process.started
 
 
-def session_members(session: int) -> list[int]:
-    """The living processes of a session (its leader included)."""
-    return [p.pid for p in _processes() if p.session == session and not p.zombie]
-
-
-def kill_session(session: int) -> int:
-    """KILL every process of a session; returns how many were hit.
-
-    The caller knows that the session is its own: its leader is an unreaped child of the caller.
-    """
-    return kill_sessions({session}, "", ())
-
-
 def sweep(run_id: str, worker_id: str | None) -> int:
     """KILL what carries the token of a worker (None: of any worker of that run)."""
     return kill_sessions((), run_id, None if worker_id is None else {worker_id})

@@ -70,7 +70,7 @@ def test_a_bash_worker_killed_in_its_task_is_made_good(
     any_project.environment = {**any_project.environment, **ran.environment}
     worker = fleet.bash_worker(*ran.command(ONCE_LONG))
     until(lambda: stays(ran, ids[0]))
-    sessions.kill_session(worker.pid)
+    sessions.kill_sessions({worker.pid}, "", ())
     worker.wait()
     # Its task leads a process group, and a session, of its own: it is nobody's now.
     fleet.bash_worker(*ran.command(ONCE_LONG))
@@ -89,7 +89,7 @@ def test_what_a_bash_worker_had_closed_when_it_was_killed_is_done_and_nothing_el
     closed = tmp_path / "closed-by-it"
     worker = fleet.bash_worker("sh", "-c", f"bd close {{id}} && touch {closed} && sleep 600")
     until(closed.exists)
-    sessions.kill_session(worker.pid)
+    sessions.kill_sessions({worker.pid}, "", ())
     worker.wait()
     assert fleet.wait() == 0, fleet.said()
     assert [r["outcome"] for r in fleet.journal("finished")] == ["lost"]

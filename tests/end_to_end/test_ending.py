@@ -151,7 +151,7 @@ def test_closing_the_terminal_is_a_stop(
         os.waitpid(child, 0)
         until(lambda: sessions.start_time(info["pid"]) is None, 20)
     finally:
-        sessions.kill_session(child)
+        sessions.kill_sessions({child}, "", ())
     assert not Path(info["socket"]).exists()
     assert all_open(embedded)
     assert call(embedded, "status").returncode == 3

@@ -88,9 +88,9 @@ class Victim:
         """Its living processes and those of its task, the oldest first. A task may have a session
         of its own (Node), but has the environment of its worker.
         """
-        if self.is_ours:
-            return sorted(sessions.session_members(int(self.mark)))
         pids = sorted(int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit())
+        if self.is_ours:
+            return [pid for pid in pids if _is_in_session(pid, int(self.mark))]
         return [pid for pid in pids if sessions.start_time(pid) and _has(pid, f"HAND={self.mark}")]
 
     # --- what is done to it -------------------------------------------------------------------
@@ -156,6 +156,11 @@ def slowed(victims: Sequence[Victim]) -> Iterator[None]:
     finally:
         over.set()
         pulses.join()
+
+
+def _is_in_session(pid: int, session: int) -> bool:
+    found = sessions.read_process(pid)
+    return found is not None and found.session == session and not found.zombie
 
 
 def _has(pid: int, variable: str) -> bool:

@@ -253,7 +253,7 @@ class Fleet:
             self.process.wait()
         for worker in self._workers:
             if worker.poll() is None:
-                sessions.kill_session(worker.pid)
+                sessions.kill_sessions({worker.pid}, "", ())
                 worker.wait()
 
     def _announced(self, pattern: str) -> str:
