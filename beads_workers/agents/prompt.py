@@ -107,14 +107,11 @@ class Briefing:
     worktree: bool = True
 
 
-COMMENTS = ("all", "owner", "none")
-"""Whose comments are passed on: ``owner`` are those of the issue's author."""
-
-
 def of_issue(issue: Mapping[str, Any], comments: str = "all") -> Briefing:
     """The part of a briefing that stands in an issue's JSON, as ``bd show --json`` gives it.
 
     What its dependencies delivered is known where they are there with title and status.
+    ``comments``: whose are passed on: ``all``, ``none``, or ``owner``, those of the issue's author.
     """
     author = _text(issue, "created_by")
     said = [_comment(each) for each in _list(issue, "comments") if isinstance(each, dict)]

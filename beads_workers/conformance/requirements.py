@@ -79,39 +79,6 @@ WORKER: dict[str, str] = {
     "W-9.12-2": "returns what it has not begun of a BATCH on SHUTDOWN",
 }
 
-FEATURES: dict[str, str] = {
-    "W-3-5": "1.1",
-    "W-9.1-1": "1.1",
-    "W-9.1-2": "1.1",
-    "W-9.1-3": "1.1",
-    "W-9.1-4": "grouped",
-    "W-9.2-1": "1.1",
-    "W-9.2-2": "1.1",
-    "W-9.3-1": "grouped",
-    "W-9.3-2": "1.1",
-    "W-9.3-3": "1.1",
-    "W-9.4-1": "cancel",
-    "W-9.4-2": "cancel",
-    "W-9.4-3": "cancel",
-    "W-9.5-1": "prefetch",
-    "W-9.5-2": "prefetch",
-    "W-9.5-3": "prefetch",
-    "W-9.5-4": "prefetch",
-    "W-9.6-1": "1.1",
-    "W-9.8-1": "heartbeat",
-    "W-9.9-1": "status",
-    "W-9.10-1": "pause",
-    "W-9.10-2": "pause",
-    "W-9.10-3": "pause",
-    "W-9.12-1": "batch",
-    "W-9.12-2": "batch",
-}
-"""What a worker must have said in READY for a requirement to be asked of it: a version or a
-feature; ``prefetch`` is a ``prefetch_count``."""
-
-CLAIMS = frozenset({"W-4.3-1", "W-4.3-3", "W-4.3-4", "W-4.3-5", "W-4.7-3", "W-7-3"})
-"""Asked of a worker that has called the tracker for a TASK of version 1."""
-
 ORCHESTRATOR: dict[str, str] = {
     "O-2.1-1": "listens with mode 0600",
     "O-2.1-2": "takes a hundred connections at once",

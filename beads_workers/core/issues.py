@@ -721,7 +721,7 @@ def _with_cost(past: rec.Checkpointed, request_id: str, told: Receipt) -> rec.Ch
 _HAND_OVER, _CLOSE = Action.HAND_OVER.value, Action.CLOSE.value
 _SHELVE = Action.SHELVE.value
 _RELEASE, _REOPEN = Action.RELEASE.value, Action.REOPEN.value
-_APPLIED, _NOT_OURS = Result.APPLIED.value, Result.NOT_OURS.value
+_NOT_OURS = Result.NOT_OURS.value
 _NO_MORE = (Result.FOUND_CLOSED.value, _NOT_OURS)
 _FINISH, _LAND, _QUARANTINED = "finish", "land", "quarantined"
 

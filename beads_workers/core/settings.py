@@ -55,16 +55,13 @@ class Agent:
 class Executor:
     """A program that serves functions for us: how it is called, and what it speaks.
 
-    ``protocol``: one of ``PROTOCOLS``. Jobs choose it by ``name``: ``name#function``.
+    ``protocol``: RRQ's: ``rrq``, version 1 on a Unix socket, ``rrq-tcp``, the same on a TCP one, or
+    ``rrq2``, version 2 (TCP only). Jobs choose it by ``name``: ``name#function``.
     """
 
     name: str
     argv: tuple[str, ...]
     protocol: str = "rrq"
-
-
-PROTOCOLS = ("rrq", "rrq-tcp", "rrq2")
-"""RRQ's protocol, version 1 on a Unix socket or on a TCP one, and version 2 (TCP only)."""
 
 
 @value

@@ -558,17 +558,6 @@ class Renderer:
         return before, after
 
 
-def render_lines(
-    renderable: RenderableType,
-    columns: int,
-    rows: int,
-    *,
-    environ: Mapping[str, str] = os.environ,
-) -> list[str]:
-    """One picture; who draws many keeps a ``Renderer``."""
-    return Renderer(environ).lines(renderable, columns, rows)
-
-
 def _without_blank_end(segments: list[Segment]) -> list[Segment]:
     """Without the spaces up to the edge: fewer bytes, and nothing to select that is not there."""
     end = len(segments)

@@ -9,7 +9,7 @@ import pytest
 
 from beads_workers.conformance.bench import Timing
 from beads_workers.conformance.report import Judgement, Report
-from beads_workers.conformance.requirements import FEATURES, WORKER
+from beads_workers.conformance.requirements import WORKER
 from beads_workers.conformance.worker_suite import try_worker
 
 ROOT = Path(__file__).parent.parent.parent
@@ -20,6 +20,36 @@ QUICK = Timing(patience=2.0, quiet=0.5)
 
 ALL = "grouped,cancel,heartbeat,status,pause,priority,batch,x-again"
 ONLY_WITHOUT_GROUPED = {"W-9.3-2", "W-9.3-3"}
+FEATURES: dict[str, str] = {
+    "W-3-5": "1.1",
+    "W-9.1-1": "1.1",
+    "W-9.1-2": "1.1",
+    "W-9.1-3": "1.1",
+    "W-9.1-4": "grouped",
+    "W-9.2-1": "1.1",
+    "W-9.2-2": "1.1",
+    "W-9.3-1": "grouped",
+    "W-9.3-2": "1.1",
+    "W-9.3-3": "1.1",
+    "W-9.4-1": "cancel",
+    "W-9.4-2": "cancel",
+    "W-9.4-3": "cancel",
+    "W-9.5-1": "prefetch",
+    "W-9.5-2": "prefetch",
+    "W-9.5-3": "prefetch",
+    "W-9.5-4": "prefetch",
+    "W-9.6-1": "1.1",
+    "W-9.8-1": "heartbeat",
+    "W-9.9-1": "status",
+    "W-9.10-1": "pause",
+    "W-9.10-2": "pause",
+    "W-9.10-3": "pause",
+    "W-9.12-1": "batch",
+    "W-9.12-2": "batch",
+}
+"""What a worker must have said in READY for a requirement to be asked of it: a version or a
+feature; ``prefetch`` is a ``prefetch_count``."""
+
 WITH_PREFETCH = {"W-9.5-1", "W-9.5-2", "W-9.5-3", "W-9.5-4", "W-9.10-1"}
 
 

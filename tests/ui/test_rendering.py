@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from rich.console import RenderableType
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from beads_workers.ui.viewer import render_lines
+from beads_workers.ui.viewer import Renderer
 
 TRUE = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
 RED = Text("error", style="bold #ff8800")
+
+
+def render_lines(
+    renderable: RenderableType, columns: int, rows: int, *, environ: Mapping[str, str]
+) -> list[str]:
+    return Renderer(environ).lines(renderable, columns, rows)
 
 
 def test_rows_and_columns_are_cut_to_the_screen() -> None:
