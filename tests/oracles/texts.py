@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -20,13 +19,12 @@ from beads_workers.core.snapshot import Board
 from beads_workers.core.status import status
 from beads_workers.core.wire import encode as encode_message
 from beads_workers.registry import COMMANDS
+from tests.oracles.calls import ROOT, call
 from tests.simulation.journal import Journal
 from tests.simulation.mutants import Mutant
 from tests.simulation.nodes import Node
 from tests.simulation.world import Options, World
-from tests.support import warm
 
-ROOT = Path(__file__).parent.parent.parent
 STATUS_SEEDS = 12
 EVERY = 97
 """Of a world's records, after every so many ``status`` is asked."""
@@ -130,32 +128,16 @@ def statuses() -> str:
 # --- the command line ---------------------------------------------------------------------------
 
 
-def _call(folder: str, *arguments: str) -> tuple[int, str, str]:
-    environment = {
-        "PATH": os.environ["PATH"],
-        "HOME": folder,
-        "COLUMNS": "100",
-        "NO_COLOR": "1",
-        "TERM": "dumb",
-    }
-    ours = (n for n in os.environ if n in warm.LOCALE or n.startswith("PYTHON"))
-    environment |= {name: os.environ[name] for name in ours}
-    environment["PYTHONPATH"] = str(ROOT)
-    done = warm.run(arguments, Path(folder), environment, timeout=60)
-    said = [text.replace(folder, "FOLDER") for text in (done.stdout, done.stderr)]
-    return done.returncode, said[0], said[1]
-
-
 def helps() -> str:
     """``--help`` of every command, and of those below ``hero`` and ``config``."""
     words = [[], *([name] for commands in COMMANDS.values() for name in commands), ["version"]]
     words += [["hero", name] for name in ("run", "list", "status", "stop", "logs")]
     words += [["config", "show"]]
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as pool:
-        told = pool.map(lambda name: _call(folder, *name, "--help"), words)
+        told = pool.map(lambda name: call(Path(folder), *name, "--help"), words)
         return "".join(
-            f"$ beads-workers {' '.join([*name, '--help'])}\n{out}{err}[exit code {code}]\n\n"
-            for name, (code, out, err) in zip(words, told, strict=True)
+            f"$ beads-workers {' '.join([*name, '--help'])}\n{said.text}\n\n"
+            for name, said in zip(words, told, strict=True)
         )
 
 
@@ -176,8 +158,8 @@ def exits() -> str:
     lines = []
     for words in CALLS:
         with tempfile.TemporaryDirectory() as folder:
-            code, out, err = _call(folder, *words.split())
-        lines.append(f"$ beads-workers {words}\n{out}{err}[exit code {code}]\n\n")
+            said = call(Path(folder), *words.split())
+        lines.append(f"$ beads-workers {words}\n{said.text}\n\n")
     return "".join(lines)
 
 
