@@ -8,7 +8,7 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from tests.oracles import texts, traces
+from tests.oracles import doctors, histories, journals, texts, traces
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -19,10 +19,14 @@ ORACLES: dict[str, Callable[[], str]] = {
     "help": texts.helps,
     "exits": texts.exits,
     "worker_imports": texts.worker_imports,
-} | {
+    "doctor": doctors.doctors,
+    "doctor_bd": doctors.doctors_of_bd,
+}
+ORACLES |= {
     f"traces_{batch:02}": partial(traces.lines, batch)
     for batch in range(traces.SEEDS // traces.BATCH)
 }
+ORACLES |= {f"history_{name}": partial(histories.history, name) for name in journals.names()}
 
 
 def compared(name: str) -> str:
