@@ -21,7 +21,9 @@ from tests.support.repository import git
 
 PROGRAMS = ("git", "sh", "true")
 """All that is on PATH."""
-OF_THE_MACHINE = ("python", "kernel", "disk", "files", "processes", "memory", "clock", "sockets")
+OF_THE_MACHINE = frozenset(
+    {"python", "kernel", "disk", "files", "processes", "memory", "clock", "ntp", "sockets"}
+)
 DEAD_SOCKETS = "in /tmp of orchestrators"
 SLOW = "&& bd doctor"
 """The remedy for a bd that is slow: it may be the machine."""
