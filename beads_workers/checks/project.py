@@ -68,7 +68,7 @@ def find_tracker(source: str | None, kind: SourceKind | None, here: Path) -> Tra
     if place is None:
         make = "bd init" if source == "bd" else "beads-workers init"
         text = f"no {source} tracker in {project.folder}"
-        return fail("tracker", text, make, f"run '{make}'", EXIT_TRACKER)
+        return fail("tracker", text, make, exit_code=EXIT_TRACKER)
     found = "bd" if place == project.beads else "sqlite"
     both = source is None and project.beads and project.tracker
     return TrackerChoice(found, place, project.folder, project.tracker if both else None)

@@ -72,21 +72,26 @@ def all_checks(
         condition = jobs[id(job)][1]
         if condition.unsaid and check.status is Grade.FAIL:
             check = replace(check, status=Grade.WARN)
-        yield condition, _unless_lifted(condition, check, plan)
+        if check.status is Grade.FAIL and _is_lifted(condition, plan):
+            text = f"{check.text} ({condition.lifted_by})"
+            check = replace(check, status=Grade.WARN, text=text)
+        yield condition, check
 
 
 def start_checks(plan: FleetPlan, *, last: bool = True) -> Iterator[tuple[Condition, Check]]:
     """What ``start`` asks, in the order in which it refuses. ``last``: also what costs minutes.
 
-    What waits for others begins at once; whoever stops listening at a failure asks no more.
+    What waits for others begins at once. Whoever stops listening at a failure asks no more. What an
+    option lifts is not asked.
     """
     asked = [each for each in conditions() if each.asked is not Asked.BY_DOCTOR]
+    asked = [each for each in asked if not _is_lifted(each, plan)]
     beside = {each: _job(each, plan) for each in asked if each.asked is Asked.BESIDE}
     for job in beside.values():
         threading.Thread(target=job.run, daemon=True).start()
     deadline = time.monotonic() + PATIENCE_SECONDS
     for condition in asked:
-        if condition.asked is Asked.AT_THE_END and (not last or _is_lifted(condition, plan)):
+        if condition.asked is Asked.AT_THE_END and not last:
             continue
         job = beside.get(condition) or _job(condition, plan)
         if condition not in beside:
@@ -95,7 +100,7 @@ def start_checks(plan: FleetPlan, *, last: bool = True) -> Iterator[tuple[Condit
             text = f"not through after {PATIENCE_SECONDS:g} s, so it was not waited for"
             yield condition, warn(condition.name, text)
             continue
-        yield from ((condition, _unless_lifted(condition, each, plan)) for each in job.checks)
+        yield from ((condition, each) for each in job.checks)
 
 
 def _job(condition: Condition, plan: FleetPlan) -> ScheduledCheck:
@@ -107,10 +112,3 @@ def _is_lifted(condition: Condition, plan: FleetPlan) -> bool:
         return bool(plan.options.skip_base_check)
     by_name = condition.lifted_by == skip(condition.name)
     return by_name and condition.name in (plan.options.skip_check or ())
-
-
-def _unless_lifted(condition: Condition, check: Check, plan: FleetPlan) -> Check:
-    """A failure that the person takes is a warning."""
-    if check.status is not Grade.FAIL or not _is_lifted(condition, plan):
-        return check
-    return replace(check, status=Grade.WARN, text=f"{check.text} ({condition.lifted_by})")

@@ -117,7 +117,8 @@ def as_object(checks: Sequence[Check]) -> dict[str, Any]:
 
 def sentence(check: Check) -> str:
     """A check with what to do, in words."""
-    return f"{check.text}; {check.hint}" if check.hint else check.text
+    mark = " " if check.text.endswith("?") else "; "
+    return f"{check.text}{mark}{check.hint}" if check.hint else check.text
 
 
 # --- doctor --------------------------------------------------------------------------------------

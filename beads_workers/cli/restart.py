@@ -23,7 +23,7 @@ def restart(
 ) -> None:
     """Stop the fleet and start it again as it was started."""
     from beads_workers.cli.config import from_typed
-    from beads_workers.cli.start import Shown, run_start
+    from beads_workers.cli.start import StartView, run_start
     from beads_workers.runtime.run_directory import RunDirectory
 
     directory = find_state_directory(state_dir)
@@ -38,5 +38,5 @@ def restart(
             break
     wait_for_exit(info["pid"], 30.0)
     os.chdir(told.folder)
-    how = Shown(detach=detach or not told.owned)
+    how = StartView(detach=detach or not told.owned)
     run_start(from_typed(told.typed), told.filters.only, how, told.argv)

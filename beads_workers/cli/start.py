@@ -246,7 +246,7 @@ def start(
         raise typer.BadParameter(
             "it goes with -d; without -d start waits for the end anyway", param_hint="'--wait'"
         )
-    shown = Shown(
+    shown = StartView(
         detach=detach, wait=wait, as_json=json_lines, draw=not no_dashboard, dry_run=dry_run
     )
     said = replace(said, command=command_of(ctx))
@@ -254,7 +254,7 @@ def start(
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class StartView:
     """How a start is shown. ``wait``: with ``detach``, until the end. ``draw``: the dashboard, if
     this is a terminal. ``dry_run``: only what would be taken."""
 
@@ -265,7 +265,9 @@ class Shown:
     dry_run: bool = False
 
 
-def run_start(said: Options, issues: tuple[str, ...], how: Shown, argv: tuple[str, ...]) -> None:
+def run_start(
+    said: Options, issues: tuple[str, ...], how: StartView, argv: tuple[str, ...]
+) -> None:
     """Check, start, and show what happens; ends with the exit code of the run. ``argv``: the words
     that were typed, for people."""
     from beads_workers.cli.launch import Launch

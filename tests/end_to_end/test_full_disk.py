@@ -62,7 +62,17 @@ def test_a_disk_that_fills_up_again_and_again_kills_nobody_and_costs_nothing(
     ids = project.create_many([{} for _ in range(20 * FILLS)])
     fleet: Fleet = start(
         project,
-        *("-n", "4", "--until-empty", "--retry-delay", "0.2s", *where, "--"),
+        *(
+            "-n",
+            "4",
+            "--until-empty",
+            "--retry-delay",
+            "0.2s",
+            "--skip-check",
+            "disk",
+            *where,
+            "--",
+        ),
         *ran.command("echo working; sleep 0.2"),
         environment=ran.environment,
     ).started()

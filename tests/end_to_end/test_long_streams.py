@@ -79,7 +79,8 @@ def test_a_stream_of_any_length_takes_no_memory(
     )
     (project.folder / "beads-workers.toml").write_text(settings)
     project.create_many([{}, {}])
-    fleet = start(project, "-n", "1", "--agent", "chatty", "--until-empty")
+    agent = ("--agent", "chatty", "--skip-check", "agent")
+    fleet = start(project, "-n", "1", *agent, "--until-empty")
     assert fleet.wait(200) == 0, fleet.said()
     short, long = ([int(word) for word in (peaks / f"bw-{n}").read_text().split()] for n in (1, 2))
     assert long[2] >= LONG > 10 * short[2]

@@ -12,7 +12,8 @@ import pytest
 from tests.end_to_end.conftest import StartFleet
 from tests.support.fleet import Fleet, call
 
-AGENT = ("-n", "1", "--agent", "claude", "--verify", "make test")
+NOT_ASKED = ("-n", "1", "--skip-check", "agent")
+AGENT = (*NOT_ASKED, "--agent", "claude", "--verify", "make test")
 KEEPS_WHAT_IT_READS = '#!/bin/sh\ncat >"{folder}/$BW_ISSUE_ID.stdin"\nexit 1\n'
 
 
@@ -64,7 +65,14 @@ def test_its_labels_choose_the_agent(either_project: Any, read: Path) -> None:
         [{"title": "Cart", "labels": ["agent:second", "model:opus"]}]
     )
     dry = call(
-        either_project, "start", "--dry-run", "--json", "-n", "1", "--agent", "claude,second", issue
+        either_project,
+        "start",
+        "--dry-run",
+        "--json",
+        *NOT_ASKED,
+        "--agent",
+        "claude,second",
+        issue,
     )
     assert dry.returncode == 0, dry.stderr
     assert json.loads(dry.stdout)["prompts"] == [

@@ -162,7 +162,8 @@ def test_too_little_disk_and_a_failing_setup_charge_nothing_and_say_so(
     embedded.create_many([{}])
     with (embedded.folder / "beads-workers.toml").open("a") as file:
         file.write('\n[worktree]\nenabled = true\ndisk_floor = "8000000TB"\n')
-    fleet = start(embedded, "-n", "1", "--retry-delay", "100s", "--", "sh", "-c", COMMIT)
+    slow = ("-n", "1", "--retry-delay", "100s", "--skip-check", "worktree")
+    fleet = start(embedded, *slow, "--", "sh", "-c", COMMIT)
     failed = fleet.wait_for("finished")
     assert (failed["outcome"], failed.get("charged", 0)) == ("retry", 0)
     assert "GB of disk are free" in failed["error"] and "the floor is" in failed["error"]

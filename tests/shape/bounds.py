@@ -26,39 +26,34 @@ class Bound:
         return []
 
 
-CIRCLES_MAX = 7
-KNOWN_CIRCLES: tuple[str, ...] = (
-    "core: accounts agent_work claims commands connections control effects events inflight"
-    " landings lifecycle orchestrator queries retry round_trips",
-    "cli: abandoned fleet runs why",
-    "cli: config proposals",
-    "cli: dry_run start",
-    "cli: live web",
-    "executors: command scripts",
-    "integrations.hero: commands view",
-)
+CIRCLES_MAX = 0
+KNOWN_CIRCLES: tuple[str, ...] = ()
 """No module joins one of these, and there is no other."""
 
 BOUNDS = {
     "journey_functions": Bound(135, slack=6),
-    "journey_files": Bound(26),
-    "life_functions": Bound(1286, slack=10),
-    "life_files": Bound(110),
+    # The knot of the core is cut: `Connection` and its registry have a file of their own.
+    "journey_files": Bound(27),
+    # `start` asks all conditions, where it asked a third of them: 103 functions in 20 files more.
+    "life_functions": Bound(1389, slack=10),
+    "life_files": Bound(134),
     "circles": Bound(CIRCLES_MAX),
-    "circle_modules": Bound(29),
+    "circle_modules": Bound(0),
     "connection_fields": Bound(34),
     "connection_booleans": Bound(15),
     "fates": Bound(5),
     "fate_lines": Bound(578, slack=20),
     "read_models": Bound(11),
-    "read_model_lines": Bound(3712, slack=100),
+    "read_model_lines": Bound(3751, slack=100),
     "text_fields": Bound(7),
     "text_readings": Bound(27),
     "text_modules": Bound(13),
-    "code_lines": Bound(58294, slack=300),
-    "functions": Bound(5174, slack=30),
-    "classes": Bound(888, slack=10),
-    "test_lines": Bound(91076, slack=1000),
+    # Rows of conditions: 420 lines of code more than both halves had before.
+    "code_lines": Bound(58717, slack=300),
+    "functions": Bound(5232, slack=30),
+    "classes": Bound(890, slack=10),
+    # Oracles and their recorder, bounds of the shape, the tracer, tests of conditions.
+    "test_lines": Bound(92507, slack=1000),
 }
 """Files and lines of the product are printed only: a cap on files staples ideas together, and one
 on lines strips docstrings. From Python 3.12 on a list comprehension is no function: six fewer in

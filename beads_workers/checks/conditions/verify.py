@@ -33,7 +33,7 @@ def _unverified(plan: FleetPlan) -> Check | None:
     if found is None:
         text = f"{who}: what an agent calls done is closed. No command that checks was recognised"
         own = f"touch {shlex.quote(str(plan.folder / FILE_NAME))}"
-        return warn("verify", text, edit(plan.resolved.file) or own, "see --verify")
+        return warn("verify", text, edit(plan.resolved.file) or own)
     text = f"{who}; proposed: {shown(found)}"
     return warn("verify", text, "beads-workers config verify --write")
 
