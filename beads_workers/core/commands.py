@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from beads_workers.core.events import ConnId, Ticket
-from beads_workers.core.facts import Facts, FoundTasks
+from beads_workers.core.facts import Facts
 from beads_workers.core.issues import Transition
 from beads_workers.core.journal import Entry, Record
 from beads_workers.core.model import IssueId, value
@@ -111,6 +112,27 @@ class TellLander:
     """An order for it; what comes of it is told by ``LanderSaid``."""
 
     order: Order
+
+
+@value
+class FoundTask:
+    """``key``: of the job here. ``place``: ``worker``, ``queued``, ``delayed`` or ``blocked``.
+
+    ``worker_id`` where it runs; ``message``: the task, as its publisher would write it.
+    """
+
+    key: str
+    place: str
+    message: Mapping[str, Any]
+    worker_id: str = ""
+
+
+@value
+class FoundTasks:
+    """In the order in which they are shown. ``cancelling``: workers whose task is to end."""
+
+    tasks: tuple[FoundTask, ...] = ()
+    cancelling: frozenset[str] = frozenset()
 
 
 @value

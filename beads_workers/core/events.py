@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NewType
+from collections.abc import Mapping
+from dataclasses import field
+from typing import TYPE_CHECKING, Any, NewType
 
-from beads_workers.core.facts import TaskFilter
 from beads_workers.core.journal import Checkpointed, Inherited
 from beads_workers.core.model import IssueId, value
 from beads_workers.core.receipts import AccountId, Closed
@@ -249,6 +250,26 @@ class WhyAsked:
 
     ticket: Ticket
     issue_ids: tuple[IssueId, ...] = ()
+
+
+FILTERABLE = ("task", "args", "kwargs", "uuid")
+"""Keys of a task's message that a filter may name."""
+
+
+@value
+class TaskFilter:
+    """The tasks whose every field that is set here is equal, to the letter; none set means all."""
+
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> TaskFilter:
+        """What a request's ``control_data`` says; an empty value says nothing."""
+        return cls({name: data[name] for name in FILTERABLE if data.get(name)})
+
+    def matches(self, message: Mapping[str, Any]) -> bool:
+        """Whether a task's message is meant."""
+        return all(message.get(name) == value for name, value in self.fields.items())
 
 
 @value

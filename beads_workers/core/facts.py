@@ -1,7 +1,4 @@
-"""What is asked of a running fleet, and its answers.
-
-What the scheduler says of itself and of single issues to whoever asks why they do not run; tasks
-that were asked for by what they call."""
+"""What the scheduler says of itself and of single issues to whoever asks why they do not run."""
 
 from __future__ import annotations
 
@@ -139,47 +136,3 @@ def _issue_facts(values: Mapping[str, Any]) -> IssueFacts:
 
 def _known(kind: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
     return {each.name: values[each.name] for each in fields(kind) if each.name in values}
-
-
-# --- found tasks ---------------------------------------------------------------------------------
-# Which tasks a dispatcherd request means, and those that were found for it.
-
-
-FILTERABLE = ("task", "args", "kwargs", "uuid")
-
-
-@value
-class TaskFilter:
-    """Every field that is set must be equal, to the letter; a filter without any means all."""
-
-    fields: Mapping[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def from_data(cls, data: Mapping[str, Any]) -> TaskFilter:
-        """What a request's ``control_data`` says; an empty value says nothing."""
-        return cls({name: data[name] for name in FILTERABLE if data.get(name)})
-
-    def matches(self, message: Mapping[str, Any]) -> bool:
-        """Whether a task's message is meant."""
-        return all(message.get(name) == value for name, value in self.fields.items())
-
-
-@value
-class FoundTask:
-    """``key``: of the job here. ``place``: ``worker``, ``queued``, ``delayed`` or ``blocked``.
-
-    ``worker_id`` where it runs; ``message``: the task, as its publisher would write it.
-    """
-
-    key: str
-    place: str
-    message: Mapping[str, Any]
-    worker_id: str = ""
-
-
-@value
-class FoundTasks:
-    """In the order in which they are shown. ``cancelling``: workers whose task is to end."""
-
-    tasks: tuple[FoundTask, ...] = ()
-    cancelling: frozenset[str] = frozenset()

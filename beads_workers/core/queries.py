@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from beads_workers.core.facts import FoundTask, FoundTasks, TaskFilter
+from beads_workers.core.commands import FoundTask, FoundTasks
+from beads_workers.core.events import TaskFilter
 from beads_workers.core.inflight import ISSUE_PATH, arguments
 from beads_workers.core.journal import Checkpointed
 from beads_workers.core.model import Call, Job

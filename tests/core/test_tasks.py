@@ -6,8 +6,8 @@ from typing import Any
 
 from beads_workers.core import events as ev
 from beads_workers.core import limits
-from beads_workers.core.commands import Answer
-from beads_workers.core.facts import FoundTasks, TaskFilter
+from beads_workers.core.commands import Answer, FoundTasks
+from beads_workers.core.events import TaskFilter
 from beads_workers.core.issues import Standing
 from beads_workers.core.journal import Checkpointed, PutOnHold
 from beads_workers.core.model import Call, IssueId, Job, OutcomeKind

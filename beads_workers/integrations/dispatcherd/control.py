@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from beads_workers.core import limits
-from beads_workers.core.commands import Answer
-from beads_workers.core.events import ConnId, Event, TasksAsked, Warned
-from beads_workers.core.facts import FoundTask, FoundTasks, TaskFilter
+from beads_workers.core.commands import Answer, FoundTask, FoundTasks
+from beads_workers.core.events import ConnId, Event, TaskFilter, TasksAsked, Warned
 from beads_workers.core.framing import ProtocolError
 from beads_workers.core.model import value
 from beads_workers.core.snapshot import Board, WorkerRow, worker_order

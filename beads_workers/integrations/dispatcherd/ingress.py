@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from beads_workers.core.events import Arrived, Event, Warned
-from beads_workers.core.facts import FoundTask, TaskFilter
+from beads_workers.core.commands import FoundTask
+from beads_workers.core.events import Arrived, Event, TaskFilter, Warned
 from beads_workers.core.framing import ProtocolError
 from beads_workers.core.model import IssueId
 from beads_workers.core.settings import FleetSettings

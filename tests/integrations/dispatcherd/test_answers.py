@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from beads_workers.core import journal as rec
-from beads_workers.core.facts import FoundTask, FoundTasks
+from beads_workers.core.commands import FoundTask, FoundTasks
 from beads_workers.core.journal import Entry
 from beads_workers.core.snapshot import Board
 from beads_workers.integrations.dispatcherd import control

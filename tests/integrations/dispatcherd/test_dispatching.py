@@ -14,9 +14,8 @@ import pytest
 from beads_workers.core import events as ev
 from beads_workers.core import journal as rec
 from beads_workers.core import limits
-from beads_workers.core.commands import Answer, Send
-from beads_workers.core.events import ConnId
-from beads_workers.core.facts import FoundTask, FoundTasks, TaskFilter
+from beads_workers.core.commands import Answer, FoundTask, FoundTasks, Send
+from beads_workers.core.events import ConnId, TaskFilter
 from beads_workers.core.journal import Entry
 from beads_workers.core.model import IssueId
 from beads_workers.core.snapshot import Board

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from beads_workers.core.events import Arrived
-from beads_workers.core.facts import TaskFilter
+from beads_workers.core.events import Arrived, TaskFilter
 from beads_workers.core.model import IssueId
 from beads_workers.integrations.dispatcherd import ingress as module
 from beads_workers.integrations.dispatcherd.configuration import Brokers, Produced
