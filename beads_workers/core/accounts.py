@@ -31,9 +31,8 @@ ACCOUNTS = "accounts"
 @dataclass(slots=True)
 class Account:
     """``running``: the attempts under way, with their models; ``heard``: those that the model has
-    answered. ``allowed``: how many at once while
-    it ramps up after a canary; None for any number. ``utilization``: of the fullest window, 0..1,
-    as the agent says it."""
+    answered. ``allowed``: how many at once while it ramps up after a canary; None for any number.
+    ``utilization``: of the fullest window, 0..1, as the agent says it."""
 
     account_id: AccountId
     agent: str

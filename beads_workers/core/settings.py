@@ -137,9 +137,9 @@ class Work:
     ``verify`` (a ``sh -c`` line that the user typed) must also succeed. ``bd_argv`` is set where
     the worker itself claims and closes (``--bd-calls worker``): the program and its fixed options.
     ``term_grace_seconds`` lies between TERM and KILL. ``suspends``: a paused worker stops its
-    command (SIGSTOP). ``lands``: its branches are to land, so that
-    what a command leaves is committed, and verified by the gate. ``worktrees``: None where all
-    tasks run in the project's own folder. ``log_bytes_max``: the log of one attempt loses its
+    command (SIGSTOP). ``lands``: its branches are to land, so that what a command leaves is
+    committed, and verified by the gate. ``worktrees``: None where all tasks run in the project's
+    own folder. ``log_bytes_max``: the log of one attempt loses its
     middle beyond this. ``allow_modules``: what Python functions may be called, by the names of
     their modules or packages. ``executors``: where there are any, every worker is a driver of one
     process of each, which has ``in_flight`` jobs at once; the first one is for functions that name
