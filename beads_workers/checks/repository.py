@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
 from beads_workers.checks.probe import ProbeResult, ask
 from beads_workers.checks.rules import Check, ok, warn
 from beads_workers.core.text import counted, printable
+from beads_workers.worktrees.git import argv, environment
 
 GIT_SECONDS = 3.0
 """A status of a large repository on a cold disk; what takes longer says so."""
@@ -81,9 +81,7 @@ def _dubious(folder: Path) -> Check:
 
 def _git(folder: Path, *arguments: str) -> ProbeResult:
     # No index is written back, and no hook of the repository's runs for a mere look.
-    environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
-    argv = ["git", "-c", "core.fsmonitor=false", *arguments]
-    return ask(argv, folder=folder, seconds=GIT_SECONDS, environment=environment)
+    return ask(argv(arguments), folder=folder, seconds=GIT_SECONDS, environment=environment())
 
 
 def _last_line(reply: ProbeResult) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -13,6 +12,7 @@ from beads_workers.cli.agent_logs import left_outputs, of_tail
 from beads_workers.core.text import as_shown, counted
 from beads_workers.executors.files import log_file, output_file
 from beads_workers.ui.viewer import Look, ShownAttempt, ShownLog, chosen_row, shown_attempt
+from beads_workers.worktrees.git import GitError, call
 
 LOG_BYTES_MAX = 8 << 20
 """Of a longer one only the end can be looked at here; ``logs`` has it whole."""
@@ -160,15 +160,12 @@ class WorktreeDiff:
 
 def _changes(worktree: str, base: str) -> str:
     """``2 files changed, 10 insertions(+), 1 new file``; "" where git does not say."""
-    git = ("git", "--no-optional-locks", "-C", worktree)
     told = []
     for words in (("diff", "--shortstat", base), ("ls-files", "--others", "--exclude-standard")):
         try:
-            asked = subprocess.run(
-                [*git, *words], capture_output=True, text=True, errors="replace", timeout=30
-            )
-        except (OSError, subprocess.TimeoutExpired):
+            asked = call(worktree, *words, seconds=30)
+        except GitError:
             return ""
-        told.append(asked.stdout.strip() if asked.returncode == 0 else "")
+        told.append(asked.output.strip() if asked.status == 0 else "")
     new = len(told[1].splitlines())
     return ", ".join(part for part in (told[0], counted(new, "new file") if new else "") if part)

@@ -12,18 +12,7 @@ from pathlib import Path
 from beads_workers.core.model import value
 from beads_workers.runtime.processes import GIT_PLACES
 from beads_workers.runtime.sessions import owners
-
-_EVENTS = (
-    *("pre-commit", "prepare-commit-msg", "commit-msg", "post-commit", "pre-merge-commit"),
-    *("post-merge", "post-rewrite", "post-checkout", "post-index-change", "reference-transaction"),
-    "pre-auto-gc",
-)
-NO_HOOKS = (
-    *("-c", "core.hooksPath=/dev/null"),
-    *(word for event in _EVENTS for word in ("-c", f"hook.{event}.enabled=false")),
-)
-"""What we do to a repository by ourselves runs none of its hooks: some write to the tracker. Those
-that the configuration names do not lie in a folder; git 2.55 can switch them off."""
+from beads_workers.worktrees.overrides import OPTIONS, SAID, VARIABLES
 
 BRANCHES = "bw"
 """Our branches are ``bw/<issue>/<attempt>``."""
@@ -41,10 +30,6 @@ for its ``HEAD``."""
 
 _TABLES_LOCKED = "cannot lock references"
 """What git says of this lock. It says ``cannot lock ref 'refs/...'`` of a ref's own."""
-
-_WAITS = ("-c", "reftable.lockTimeout=2000", "-c", "core.packedRefsTimeout=5000")
-"""It gives up after 100 ms, and everybody who writes a ref holds this lock; after a second where
-refs are packed, which is what git's own maintenance does beside us."""
 
 FALLBACK_IDENTITY = ("-c", "user.name=beads-workers", "-c", "user.email=beads-workers@localhost")
 
@@ -90,6 +75,11 @@ def call(
     return done
 
 
+def argv(arguments: Sequence[str]) -> list[str]:
+    """The command line of a call of ours: no configuration changes what it does or prints."""
+    return ["git", *OPTIONS, *arguments]
+
+
 def _called(
     folder: str,
     arguments: Sequence[str],
@@ -99,7 +89,7 @@ def _called(
 ) -> GitCall:
     try:
         done = subprocess.run(
-            ["git", *NO_HOOKS, *_WAITS, *arguments],
+            argv(arguments),
             cwd=folder,
             env=environment() | dict(places or {}),
             input=os.fsencode(given or ""),
@@ -200,9 +190,8 @@ def lines(folder: str, *arguments: str, given: Sequence[str] = ()) -> list[str]:
 
 def environment() -> dict[str, str]:
     """That of a call of git: in the environment of nobody else's checkout."""
-    kept = {name: value for name, value in os.environ.items() if name not in GIT_PLACES}
-    # Nobody is there to be asked, and looking must not write to an index that somebody uses.
-    return kept | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}
+    left_out = {*GIT_PLACES, *VARIABLES}
+    return {name: value for name, value in os.environ.items() if name not in left_out} | SAID
 
 
 def complaint(stderr: bytes) -> str:

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from beads_workers.worktrees.git import (
-    NO_HOOKS,
     GitCall,
     GitError,
+    argv,
     complaint,
     environment,
     git,
@@ -117,7 +117,7 @@ def _call(folder: str, *arguments: str) -> GitCall:
     a call without an end."""
     try:
         process = subprocess.Popen(
-            ["git", *NO_HOOKS, *arguments],
+            argv(arguments),
             cwd=folder,
             env=environment() | _NOBODY_ASKED,
             stdin=subprocess.DEVNULL,
