@@ -36,15 +36,32 @@ class Drawn:
         sys.stderr.flush()
 
 
-def check_start(plan: FleetPlan, *, quiet: bool, last: bool = True) -> None:
-    """Ask all conditions; raises ``CommandError`` for the first that fails.
+def check_start(plan: FleetPlan, *, quiet: bool, last: bool = True) -> list[Check]:
+    """Ask all conditions, and return the warnings; raises ``CommandError`` for the first that
+    fails.
 
     ``quiet``: warnings are not said. ``last``: also ask what costs minutes.
     """
+    warnings = []
     for condition, check in start_checks(plan, last=last):
         refuse_failed(condition, check)
+        if check.status is Grade.WARN:
+            warnings.append(check)
         if not quiet:
             _say(condition, check)
+    return warnings
+
+
+def sentence(check: Check) -> str:
+    """A check with what to do, in words."""
+    mark = " " if check.text.endswith("?") else "; "
+    return f"{check.text}{mark}{check.hint}" if check.hint else check.text
+
+
+def to_json(check: Check) -> dict[str, str]:
+    """``{"name", "status", "text", "remedy"}``."""
+    text, status = sentence(check), check.status.value
+    return {"name": check.name, "status": status, "text": text, "remedy": check.remedy}
 
 
 def _say(condition: Condition, check: Check) -> None:

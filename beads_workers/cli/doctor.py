@@ -18,6 +18,7 @@ from beads_workers.checks.condition import Condition
 from beads_workers.checks.conditions.settings import edit
 from beads_workers.checks.plan import FleetPlan
 from beads_workers.checks.rules import Check, Grade, any_failed, fail
+from beads_workers.cli.checking import sentence, to_json
 from beads_workers.cli.errors import EXIT_ERROR, EXIT_TRACKER, EXIT_USAGE, CommandError
 from beads_workers.cli.parameters import takes
 from beads_workers.cli.refusals import refusal
@@ -103,22 +104,7 @@ def printer(stream: TextIO, *, as_json: bool) -> Printer:
 
 def as_object(checks: Sequence[Check]) -> dict[str, Any]:
     """``{"ok": bool, "checks": [{"name", "status", "text", "remedy"}...]}``."""
-    listed = [
-        {
-            "name": each.name,
-            "status": each.status.value,
-            "text": sentence(each),
-            "remedy": each.remedy,
-        }
-        for each in checks
-    ]
-    return {"ok": not any_failed(checks), "checks": listed}
-
-
-def sentence(check: Check) -> str:
-    """A check with what to do, in words."""
-    mark = " " if check.text.endswith("?") else "; "
-    return f"{check.text}{mark}{check.hint}" if check.hint else check.text
+    return {"ok": not any_failed(checks), "checks": [to_json(each) for each in checks]}
 
 
 # --- doctor --------------------------------------------------------------------------------------

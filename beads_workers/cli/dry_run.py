@@ -12,6 +12,8 @@ from typing import Any
 from beads_workers.agents.adapter import load
 from beads_workers.attempts.delivered import delivered_by_us
 from beads_workers.attempts.prompts import first_prompt
+from beads_workers.checks.rules import Check
+from beads_workers.cli.checking import to_json
 from beads_workers.cli.errors import EXIT_TRACKER, CommandError
 from beads_workers.cli.preparation import shown_place
 from beads_workers.cli.shown_work import shown_command
@@ -49,7 +51,7 @@ class _Seen:
     prompts: tuple[ShownPrompt, ...]
 
 
-def show(settings: FleetSettings, *, as_json: bool) -> None:
+def show(settings: FleetSettings, warnings: Sequence[Check], *, as_json: bool) -> None:
     """Print the listing and the command, and for issues that are named the prompts of their agents;
     raises ``CommandError`` where the tracker fails."""
     source = open_source(settings, "beads-workers/dry-run")
@@ -60,7 +62,8 @@ def show(settings: FleetSettings, *, as_json: bool) -> None:
     finally:
         source.close()
     if as_json:
-        print(json.dumps(_as_json(settings, seen)))
+        said = {"warnings": [to_json(each) for each in warnings]}
+        print(json.dumps(_as_json(settings, seen) | said))
         return
     _print_listing(settings, seen)
     for each in seen.prompts:

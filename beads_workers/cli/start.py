@@ -280,12 +280,12 @@ def run_start(
     resolved = resolve(said, Path.cwd(), os.environ)
     drawn = Drawn(quiet=how.as_json)
     plan = plan_of(resolved, issues, owned=not how.detach, progress=drawn)
-    check_start(plan, quiet=how.as_json, last=not how.dry_run)
+    warnings = check_start(plan, quiet=how.as_json, last=not how.dry_run)
     settings = replace(planned(plan), typed=typed_options(resolved), argv=argv)
     if launch is None:
         from beads_workers.cli.dry_run import show
 
-        show(settings, as_json=how.as_json)
+        show(settings, warnings, as_json=how.as_json)
         return
     page = open_page(resolved.options, settings)
     if not how.detach:

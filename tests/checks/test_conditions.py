@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import shlex
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -32,6 +34,12 @@ CONDITIONS = (
 def here(tmp_path: Path) -> Patient:
     """A project with an embedded tracker."""
     return initialised(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No trial stays loaded: the next one has the same name."""
+    monkeypatch.delitem(sys.modules, f"{folder.__name__}.trial_of_the_moon", raising=False)
 
 
 def started(here: Patient, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> CommandError | None:
@@ -67,6 +75,25 @@ def test_a_condition_is_added_by_its_file_alone(
     assert started(here, monkeypatch, "--dry-run", "--skip-check", "moon", "--", "true") is None
     row = "| moon | the moon is full | `start`, `doctor` | `--skip-check moon` |"
     assert row in table().splitlines()
+
+
+def test_a_warning_is_a_line_of_start_and_in_the_object_of_a_dry_run(
+    here: Patient,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    place = tmp_path / "added"
+    place.mkdir()
+    warns = TRIAL.replace("misused", "warn").replace('"wait a fortnight"', '"date"')
+    (place / "trial_of_the_moon.py").write_text(warns)
+    monkeypatch.setattr(folder, "__path__", [*folder.__path__, str(place)])
+    assert started(here, monkeypatch, "--dry-run", "--json", "--", "true") is None
+    (warning,) = json.loads(capsys.readouterr().out)["warnings"]
+    said = {"name": "moon", "status": "warn", "text": "the moon is new", "remedy": "date"}
+    assert warning == said
+    assert started(here, monkeypatch, "--dry-run", "--", "true") is None
+    assert "warn moon     the moon is new\nhint: date\n" in capsys.readouterr().err
 
 
 def _script(here: Patient, text: str, mode: int = 0o755) -> tuple[str, ...]:
