@@ -21,7 +21,7 @@ from beads_workers.landing.repository import CannotLand
 from beads_workers.landing.undo import Undo
 from beads_workers.worktrees.making import base_of
 from tests.landing.program import Program
-from tests.landing.world import BRANCH, LandingWorld
+from tests.landing.world import BRANCH, LandingWorld, configure_user, use_our_configuration
 from tests.support.fleet import until
 from tests.support.repository import git
 
@@ -41,8 +41,7 @@ class Clone(LandingWorld):
         self.top, self.desk = folder / "project", folder / "desk"
         folder.mkdir()
         git(folder, "clone", "--quiet", str(origin), str(self.top))
-        git(self.top, "config", "user.name", folder.name)
-        git(self.top, "config", "user.email", f"{folder.name}@localhost")
+        configure_user(self.top, folder.name)
         git(self.top, "worktree", "add", "--quiet", "--detach", str(self.desk))
         self.start = git(self.top, "rev-parse", "main")
 
@@ -83,6 +82,7 @@ class Clones:
     def hook(self, name: str, script: str) -> None:
         """Have the remote run this."""
         hook = self.origin / "hooks" / name
+        hook.parent.mkdir(exist_ok=True)
         hook.write_text(f"#!/bin/sh\n{script}\n")
         hook.chmod(0o755)
 
@@ -97,7 +97,7 @@ class Clones:
 
 @pytest.fixture
 def clones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Clones:
-    LandingWorld(tmp_path / "none", monkeypatch)
+    use_our_configuration(monkeypatch)
     monkeypatch.setenv("GATED", str(tmp_path / "gated"))
     return Clones(tmp_path)
 

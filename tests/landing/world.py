@@ -33,13 +33,8 @@ class LandingWorld:
         git(self.top, "worktree", "add", "--quiet", "--detach", str(self.desk))
         self.ended = 0.0
         if monkeypatch is not None:
-            for name in [name for name in os.environ if name.startswith("GIT_")]:
-                monkeypatch.delenv(name)
-            for name, text in IDENTITY.items():
-                if "CONFIG" in name:
-                    monkeypatch.setenv(name, text)
-            git(self.top, "config", "user.name", "tester")
-            git(self.top, "config", "user.email", "tester@localhost")
+            use_our_configuration(monkeypatch)
+            configure_user(self.top, "tester")
 
     def settings(self, verify: str | None = None, **landing: object) -> LanderSettings:
         """As a fleet gives them. The worktrees lie outside of the checkout."""
@@ -73,9 +68,10 @@ class LandingWorld:
         """A finished branch: these files are written (None: removed) and committed."""
         base = base or self.start
         branch = f"bw/{branch_part(issue_id)}/{attempt}"
-        git(self.desk, "checkout", "--quiet", "--force", "-B", branch, base)
-        self.commit(self.desk, files, f"work on {issue_id}")
-        return self.added(issue_id, base, attempt, branch, **fields)
+        git(self.desk, "checkout", "--quiet", "--force", "--detach", base)
+        head = self.commit(self.desk, files, f"work on {issue_id}")
+        git(self.desk, "branch", "--force", branch, head)
+        return self._add(head, issue_id, base, attempt, branch, **fields)
 
     def added(
         self, issue_id: str, base: str, attempt: int = 1, branch: str = "", **fields: object
@@ -83,6 +79,11 @@ class LandingWorld:
         """What is said of the desk's branch as it stands."""
         head = git(self.desk, "rev-parse", "HEAD")
         git(self.desk, "checkout", "--quiet", "--force", "--detach", head)
+        return self._add(head, issue_id, base, attempt, branch, **fields)
+
+    def _add(
+        self, head: str, issue_id: str, base: str, attempt: int, branch: str, **fields: object
+    ) -> Add:
         self.ended += 1.0
         add = Add(issue_id, attempt, "run-1", head, base, branch, ended_at=self.ended)
         return replace(add, **fields)  # type: ignore[arg-type]
@@ -131,6 +132,21 @@ class LandingWorld:
                 continue
             found.update(path.read_bytes() + str(path.stat().st_mode).encode())
         return found.hexdigest()
+
+
+def use_our_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody's own takes part, and whoever commits is whom the repository names."""
+    for name in [name for name in os.environ if name.startswith("GIT_")]:
+        monkeypatch.delenv(name)
+    for name, text in IDENTITY.items():
+        if "CONFIG" in name:
+            monkeypatch.setenv(name, text)
+
+
+def configure_user(top: Path, name: str) -> None:
+    """As ``git config user.name`` and ``user.email`` do."""
+    with (top / ".git" / "config").open("a") as config:
+        config.write(f"[user]\n\tname = {name}\n\temail = {name}@localhost\n")
 
 
 _OWN = (("HEAD",), ("index",), ("config",), ("ORIG_HEAD",), ("MERGE_HEAD",))

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import os
 import re
+import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -14,7 +18,7 @@ IDENTITY = {
     "GIT_AUTHOR_EMAIL": "tester@localhost",
     "GIT_COMMITTER_NAME": "tester",
     "GIT_COMMITTER_EMAIL": "tester@localhost",
-    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_CONFIG_GLOBAL": str(Path(__file__).with_name("gitconfig")),
     "GIT_CONFIG_NOSYSTEM": "1",
 }
 """For the environment of whatever commits: nobody's own configuration takes part."""
@@ -51,7 +55,16 @@ def make_repository(folder: Path, *options: str) -> Path:
 
     ``options``: of ``git init``.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copytree(_made(options), folder, dirs_exist_ok=True)
+    git(folder, "update-index", "-q", "--refresh")
+    return folder
+
+
+@functools.cache
+def _made(options: tuple[str, ...]) -> Path:
+    """One to be copied, which lasts as long as this process."""
+    folder = Path(tempfile.mkdtemp(prefix="bw-repository-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     git(folder, "init", "--quiet", "--initial-branch=main", *options)
     commit(folder, ".gitignore", ".env\n*.local\n.beads-workers/\n")
     return folder

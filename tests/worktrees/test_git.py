@@ -62,6 +62,7 @@ def test_one_that_somebody_holds_stays(top: Path) -> None:
 
 def test_it_waits_for_a_git_that_is_slow(top: Path) -> None:
     hook = top / ".git" / "hooks" / "reference-transaction"
+    hook.parent.mkdir()
     hook.write_text('#!/bin/sh\ntest "$1" != prepared || { touch held; sleep 1; }\n')
     hook.chmod(0o755)
     with subprocess.Popen(["git", "update-ref", "refs/bw/x", "HEAD"], cwd=top) as slow:

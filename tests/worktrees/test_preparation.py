@@ -76,6 +76,7 @@ def test_a_lock_that_a_killed_git_has_left_goes_and_one_that_is_held_stays(
 
 def test_no_hook_of_the_repository_runs(world: World) -> None:
     hook = world.top / ".git" / "hooks" / "post-checkout"
+    hook.parent.mkdir()
     hook.write_text(f"#!/bin/sh\ntouch {world.top}/hooked\n")
     hook.chmod(0o755)
     world.make("a")
