@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import select
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +20,7 @@ from beads_workers.core.landing import (
     settings_to_line,
     to_line,
 )
+from tests.support import warm
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -32,13 +31,16 @@ class Program:
     def __init__(self, settings: LanderSettings, *orders: Order) -> None:
         self.news: list[Any] = []
         self._rest = b""
-        self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "beads_workers.landing.run"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=os.environ | {"PYTHONPATH": str(ROOT)},
+        pipes = [os.pipe() for _ in range(3)]
+        (stdin, told), (said, stdout), (failed, stderr) = pipes
+        # Whoever forgets this object closes them, which is the end of the lander.
+        self.stdin, self.stdout = open(told, "wb"), open(said, "rb", buffering=0)  # noqa: SIM115
+        self.stderr = open(failed, "rb")  # noqa: SIM115
+        self.process = warm.Process(
+            (), ROOT, os.environ, stdout, stderr, stdin=stdin, module="beads_workers.landing.run"
         )
+        for end in (stdin, stdout, stderr):
+            os.close(end)
         self.write(settings_to_line(settings), *map(to_line, orders))
 
     def tell(self, *orders: Order) -> None:
@@ -47,9 +49,8 @@ class Program:
 
     def write(self, *lines: bytes) -> None:
         """Write to its stdin."""
-        assert self.process.stdin is not None
-        self.process.stdin.write(b"".join(lines))
-        self.process.stdin.flush()
+        self.stdin.write(b"".join(lines))
+        self.stdin.flush()
 
     def until(self, wanted: Callable[[Any], object], seconds: float = 60.0) -> Any:
         """The first news from here on that is so."""
@@ -83,32 +84,28 @@ class Program:
 
     def end(self) -> int:
         """Close its stdin; its exit status."""
-        assert self.process.stdin is not None and self.process.stdout is not None
-        self.process.stdin.close()
+        self.stdin.close()
         status = self.process.wait(30)
-        self.process.stdout.close()
+        self.stdout.close()
         return status
 
     def kill(self) -> None:
         """As the kernel does when there is no memory left."""
         self.process.send_signal(signal.SIGKILL)
-        assert self.process.stdin is not None and self.process.stdout is not None
         self.process.wait()
-        self.process.stdin.close()
-        self.process.stdout.close()
+        self.stdin.close()
+        self.stdout.close()
 
     def errors(self) -> str:
         """What it wrote to stderr; it has ended."""
-        assert self.process.stderr is not None
-        return self.process.stderr.read().decode()
+        return self.stderr.read().decode()
 
     def _line(self, deadline: float) -> bytes | None:
-        assert self.process.stdout is not None
         while b"\n" not in self._rest:
             left = deadline - time.monotonic()
-            if left <= 0 or not select.select([self.process.stdout], [], [], left)[0]:
+            if left <= 0 or not select.select([self.stdout], [], [], left)[0]:
                 return None
-            data = os.read(self.process.stdout.fileno(), 1 << 16)
+            data = os.read(self.stdout.fileno(), 1 << 16)
             assert data, f"it has ended: {self.process.wait()} {self.errors()}"
             self._rest += data
         line, _, self._rest = self._rest.partition(b"\n")

@@ -38,7 +38,10 @@ NUMBER_BYTES = 8
 OURS = dict(os.environ)
 """The environment in which the warm process starts, whatever a test does to its own."""
 ORCHESTRATOR = "beads_workers.runtime.main"
+PROGRAMS = ("beads_workers.landing.run",)
+"""Those that an orchestrator starts, each a module with a function ``main``."""
 LOADED_LATER = (
+    *PROGRAMS,
     *(ORCHESTRATOR, "beads_workers.runtime.fleet", "beads_workers.trackers.sqlite.source"),
     *("beads_workers.checks.machine", "tomllib"),
 )
@@ -50,17 +53,27 @@ LOCALE = ("LC_ALL", "LC_CTYPE", "LANG")
 
 
 class Process:
-    """A running ``beads-workers`` with an empty stdin, in the shape of ``subprocess.Popen``."""
+    """A running ``beads-workers`` in the shape of ``subprocess.Popen``; without ``stdin`` its own
+    is empty. ``module``: one of ``PROGRAMS`` that is run instead."""
 
     def __init__(
-        self, arguments: Sequence[str], cwd: Path, env: Mapping[str, str], stdout: int, stderr: int
+        self,
+        arguments: Sequence[str],
+        cwd: Path,
+        env: Mapping[str, str],
+        stdout: int,
+        stderr: int,
+        *,
+        stdin: int | None = None,
+        module: str = "",
     ) -> None:
         self.args = list(arguments)
         self.returncode: int | None = None
         self._told, theirs = socket.socketpair()
-        with theirs, open(os.devnull, "rb") as stdin:
-            request = json.dumps([self.args, str(cwd), dict(env), _umask()]).encode()
-            descriptors = [theirs.fileno(), stdin.fileno(), stdout, stderr]
+        with theirs, open(os.devnull, "rb") as nothing:
+            request = json.dumps([self.args, str(cwd), dict(env), _umask(), module]).encode()
+            given = nothing.fileno() if stdin is None else stdin
+            descriptors = [theirs.fileno(), given, stdout, stderr]
             socket.send_fds(_server(), [request], descriptors)
         self.pid = self._number()
 
@@ -192,8 +205,8 @@ def _started() -> tuple[socket.socket, subprocess.Popen[bytes]]:
 # --- the warm process ----------------------------------------------------------------------------
 
 
-def serve(requests: socket.socket) -> None:
-    """Fork for each request; returns in the child, which is a fresh ``beads-workers``."""
+def serve(requests: socket.socket) -> Callable[[], object]:
+    """Fork for each request; returns in the child, with what it is to run."""
     running: dict[int, tuple[int, socket.socket]] = {}
     poll = select.poll()
     poll.register(requests, select.POLLIN)
@@ -211,8 +224,7 @@ def serve(requests: socket.socket) -> None:
             if not request:
                 os._exit(0)
             if (pid := os.fork()) == 0:
-                _become(request, descriptors)
-                return
+                return _become(request, descriptors)
             answers = socket.socket(fileno=descriptors[0])
             for descriptor in descriptors[1:]:
                 os.close(descriptor)
@@ -227,8 +239,8 @@ def _answer(answers: socket.socket, number: int) -> None:
         answers.sendall(number.to_bytes(NUMBER_BYTES, signed=True))
 
 
-def _become(request: bytes, descriptors: Sequence[int]) -> None:
-    arguments, folder, environment, umask = json.loads(request)
+def _become(request: bytes, descriptors: Sequence[int]) -> Callable[[], object]:
+    arguments, folder, environment, umask, module = json.loads(request)
     for number, descriptor in enumerate(descriptors[1:]):
         os.dup2(descriptor, number)
     os.closerange(3, max(256, *descriptors) + 1)
@@ -241,8 +253,13 @@ def _become(request: bytes, descriptors: Sequence[int]) -> None:
     sys.path[0] = folder
     theirs = environment.get(PATH, "").split(os.pathsep)
     sys.path[1 : 1 + OUR_FOLDERS] = [os.path.abspath(name) for name in theirs if name]  # noqa: PTH100
+    if module:
+        del sys.path[0]  # They are started with -P.
+        program = importlib.import_module(module).main
+        return lambda: sys.exit(program())
     if arguments[:1] == ["start"]:
         launch.start_orchestrator = _fork_orchestrator
+    return main
 
 
 # --- its orchestrator -----------------------------------------------------------------------------
@@ -311,5 +328,4 @@ def load() -> None:
 
 if __name__ == "__main__":
     load()
-    serve(socket.socket(fileno=int(sys.argv[1])))
-    _run(main)
+    _run(serve(socket.socket(fileno=int(sys.argv[1]))))
