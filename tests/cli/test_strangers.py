@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from beads_workers import registry
+from tests.support import warm
 
 STRANGER, USER, ROOT = 65534, 65533, 0
 READS_ALL = ("--inh-caps", "+dac_read_search", "--ambient-caps", "+dac_read_search")
@@ -26,15 +27,27 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be two 
 Ran = subprocess.CompletedProcess[str]
 
 
+def user(uid: int) -> tuple[str, ...]:
+    """The command that makes a process that user's."""
+    who = ("setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", *READS_ALL)
+    return () if uid == ROOT else who
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """Nothing is in it that could help, beside what Python reads at its start."""
+    read = {k: v for k, v in os.environ.items() if k.startswith("PYTHON") or k in warm.LOCALE}
+    there = {"PATH": os.environ["PATH"], "HOME": str(folder), "PYTHONPATH": str(Path.cwd())}
+    return read | there
+
+
 def run_as(uid: int, argv: Sequence[str], folder: Path) -> Ran:
-    """A program as that user, with nothing in its environment that could help it."""
-    who = [] if uid == ROOT else ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
+    """A program as that user."""
     return subprocess.run(
-        [*who, *(READS_ALL if who else ()), *argv],
+        [*user(uid), *argv],
         cwd=folder,
         capture_output=True,
         text=True,
-        env={"PATH": os.environ["PATH"], "HOME": str(folder), "PYTHONPATH": str(Path.cwd())},
+        env=environment(folder),
         timeout=60,
         check=False,
     )
@@ -42,7 +55,7 @@ def run_as(uid: int, argv: Sequence[str], folder: Path) -> Ran:
 
 def ours(uid: int, folder: Path, *arguments: str) -> Ran:
     """One of our commands."""
-    return run_as(uid, [sys.executable, "-P", "-m", "beads_workers", *arguments], folder)
+    return warm.run(arguments, folder, environment(folder), 60, safe=True, user=user(uid))
 
 
 @pytest.fixture
@@ -216,17 +229,20 @@ def test_names_of_sockets_that_a_stranger_has_taken_keep_no_fleet_from_starting(
     assert f", {socket}" in ran.stderr, ran.stderr
 
 
-@pytest.mark.parametrize("umask", ["000", "077"])
+@pytest.mark.parametrize("umask", [0o000, 0o077])
 def test_all_that_is_kept_is_for_its_owner_alone_whatever_the_umask(
-    here: Path, victim: int, umask: str
+    here: Path, victim: int, umask: int
 ) -> None:
-    program = f"{sys.executable} -P -m beads_workers"
-    metrics = "--metrics 0" if registry.service("metrics") else ""
-    script = (
-        f"umask {umask}; {program} init && {program} add x -- sh -c 'echo said; exit 3'"
-        f" && {program} start -n 2 --until-empty --max-attempts 1 {metrics}; {program} status"
-    )
-    ran = run_as(victim, ["sh", "-c", script], here)
+    metrics = ("--metrics", "0") if registry.service("metrics") else ()
+    before = os.umask(umask)
+    try:
+        assert ours(victim, here, "init").returncode == 0
+        ours(victim, here, "add", "x", "--", "sh", "-c", "echo said; exit 3")
+        end = ("--until-empty", "--max-attempts", "1")
+        ran = ours(victim, here, "start", "-n", "2", *end, *metrics)
+        ours(victim, here, "status")
+    finally:
+        os.umask(before)
     assert "quarantined 1" in ran.stdout + ran.stderr, ran.stdout + ran.stderr
     open_to_others = [
         (str(each.relative_to(here)), oct(each.lstat().st_mode))

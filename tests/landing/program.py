@@ -36,8 +36,9 @@ class Program:
         # Whoever forgets this object closes them, which is the end of the lander.
         self.stdin, self.stdout = open(told, "wb"), open(said, "rb", buffering=0)  # noqa: SIM115
         self.stderr = open(failed, "rb")  # noqa: SIM115
+        module = "beads_workers.landing.run"
         self.process = warm.Process(
-            (), ROOT, os.environ, stdout, stderr, stdin=stdin, module="beads_workers.landing.run"
+            (), ROOT, os.environ, stdout, stderr, stdin=stdin, module=module, safe=True
         )
         for end in (stdin, stdout, stderr):
             os.close(end)

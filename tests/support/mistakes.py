@@ -5,8 +5,10 @@ All of it runs in this process, in a folder with nothing in it.
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,8 +22,12 @@ Mistake = Callable[[str, str, str, int], None]
 @pytest.fixture
 def mistake(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Mistake:
-    """Types it, and asserts that this is what becomes of it."""
+) -> Iterator[Mistake]:
+    """Types it, and asserts that this is what becomes of it.
+
+    ``start`` begins with the orchestrator's process, which would wait for the end of this one.
+    """
+    others = _children()
 
     def typed(words: str, message: str, remedy: str, code: int) -> None:
         monkeypatch.chdir(tmp_path)
@@ -35,4 +41,12 @@ def mistake(
         assert len(hint) == bool(remedy)
         assert not hint or (hint[0].startswith("hint: ") and remedy in hint[0])
 
-    return typed
+    yield typed
+    for pid in _children() - others:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def _children() -> set[int]:
+    tasks = Path("/proc/self/task").glob("*/children")
+    return {int(pid) for task in tasks for pid in task.read_text().split()}

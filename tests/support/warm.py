@@ -54,7 +54,8 @@ LOCALE = ("LC_ALL", "LC_CTYPE", "LANG")
 
 class Process:
     """A running ``beads-workers`` in the shape of ``subprocess.Popen``; without ``stdin`` its own
-    is empty. ``module``: one of ``PROGRAMS`` that is run instead."""
+    is empty. ``module``: one of ``PROGRAMS`` that is run instead. ``safe``: as ``python -P``.
+    ``user``: the command, with its arguments, that makes a process that user's."""
 
     def __init__(
         self,
@@ -66,15 +67,18 @@ class Process:
         *,
         stdin: int | None = None,
         module: str = "",
+        safe: bool = False,
+        user: tuple[str, ...] = (),
     ) -> None:
         self.args = list(arguments)
         self.returncode: int | None = None
         self._told, theirs = socket.socketpair()
         with theirs, open(os.devnull, "rb") as nothing:
-            request = json.dumps([self.args, str(cwd), dict(env), _umask(), module]).encode()
+            asked = (self.args, str(cwd), dict(env), _umask(), module, safe)
+            request = json.dumps(asked).encode()
             given = nothing.fileno() if stdin is None else stdin
             descriptors = [theirs.fileno(), given, stdout, stderr]
-            socket.send_fds(_server(), [request], descriptors)
+            socket.send_fds(_server(user), [request], descriptors)
         self.pid = self._number()
 
     def poll(self) -> int | None:
@@ -113,23 +117,37 @@ class Process:
 
 
 def start(
-    arguments: Sequence[str], cwd: Path, env: Mapping[str, str], stdout: int, stderr: int
+    arguments: Sequence[str],
+    cwd: Path,
+    env: Mapping[str, str],
+    stdout: int,
+    stderr: int,
+    *,
+    safe: bool = False,
+    user: tuple[str, ...] = (),
 ) -> Process | subprocess.Popen[bytes]:
     """Start ``beads-workers``; anew where Python itself would begin differently there."""
     if _read_at_the_start(env) == _read_at_the_start(OURS) and not _customized(env):
-        return Process(arguments, cwd, env, stdout, stderr)
-    command = [sys.executable, "-m", "beads_workers", *arguments]
+        return Process(arguments, cwd, env, stdout, stderr, safe=safe, user=user)
+    command = [*user, sys.executable, *("-P" for _ in range(safe)), "-m", "beads_workers"]
+    command += arguments
     return subprocess.Popen(
         command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr
     )
 
 
 def run(
-    arguments: Sequence[str], cwd: Path, env: Mapping[str, str], timeout: float
+    arguments: Sequence[str],
+    cwd: Path,
+    env: Mapping[str, str],
+    timeout: float,
+    *,
+    safe: bool = False,
+    user: tuple[str, ...] = (),
 ) -> subprocess.CompletedProcess[str]:
     """Run ``beads-workers`` to its end, and to that of whoever holds its outputs."""
     pipes = [os.pipe(), os.pipe()]
-    process = start(arguments, cwd, env, *(written for _, written in pipes))
+    process = start(arguments, cwd, env, *(w for _, w in pipes), safe=safe, user=user)
     for _, written in pipes:
         os.close(written)
     try:
@@ -177,22 +195,22 @@ def _customized(environment: Mapping[str, str]) -> bool:
 _one = threading.Lock()
 
 
-def _server() -> socket.socket:
+def _server(user: tuple[str, ...]) -> socket.socket:
     with _one:
-        if _started()[1].poll() is not None:
+        if _started(*user)[1].poll() is not None:
             # Tests of attempts are the process of one, and end all that it has started.
-            _started()[0].close()
+            _started(*user)[0].close()
             _started.cache_clear()
-        return _started()[0]
+        return _started(*user)[0]
 
 
 @functools.cache
-def _started() -> tuple[socket.socket, subprocess.Popen[bytes]]:
-    """The warm process of this one, and the connection to it, with which it ends."""
+def _started(*user: str) -> tuple[socket.socket, subprocess.Popen[bytes]]:
+    """That user's warm process of this one, and the connection to it, with which it ends."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         warm = subprocess.Popen(
-            [sys.executable, "-m", __name__, str(theirs.fileno()), "-" * 200],
+            [*user, sys.executable, "-m", __name__, str(theirs.fileno()), "-" * 200],
             cwd=Path(__file__).parents[2],
             env=OURS,
             stdin=subprocess.DEVNULL,
@@ -240,7 +258,7 @@ def _answer(answers: socket.socket, number: int) -> None:
 
 
 def _become(request: bytes, descriptors: Sequence[int]) -> Callable[[], object]:
-    arguments, folder, environment, umask, module = json.loads(request)
+    arguments, folder, environment, umask, module, safe = json.loads(request)
     for number, descriptor in enumerate(descriptors[1:]):
         os.dup2(descriptor, number)
     os.closerange(3, max(256, *descriptors) + 1)
@@ -253,8 +271,9 @@ def _become(request: bytes, descriptors: Sequence[int]) -> Callable[[], object]:
     sys.path[0] = folder
     theirs = environment.get(PATH, "").split(os.pathsep)
     sys.path[1 : 1 + OUR_FOLDERS] = [os.path.abspath(name) for name in theirs if name]  # noqa: PTH100
+    if safe:
+        del sys.path[0]
     if module:
-        del sys.path[0]  # They are started with -P.
         program = importlib.import_module(module).main
         return lambda: sys.exit(program())
     if arguments[:1] == ["start"]:
