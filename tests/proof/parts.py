@@ -115,7 +115,7 @@ PARTS: Sequence[Part] = (
     *FAULTS,
     Part("night", "issues", 40, NIGHT, 600.0),
     Part("upstream", "tests of dispatcherd's own", 170, UPSTREAM, 300.0),
-    Part("rooms", "integrations left out", 6, ROOMS_ONE_BY_ONE, 6 * 200.0),
+    Part("rooms", "times integrations left out", 7, ROOMS_ONE_BY_ONE, 7 * 200.0),
     script("fuzz", "fuzzed inputs per parser", "--inputs", 1100),
     replace(script("fuzz", "bad frames at each end", "--frames", 500), name="frames"),
     script("simulate", "simulated faults", "--faults", 870),

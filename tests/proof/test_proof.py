@@ -51,7 +51,7 @@ def test_full_size_is_what_is_promised() -> None:
         "frames": 1_000_000,
         "night": 40,
         "fuzz": 1_000_000,
-        "rooms": 6,
+        "rooms": 7,
         "upstream": 170,
         "simulate": 1_000_000,
     }
