@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from beads_workers.core.commands import Write
@@ -96,35 +96,36 @@ def neutral(value: Any) -> Any:
 
     Prose (a text with a space in it) is only said to be there: its words may be bettered.
     """
-    kind = type(value)
-    if kind is str:
-        return "~" if " " in value else WORDS.get(value, value)
-    if kind is float:
-        return round(value, 6)
-    if value is None or kind is int or kind is bool:
-        return value
-    if isinstance(value, Write):
-        return [_tag(Write), neutral(value.record)]  # What it changes follows from the record.
-    if isinstance(value, enum.Enum):
-        return [_tag(kind), list(kind).index(value)]
-    if (names := _fields(kind)) is not None:
-        return [_tag(kind), *(neutral(getattr(value, name)) for name in names)]
-    if isinstance(value, Mapping):
-        # By position, too: a mapping of ours has the same order each time.
-        return ["map", *([neutral(key), neutral(v)] for key, v in value.items())]
-    if isinstance(value, set | frozenset):
-        return ["set", *sorted(map(repr, map(neutral, value)))]
-    if isinstance(value, tuple | list):
-        return [neutral(item) for item in value]
-    raise TypeError(f"no notation for {kind}")
+    return _notation(type(value))(value)
 
 
 @functools.cache
-def _fields(kind: type) -> tuple[str, ...] | None:
-    """The names of its fields; None where it is no dataclass."""
-    if not dataclasses.is_dataclass(kind):
-        return None
-    return tuple(field.name for field in dataclasses.fields(kind))
+def _notation(kind: type) -> Callable[[Any], Any]:
+    """How all values of this class are written."""
+    if kind is str:
+        return lambda value: "~" if " " in value else WORDS.get(value, value)
+    if kind is float:
+        return lambda value: round(value, 6)
+    if kind in (type(None), int, bool):
+        return lambda value: value
+    tag = _tag(kind)
+    if issubclass(kind, Write):
+        # What it changes follows from the record.
+        return lambda value: [tag, neutral(value.record)]
+    if issubclass(kind, enum.Enum):
+        numbers = {each: [tag, number] for number, each in enumerate(kind)}
+        return lambda value: numbers[value]
+    if dataclasses.is_dataclass(kind):
+        names = tuple(field.name for field in dataclasses.fields(kind))
+        return lambda value: [tag, *[neutral(getattr(value, name)) for name in names]]
+    if issubclass(kind, Mapping):
+        # By position, too: a mapping of ours has the same order each time.
+        return lambda value: ["map", *[[neutral(key), neutral(v)] for key, v in value.items()]]
+    if issubclass(kind, set | frozenset):
+        return lambda value: ["set", *sorted(map(repr, map(neutral, value)))]
+    if issubclass(kind, tuple | list):
+        return lambda value: [neutral(item) for item in value]
+    raise TypeError(f"no notation for {kind}")
 
 
 @functools.cache
