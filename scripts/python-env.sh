@@ -108,7 +108,7 @@ bw_keep_bytecode() {
 bw_have_venv() { [[ -e $bw_venv/complete && -x $bw_venv/bin/python ]]; }
 
 bw_make_venv() { # NAME EXTRA: with what the package requires, and its extra: empty or like [dev]
-  local python log kept
+  local python log
   mkdir -p "$bw_cache" || bw_die "cannot write to $bw_cache" 'set BW_CACHE to a folder of yours'
   # Whoever comes second waits here, and then finds it complete.
   exec {bw_lock}>"$bw_venv.lock"
@@ -120,16 +120,21 @@ bw_make_venv() { # NAME EXTRA: with what the package requires, and its extra: em
   log=$bw_venv.log
   rm -rf "$bw_venv"
   if ! bw_fill_venv "$python" "$2" >"$log" 2>&1 </dev/null; then
-    # Where pip reached nobody, its last word is that there is no such package.
-    kept=$(grep -o "connection broken by '.*" "$log" | tail -n 1) ||
-      kept=$(grep -i '^error' "$log" | tail -n 1) || kept=$(tail -n 1 "$log")
-    bw_die "the Python environment could not be made: ${kept#ERROR: }" \
+    bw_die "the Python environment could not be made: $(bw_pip_said "$log")" \
       "the whole log is $log; the same command starts over"
   fi
   bw_drop_old_venvs "$1"
   printf '%s\n' "$bw_root" >"$bw_venv/complete"
   exec {bw_lock}>&-
   rm -f "$log"
+}
+
+# Where pip reached nobody, its last word is that there is no such package.
+bw_pip_said() { # LOG
+  local kept
+  kept=$(grep -o "connection broken by '.*" "$1" | tail -n 1) ||
+    kept=$(grep -i '^error' "$1" | tail -n 1) || kept=$(tail -n 1 "$1")
+  printf '%s\n' "${kept#ERROR: }"
 }
 
 # The checkout is not installed but found, by a line of a .pth file: nothing is built, and its user

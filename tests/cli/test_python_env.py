@@ -9,6 +9,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.test_tidy import ROOT
 
 
@@ -39,13 +41,21 @@ def test_without_any_home_somebody_has_to_say_where() -> None:
     assert cache(HOME="/nonexistent", BW_CACHE="/here").stdout == "/here\n"
 
 
-def test_an_environment_that_cannot_be_made_says_what_pip_says(tmp_path: Path) -> None:
-    told = subprocess.run(
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of a user who has nothing yet."""
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture(scope="module")
+def refused(home: Path) -> subprocess.CompletedProcess[str]:
+    """A first use whose pip finds nothing."""
+    return subprocess.run(
         ["bin/beads-workers", "--version"],
         cwd=ROOT,
         env={
             "PATH": os.environ["PATH"],
-            "HOME": str(tmp_path),
+            "HOME": str(home),
             "PIP_CONFIG_FILE": os.devnull,
             "PIP_NO_INDEX": "1",
         },
@@ -53,8 +63,13 @@ def test_an_environment_that_cannot_be_made_says_what_pip_says(tmp_path: Path) -
         text=True,
         check=False,
     )
-    assert told.returncode == 1
-    _, error, hint = told.stderr.splitlines()
+
+
+def test_an_environment_that_cannot_be_made_says_what_pip_says(
+    refused: subprocess.CompletedProcess[str],
+) -> None:
+    assert refused.returncode == 1
+    _, error, hint = refused.stderr.splitlines()
     assert error == (
         "error: the Python environment could not be made: "
         "No matching distribution found for typer>=0.20"
@@ -63,23 +78,27 @@ def test_an_environment_that_cannot_be_made_says_what_pip_says(tmp_path: Path) -
     assert "No matching distribution" in Path(log[1]).read_text()
 
 
-def test_where_pip_reached_nobody_that_is_said(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("refused")
+def test_where_pip_reached_nobody_that_is_said(home: Path, tmp_path: Path) -> None:
+    """The pip of that environment, asked as it was asked there."""
+    (python,) = home.glob(".cache/beads-workers/venv-*/bin/python")
+    unreachable = {"PIP_INDEX_URL": "http://127.0.0.1:1/simple", "PIP_RETRIES": "1"}
+    log = tmp_path / "log"
+    script = (
+        f"{python} -m pip install --quiet --no-input --disable-pip-version-check typer"
+        f" >{log} 2>&1 </dev/null || {{ source scripts/python-env.sh; bw_pip_said {log}; }}"
+    )
     told = subprocess.run(
-        ["bin/beads-workers", "--version"],
+        ["bash", "-euo", "pipefail", "-c", script],
         cwd=ROOT,
-        env={
-            "PATH": os.environ["PATH"],
-            "HOME": str(tmp_path),
-            "PIP_CONFIG_FILE": os.devnull,
-            "PIP_INDEX_URL": "http://127.0.0.1:1/simple",
-            "PIP_RETRIES": "1",
-        },
+        env={"PATH": os.environ["PATH"], "HOME": str(home), "PIP_CONFIG_FILE": os.devnull}
+        | unreachable,
         capture_output=True,
         text=True,
-        check=False,
+        check=True,
     )
-    error = told.stderr.splitlines()[1]
-    assert "connection broken by" in error and "Connection refused" in error
+    assert "connection broken by" in told.stdout and "Connection refused" in told.stdout
+    assert "No matching distribution" in log.read_text().splitlines()[-1]
 
 
 def test_environments_of_earlier_states_of_a_checkout_are_removed(tmp_path: Path) -> None:
