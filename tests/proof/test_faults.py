@@ -72,10 +72,11 @@ def test_a_call_fails_as_often_as_asked_and_is_counted(shim: Shim, tmp_path: Pat
 
 @pytest.mark.peers
 def test_a_fleet_goes_on_or_ends_with_a_word(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--cases", "10", "--seed", "3", "--json"]) == 0, capsys.readouterr().out
+    """Five errors of five calls; ``scripts/prove faults`` meets 450."""
+    assert main(["--cases", "5", "--seed", "3", "--json"]) == 0, capsys.readouterr().out
     told = json.loads(capsys.readouterr().out)
-    assert (told["cases"], told["closed"], told["broken"]) == (10, told["issues"], [])
-    assert told["met"] >= 8
+    assert (told["cases"], told["closed"], told["broken"]) == (5, told["issues"], [])
+    assert told["met"] >= 4
 
 
 def test_the_table_names_what_is_broken() -> None:
