@@ -24,8 +24,8 @@ pytestmark = pytest.mark.peers
 PATIENCE_SECONDS = 30.0
 
 
-class Real:
-    """One executor, and one connection to it."""
+class Served:
+    """One executor, which many connections share."""
 
     def __init__(self, protocol: str, folder: Path) -> None:
         rrq = rrq_of(NEW if protocol == "rrq2" else OLD)
@@ -41,15 +41,26 @@ class Real:
         self.log = folder / "log"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
-        self._reader = FrameReader()
-        self._connection = until(self._reach)
 
-    def _reach(self) -> socket.socket | None:
+    def reach(self) -> socket.socket | None:
         try:
             return executor.reach(self.address)
         except OSError:
             assert self.process.poll() is None, self.log.read_text()
             return None
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+class Real:
+    """One connection to an executor."""
+
+    def __init__(self, served: Served) -> None:
+        self.version, self.address = served.version, served.address
+        self._reader = FrameReader()
+        self._connection = until(served.reach)
 
     def request(self, number: int, function: str, **kwargs: Any) -> wire.Request:
         """One that has plenty of time."""
@@ -87,13 +98,20 @@ class Real:
 
     def close(self) -> None:
         self._connection.close()
-        self.process.kill()
-        self.process.wait()
 
 
-@pytest.fixture(params=["rrq", "rrq-tcp", "rrq2"])
-def real(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Real]:
-    made = Real(request.param, tmp_path)
+@pytest.fixture(scope="module", params=["rrq", "rrq-tcp", "rrq2"])
+def served(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Served]:
+    made = Served(request.param, tmp_path_factory.mktemp(request.param))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def real(served: Served) -> Iterator[Real]:
+    made = Real(served)
     yield made
     made.close()
 
