@@ -38,8 +38,8 @@ NUMBER_BYTES = 8
 OURS = dict(os.environ)
 """The environment in which the warm process starts, whatever a test does to its own."""
 ORCHESTRATOR = "beads_workers.runtime.main"
-PROGRAMS = ("beads_workers.landing.run",)
-"""Those that an orchestrator starts, each a module with a function ``main``."""
+PROGRAMS = ("beads_workers.landing.run", "beads_workers.worktrees.preparation")
+"""Those that an orchestrator or a worker starts, each a module with a function ``main``."""
 LOADED_LATER = (
     *PROGRAMS,
     *(ORCHESTRATOR, "beads_workers.runtime.fleet", "beads_workers.trackers.sqlite.source"),

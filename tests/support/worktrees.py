@@ -14,7 +14,23 @@ from beads_workers.runtime.run_directory import RunDirectory
 from beads_workers.worktrees.preparation import Preparation, prepare
 from beads_workers.worktrees.records import Records, WorktreeRecord
 from beads_workers.worktrees.removal import CleanupResult, clean
-from tests.support.repository import git, make_repository
+from tests.support import warm
+from tests.support.repository import IDENTITY, git, make_repository
+
+
+def start_preparation(text: str, stdout: int, **environment: str) -> warm.Process:
+    """The PREPARE step, as a worker starts it."""
+    read, told = os.pipe()
+    process = warm.Process(
+        *((), Path("/"), os.environ | IDENTITY | environment, stdout, 2),
+        stdin=read,
+        module="beads_workers.worktrees.preparation",
+        safe=True,
+    )
+    os.close(read)
+    with open(told, "w") as stdin:
+        stdin.write(text)
+    return process
 
 
 @dataclass(frozen=True)

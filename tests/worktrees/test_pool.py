@@ -24,9 +24,10 @@ from beads_workers.worktrees.making import CannotPrepare
 from beads_workers.worktrees.pool import MODULE, NotAhead, make, take
 from beads_workers.worktrees.records import AHEAD, WorktreeRecord
 from beads_workers.worktrees.warm import must_set_up
+from tests.support import warm
 from tests.support.fleet import until
 from tests.support.repository import IDENTITY, commit, git
-from tests.support.worktrees import Place, World
+from tests.support.worktrees import Place, World, start_preparation
 
 MARK = "TEST_PREPARES"
 SETUP = "echo run >>setups.local; mkdir -p cache.local; echo warm >cache.local/file"
@@ -396,18 +397,11 @@ def test_told_to_end_it_takes_back_what_it_has_half_made(tmp_path: Path) -> None
     assert not Path(record.path).exists()
 
 
-def preparing(world: World, issue_id: str, worker: str) -> subprocess.Popen[bytes]:
+def preparing(world: World, issue_id: str, worker: str) -> warm.Process:
     """The PREPARE step."""
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "beads_workers.worktrees.preparation"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        env=os.environ | IDENTITY | {MARK: str(world.top)},
-    )
-    assert process.stdin is not None
-    process.stdin.write(json.dumps(asdict(world.asked(issue_id, worker=worker))).encode())
-    process.stdin.close()
-    return process
+    asked = json.dumps(asdict(world.asked(issue_id, worker=worker)))
+    with open(os.devnull, "w") as nowhere:
+        return start_preparation(asked, nowhere.fileno(), **{MARK: str(world.top)})
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -20,8 +19,9 @@ from beads_workers.worktrees import preparation as making_one
 from beads_workers.worktrees.preparation import CannotPrepare, read_preparation
 from beads_workers.worktrees.records import WorktreeRecord
 from beads_workers.worktrees.removal import Survey, reasons_to_keep, remove, tidy
-from tests.support.repository import IDENTITY, commit, git, needs_git, ref_lock
-from tests.support.worktrees import World
+from tests.support import warm
+from tests.support.repository import commit, git, needs_git, ref_lock
+from tests.support.worktrees import World, start_preparation
 
 
 @pytest.fixture
@@ -244,7 +244,7 @@ def test_a_project_of_its_own_inside_a_worktree_is_found_as_ever(world: World) -
     assert found is not None and found.folder == inner
 
 
-def program(world: World, issue_id: str, worker: str) -> subprocess.Popen[bytes]:
+def program(world: World, issue_id: str, worker: str, stdout: int) -> warm.Process:
     """The PREPARE step as a worker starts it."""
     settings = WorkerSettings(
         worker_id=worker,
@@ -258,24 +258,13 @@ def program(world: World, issue_id: str, worker: str) -> subprocess.Popen[bytes]
     )
     text = preparation(Task(IssueId(issue_id), 1, "t", "d"), settings)
     assert read_preparation(text) == world.asked(issue_id, worker=worker)
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "beads_workers.worktrees.preparation"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=os.environ | IDENTITY,
-    )
-    assert process.stdin is not None
-    process.stdin.write(text.encode())
-    process.stdin.close()
-    return process
+    return start_preparation(text, stdout)
 
 
-def test_twelve_at_once_all_get_one(world: World) -> None:
-    processes = [program(world, f"bw-{n}", f"W{n}") for n in range(12)]
-    for process in processes:
-        assert process.stdout is not None
-        said = process.stdout.read().decode()
-        assert process.wait() == 0, said
+def test_twelve_at_once_all_get_one(world: World, tmp_path: Path) -> None:
+    with (tmp_path / "said").open("w+") as said:
+        processes = [program(world, f"bw-{n}", f"W{n}", said.fileno()) for n in range(12)]
+        assert [process.wait() for process in processes] == [0] * 12, said.read()
     assert len(world.branches()) == 12
     places = sorted((world.runs.run(world.run_id) / "issues").glob("*.place"))
     assert len({json.loads(place.read_bytes())["folder"] for place in places}) == 12
