@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import re
 import subprocess
@@ -108,9 +109,15 @@ def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), str(path))
 
 
+@functools.lru_cache(maxsize=8)
+def nodes(module: ast.AST) -> tuple[ast.AST, ...]:
+    """All of it, in the order of ``ast.walk``: each rule looks at them all."""
+    return tuple(ast.walk(module))
+
+
 def imports(module: ast.AST) -> Iterator[tuple[str, int]]:
     """Every module imported anywhere in it, inside of functions too, with its line."""
-    for node in ast.walk(module):
+    for node in nodes(module):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield alias.name, node.lineno
@@ -151,7 +158,7 @@ def impurities(module: ast.AST) -> list[str]:
     faults = [
         f"{line}: imports {name}" for name, line in imports(module) if name.split(".")[0] in IMPURE
     ]
-    for node in ast.walk(module):
+    for node in nodes(module):
         if isinstance(node, ast.Call):
             name = dotted(node.func)
             tail = ".".join(name.split(".")[-2:])
@@ -166,7 +173,7 @@ EXITS = frozenset({"print", "exit", "quit", "sys.exit", "os._exit", "os.abort"})
 def talk_and_exits(module: ast.AST) -> list[tuple[str, str]]:
     """(what, line) of everything that prints or ends the process."""
     found = []
-    for node in ast.walk(module):
+    for node in nodes(module):
         if isinstance(node, ast.Call) and dotted(node.func) in EXITS:
             found.append((dotted(node.func), str(node.lineno)))
         if isinstance(node, ast.Raise) and node.exc is not None:
@@ -203,7 +210,7 @@ def undocumented(module: ast.Module) -> list[str]:
 def broad_excepts(module: ast.AST, lines: list[str]) -> list[str]:
     """Handlers for everything that have no comment beside them saying why."""
     faults = []
-    for node in ast.walk(module):
+    for node in nodes(module):
         if not isinstance(node, ast.ExceptHandler):
             continue
         names = ["bare"] if node.type is None else [dotted(n) for n in ast.walk(node.type)]
@@ -245,7 +252,7 @@ def module_faults(path: Path, module: ast.Module) -> list[str]:
 
 def long_functions(path: Path, module: ast.Module) -> list[str]:
     """Functions of more than ``FUNCTION_LINES_MAX`` lines."""
-    functions = [n for n in ast.walk(module) if isinstance(n, ast.FunctionDef)]
+    functions = [n for n in nodes(module) if isinstance(n, ast.FunctionDef)]
     in_cli = path in MODULES and is_door(path)
     lengths = ((node.name, function_lines(node, in_cli=in_cli)) for node in functions)
     return [f"{name}: {length} lines" for name, length in lengths if length > FUNCTION_LINES_MAX]

@@ -19,7 +19,7 @@ from tests.support.fleet import call, until
 class Shell:
     """A bash in a project, whose ``beads-workers`` is this checkout's."""
 
-    def __init__(self, project: Any, scratch: Path) -> None:
+    def __init__(self, project: Any, scratch: Path, script: str = "") -> None:
         self.project = project
         program = scratch / "bin" / "beads-workers"
         program.parent.mkdir()
@@ -27,8 +27,12 @@ class Shell:
         program.chmod(0o755)
         self.environment = dict(project.environment)
         self.environment["PATH"] = f"{program.parent}:{self.environment['PATH']}"
+        self.script = script or self.installed()
+
+    def installed(self) -> str:
+        """What bash is given once, whatever the project."""
         # The shell is found among the ancestors: beneath cron or nohup there is none but this.
-        self.script = self._bash("beads-workers --show-completion; exit")
+        return self._bash("beads-workers --show-completion; exit")
 
     def tab(self, line: str) -> list[str]:
         """What is proposed for the last word of a line; nothing is ever printed."""
@@ -54,14 +58,21 @@ class Shell:
         return done.stdout
 
 
+@pytest.fixture(scope="module")
+def script(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What is installed."""
+    folder = tmp_path_factory.mktemp("installed")
+    return Shell(EmbeddedProject(folder), folder).script
+
+
 @pytest.fixture
-def shell(tmp_path: Path) -> Shell:
+def shell(tmp_path: Path, script: str) -> Shell:
     """With two issues that are open, and one that is closed after a run of W1."""
     project = EmbeddedProject(tmp_path)
     project.create_many([{"id": "bw-done"}])
     assert call(project, "start", "-n", "1", "--until-empty", "--", "true").returncode == 0
     project.create_many([{"id": "bw-a"}, {"id": "bw-b"}])
-    return Shell(project, tmp_path)
+    return Shell(project, tmp_path, script)
 
 
 def test_issues_runs_workers_and_agents_are_proposed(shell: Shell) -> None:
