@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -53,15 +54,10 @@ class Clone(LandingWorld):
 class Clones:
     """``origin``: bare; ``one`` and ``two`` are clones of it."""
 
-    def __init__(self, folder: Path) -> None:
-        seed = LandingWorld(folder / "seed")
-        (seed.top / "check").write_text(CHECK)
-        (seed.top / "check").chmod(0o755)
-        seed.main({"check": CHECK, "file": "0\n"})
+    def __init__(self, folder: Path, origin: Path) -> None:
         self.gate = folder / "gated"
         self.origin = folder / "origin.git"
-        git(folder, "clone", "--quiet", "--bare", str(seed.top), str(self.origin))
-        git(self.origin, "config", "core.logAllRefUpdates", "always")
+        shutil.copytree(origin, self.origin)
         self.one, self.two = (Clone(folder / name, self.origin) for name in ("one", "two"))
         self.refs = self.heads()
 
@@ -95,11 +91,25 @@ class Clones:
         assert self.heads() == self.refs
 
 
+@pytest.fixture(scope="module")
+def origin(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bare repository, to be copied."""
+    folder = tmp_path_factory.mktemp("origin")
+    seed = LandingWorld(folder / "seed")
+    (seed.top / "check").write_text(CHECK)
+    (seed.top / "check").chmod(0o755)
+    seed.main({"check": CHECK, "file": "0\n"})
+    bare = folder / "origin.git"
+    git(folder, "clone", "--quiet", "--bare", str(seed.top), str(bare))
+    git(bare, "config", "core.logAllRefUpdates", "always")
+    return bare
+
+
 @pytest.fixture
-def clones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Clones:
+def clones(origin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Clones:
     use_our_configuration(monkeypatch)
     monkeypatch.setenv("GATED", str(tmp_path / "gated"))
-    return Clones(tmp_path)
+    return Clones(tmp_path, origin)
 
 
 # --- two clones -----------------------------------------------------------------------------------
