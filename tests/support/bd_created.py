@@ -2,7 +2,7 @@
 
 Most tests begin with the same few issues, and one of them costs a ``bd`` 1.3.0 a quarter of a
 second of computing. What it has made of them is kept beside the program, for each sequence of
-creations. Whatever else was done to a project, ``bd`` itself creates.
+creations and changes. If anybody else has used a project, ``bd`` itself writes from then on.
 """
 
 from __future__ import annotations
@@ -24,10 +24,17 @@ BEADS, IDS = ".beads", "ids.json"
 class Created:
     """What was created in one project so far, as long as nothing else was done to it."""
 
-    def __init__(self, project: Path, kept: Path, moved_in: Callable[[Path], None]) -> None:
+    def __init__(
+        self,
+        project: Path,
+        kept: Path,
+        moved_in: Callable[[Path], None],
+        tidied: Callable[[], None],
+    ) -> None:
         self._project = project
         self._kept = kept
         self._moved_in = moved_in
+        self._tidied = tidied
         self._sources: list[BdSource] = []
         self._steps = ""
         self._left = self._files()
@@ -38,7 +45,7 @@ class Created:
         return source
 
     def once(self, step: object, create: Callable[[], list[IssueId]]) -> list[IssueId]:
-        """The issues that ``create`` makes; ``step`` is all that it depends on."""
+        """Return the issues that ``create`` makes, if any; ``step`` is all that it depends on."""
         if not self._is_untouched():
             return create()
         self._steps = hashlib.sha256(f"{self._steps}{step}".encode()).hexdigest()
@@ -56,6 +63,7 @@ class Created:
     def _keep(self, kept: Path, ids: list[IssueId]) -> bool:
         """False where another process was first: its issues have other ids."""
         self._kept.mkdir(exist_ok=True)
+        self._tidied()
         unfinished = Path(tempfile.mkdtemp(dir=self._kept, prefix="new-"))
         shutil.copytree(self._project / BEADS, unfinished / BEADS, symlinks=True)
         (unfinished / IDS).write_text(json.dumps(ids))

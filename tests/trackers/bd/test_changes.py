@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+from beads_workers.core.model import IssueId
 from beads_workers.trackers.bd.changes import ChangeWatch
 from tests.support.bd import BdProject
 
@@ -26,7 +28,8 @@ def test_reading_is_no_change(project: BdProject) -> None:
 def test_each_write_is_a_change(project: BdProject) -> None:
     seen = changes(project)
     stamps = [seen.stamp()]
-    issue_id = project.create("one")
+    # By bd itself, not copied as what ``create`` makes in a fresh project.
+    issue_id = IssueId(json.loads(project.bd("create", "--json", "--title=one"))["id"])
     stamps.append(seen.stamp())
     project.put(issue_id, "in_progress", "alice")
     stamps.append(seen.stamp())
