@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from tests.support.bd import VERSIONS
-from tests.support.versions import not_drawn
+from tests.support.versions import EITHER, not_drawn
 
 
 def test_of_tests_that_differ_in_the_version_alone_one_is_left() -> None:
@@ -24,3 +24,12 @@ def test_what_differs_in_more_and_what_has_no_version_is_left() -> None:
         == set()
     )
     assert not_drawn([f"t.py::test[{old}0]", f"t.py::test[{new}0]"]) == set()
+
+
+def test_what_is_not_about_trackers_is_run_on_one_of_two() -> None:
+    names = [f"t.py::test_{n}[{kind}]" for n in range(40) for kind in EITHER]
+    left = [name for name in names if name not in not_drawn(names)]
+    assert len({name.partition("[")[0] for name in left}) == len(left) == 40
+    assert all(sum(kind in name for name in left) > 10 for kind in EITHER)
+    about = [f"t.py::test[{kind}]" for kind in ("embedded", *VERSIONS)]
+    assert len(not_drawn(about)) == 1, "the embedded tracker is no version of bd"

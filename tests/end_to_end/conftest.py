@@ -14,6 +14,7 @@ from tests.support.bd import OLD, VERSIONS, BdProject
 from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import Fleet
 from tests.support.real_agents import AgentHome
+from tests.support.versions import EITHER
 
 StartFleet = Callable[..., Fleet]
 
@@ -56,9 +57,9 @@ def _project(kind: str, folder: Path) -> EmbeddedProject | BdProject:
     return EmbeddedProject(folder) if kind == "embedded" else BdProject(folder, kind)
 
 
-@pytest.fixture(params=["embedded", OLD])
+@pytest.fixture(params=["embedded", OLD], ids=EITHER)
 def either_project(request: pytest.FixtureRequest, tmp_path: Path) -> EmbeddedProject | BdProject:
-    """A fresh project of the embedded tracker, then of a ``bd``: where it is not about trackers."""
+    """A fresh project of the embedded tracker or of a ``bd``: for tests that are not about them."""
     return _project(request.param, tmp_path)
 
 

@@ -1,8 +1,8 @@
 """Peers of several versions: a test draws one of them, ``--every-version`` runs it on all.
 
-Most of what the suite computes is done by ``bd`` and RRQ. Where only the version differs, a test is
-run on one, drawn by its name and its other parameters: half of them on each. Continuous integration
-runs all.
+Most of what the suite computes is done by ``bd`` and RRQ. If only the version differs, a test is
+run on one, drawn by its name and its other parameters: half of them on each. A test that is not
+about trackers is run on one of two in the same way. Continuous integration runs all.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ import pytest
 
 from tests.support import bd, peers
 
-PEERS = dict.fromkeys(bd.VERSIONS, "bd") | dict.fromkeys(peers.VERSIONS, "rrq")
+EITHER = tuple(f"either-{kind}" for kind in ("embedded", bd.OLD))
+"""The trackers of tests that are not about trackers (``either_project``)."""
+PEERS = dict.fromkeys(EITHER, "tracker")
+PEERS |= dict.fromkeys(bd.VERSIONS, "bd") | dict.fromkeys(peers.VERSIONS, "rrq")
 VERSION = re.compile(rf"(?<![\d.])({'|'.join(map(re.escape, PEERS))})(?![\d.])")
 
 
