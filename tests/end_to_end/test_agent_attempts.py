@@ -188,19 +188,22 @@ def test_the_next_attempt_goes_on_with_the_session_and_the_lesson(
 
 
 @pytest.mark.parametrize("agent", AGENTS)
-@pytest.mark.parametrize("left", [0, 150])
 def test_a_session_that_a_kill_has_left_unreadable_is_begun_anew(
-    attempts: Attempts, agent: str, left: int
+    attempts: Attempts, agent: str
 ) -> None:
     description = '[[stub: write a.py "1"]]'
-    _, _, first = attempts.run(attempts.assignment(description, agent, verify="false"))
-    kept = [*Path(attempts.home.environment["HOME"]).rglob(f"*{first.session}.jsonl")]
-    assert len(kept) == 1
-    os.truncate(kept[0], left)
-    asked = attempts.assignment(description, agent, earlier=first, resumes=True, error=first.why)
-    outcome, error, second = attempts.run(asked)
-    assert outcome == "success", (error, attempts.log)
-    assert second.session and second.session != first.session
+    _, _, earlier = attempts.run(attempts.assignment(description, agent, verify="false"))
+    for left, verify in ((0, "false"), (150, "true")):
+        kept = [*Path(attempts.home.environment["HOME"]).rglob(f"*{earlier.session}.jsonl")]
+        assert len(kept) == 1
+        os.truncate(kept[0], left)
+        resumed = {"earlier": earlier, "resumes": True, "error": earlier.why}
+        asked = attempts.assignment(description, agent, verify=verify, **resumed)
+        outcome, error, receipt = attempts.run(asked)
+        assert outcome == ("success" if verify == "true" else "error"), (error, attempts.log)
+        assert receipt.verified is (verify == "true"), error
+        assert receipt.session and receipt.session != earlier.session
+        earlier = receipt
 
 
 @pytest.mark.parametrize(("agent", "branch"), [("claude", "bw/i-1/1"), ("codex", "bw/i-1/2")])

@@ -1,7 +1,8 @@
 """An agent that closes its own issue, past every guard: that is no word on whether it is done.
 
 It does so by a script of another name, as by an absolute path: no guard on ``PATH`` and no hook
-sees it. With the real claude on the stub, and every tracker.
+sees it. With real agents on the stub, and every tracker: the guards of both are the same programs,
+and only claude has a hook. Codex computes a third as long.
 """
 
 from __future__ import annotations
@@ -23,17 +24,8 @@ from tests.support.real_agents import AgentHome
 from tests.support.worktrees import in_worktrees
 
 ISSUE = IssueId("bw-1")
-OPTIONS = (
-    "-n",
-    "1",
-    "--agent",
-    "claude",
-    "--fix-rounds",
-    "0",
-    "--retry-delay",
-    "0",
-    "--skip-base-check",
-)
+OPTIONS = ("-n", "1", "--fix-rounds", "0", "--retry-delay", "0", "--skip-base-check")
+CLAUDE, CODEX = ("--agent", "claude", *OPTIONS), ("--agent", "codex", *OPTIONS)
 
 Project = AgentProject | AgentBdProject
 
@@ -85,7 +77,7 @@ def test_it_is_charged_and_open_again_where_its_work_does_not_pass(
 ) -> None:
     an_issue(project, f'write a.py "1"; run "{settle}"; say "Closed."')
     asked = ("--until-empty", "--verify", "false", "--max-attempts", "2", "--retry", "fresh")
-    fleet: Fleet = start(project, *OPTIONS, *asked)
+    fleet: Fleet = start(project, *CODEX, *asked)
     assert fleet.wait(120) == 7, fleet.said()
     assert ends(fleet) == [("error", 1), ("error", 2)], fleet.said()
     assert status(project) == "blocked"
@@ -98,7 +90,7 @@ def test_it_is_closed_with_our_receipt_where_its_work_passes(
     start: Any, project: Project, settle: Path
 ) -> None:
     an_issue(project, f'write a.py "1"; run "{settle}"; say "Closed."')
-    fleet: Fleet = start(project, *OPTIONS, "--until-empty", "--verify", "test -e a.py")
+    fleet: Fleet = start(project, *CLAUDE, "--until-empty", "--verify", "test -e a.py")
     assert fleet.wait(90) == 0, fleet.said()
     assert status(project) == "closed"
     assert ends(fleet) == [("success", 0)]
@@ -111,12 +103,12 @@ def test_it_is_closed_with_our_receipt_where_its_work_passes(
 @pytest.mark.parametrize("project", [OLD, NEW], indirect=True)
 def test_after_kill_9_it_is_open_again(start: Any, project: Project, settle: Path) -> None:
     an_issue(project, f'write a.py "1"; run "{settle}"; run "touch settled"; stall 60s')
-    first: Fleet = start(project, *OPTIONS, "--verify", "false")
+    first: Fleet = start(project, *CODEX, "--verify", "false")
     until(lambda: in_worktrees(project, "settled"))
     assert status(project) == "closed"
     os.kill(first.pid, signal.SIGKILL)
     first.process.wait()
-    second: Fleet = start(project, *OPTIONS, "-n", "0", "--verify", "false")
+    second: Fleet = start(project, *CODEX, "-n", "0", "--verify", "false")
     second.wait_for("run_changed", state="running")
     assert project.read_all()[ISSUE] == ("open", ""), second.said()
     (settled,) = second.journal("settled")
@@ -126,7 +118,7 @@ def test_after_kill_9_it_is_open_again(start: Any, project: Project, settle: Pat
 @pytest.mark.parametrize("project", [OLD, NEW], indirect=True)
 def test_what_a_person_closes_meanwhile_stays_closed(start: Any, project: AgentBdProject) -> None:
     an_issue(project, 'write a.py "1"; run "touch began"; stall 5s; say "It cannot be done."')
-    fleet: Fleet = start(project, *OPTIONS, "--until-empty", "--verify", "false")
+    fleet: Fleet = start(project, *CODEX, "--until-empty", "--verify", "false")
     until(lambda: in_worktrees(project, "began"))
     project.close_as(ISSUE, "alice")
     fleet.wait(90)

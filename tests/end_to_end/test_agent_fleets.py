@@ -30,7 +30,7 @@ def test_one_line_and_the_backlog_is_done_each_in_a_worktree(
     start: Any, project: AgentProject, api: ModelApi
 ) -> None:
     project.issues(*[f'write file{n}.py "{n}"' for n in range(4)])
-    fleet: Fleet = start(project, "-n", "2", "--agent", "claude", "--until-empty")
+    fleet: Fleet = start(project, "-n", "2", "--agent", "codex", "--until-empty")
     assert fleet.wait() == 0, fleet.said()
     assert project.statuses() == ["closed"] * 4
     landed = git(project.folder, "ls-tree", "--name-only", "bw-landing/main").split()
@@ -85,7 +85,7 @@ def test_work_that_fails_its_check_is_not_closed_and_the_next_attempt_learns(
         ]
     )
     verify = "test -e wheel.py || { echo broken whee''l; false; }"
-    options = ("-n", "1", "--agent", "claude", "--until-empty", "--fix-rounds", "0")
+    options = ("-n", "1", "--agent", "codex", "--until-empty", "--fix-rounds", "0")
     fleet: Fleet = start(
         project, *options, "--verify", verify, "--retry-delay", "0", "--skip-base-check"
     )
