@@ -1,4 +1,8 @@
-"""``chaos`` as its users run it: whatever is killed, every promise is kept."""
+"""``chaos`` as its users run it: whatever is killed, every promise is kept.
+
+A few kills each. ``scripts/prove`` has hundreds, and ``.ci/run`` a tenth of those on the embedded
+tracker, and while branches land.
+"""
 
 from __future__ import annotations
 
@@ -39,10 +43,10 @@ def broken(told: dict[str, Any]) -> list[Any]:
 
 
 @pytest.mark.timeout(300)
-def test_twenty_kills_on_the_embedded_tracker_break_no_promise(tmp_path: Path) -> None:
-    code, told, said = chaos(tmp_path, "--kills", "20", "--seed", "20261")
+def test_kills_of_each_kind_on_the_embedded_tracker_break_no_promise(tmp_path: Path) -> None:
+    code, told, said = chaos(tmp_path, "--kills", "7", "--seed", "1")
     assert (code, broken(told)) == (0, []), said
-    assert told["kills"] == 20
+    assert told["kills"] == 7
     assert {"orchestrator", "worker", "task", "zygote"} <= set(told["kills_by_kind"])
     assert told["closed"] + told["quarantined"] == told["issues"] > 0
     assert len(told["promises"]) >= 10
@@ -71,10 +75,10 @@ def test_kills_beside_workers_that_call_bd_themselves_break_no_promise(tmp_path:
 
 @pytest.mark.timeout(300)
 def test_kills_while_branches_land_break_no_promise(tmp_path: Path) -> None:
-    code, told, said = chaos(tmp_path, "--landing", "--kills", "4", "--seed", "2")
+    code, told, said = chaos(tmp_path, "--landing", "--kills", "2", "--seed", "1")
     assert (code, broken(told)) == (0, []), said
-    assert (told["kills"], told["landing"]) == (4, True)
-    assert {"lander", "gate"} & set(told["kills_by_kind"])
+    assert (told["kills"], told["landing"]) == (2, True)
+    assert {"lander", "gate"} <= set(told["kills_by_kind"])
     assert told["closed"] > 0 and told["closed"] + told["quarantined"] == told["issues"]
     assert [p for p in told["promises"] if "passed the gate as that very tree" in p["text"]]
     assert list(tmp_path.iterdir()) == [], "the folder is left"
