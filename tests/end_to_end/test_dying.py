@@ -102,7 +102,7 @@ def test_what_a_bash_worker_had_closed_when_it_was_killed_is_done_and_nothing_el
 def test_an_orchestrator_killed_in_the_middle_is_made_good_by_the_next(
     any_project: Any, start: StartFleet, ran: Ran
 ) -> None:
-    count = 12 if hasattr(any_project, "bd") else 40
+    count = 8 if hasattr(any_project, "bd") else 40
     ids = any_project.create_many([{} for _ in range(count)])
     long = f"case $BW_ISSUE_ID in {ids[0]}|{ids[3]}) {ONCE_LONG};; esac"
     arguments = ("-n", "4", "--until-empty", "--", *ran.command(long))
@@ -190,8 +190,8 @@ def test_a_command_that_leaves_children_behind_leaves_none_after_the_fleet(
 def test_a_bd_killed_with_its_orchestrator_is_waited_for(
     project_new: BdProject, start: StartFleet, ran: Ran
 ) -> None:
-    ids = project_new.create_many([{} for _ in range(10)])
-    arguments = ("-n", "5", "--until-empty", "--", *ran.command())
+    ids = project_new.create_many([{} for _ in range(6)])
+    arguments = ("-n", "2", "--until-empty", "--", *ran.command())
     first: Fleet = start(project_new, *arguments, environment=ran.environment)
     first.wait_for("claimed")
     first.wait_for("finished")

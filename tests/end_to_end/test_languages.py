@@ -64,7 +64,7 @@ def project(request: pytest.FixtureRequest, tmp_path: Path) -> EmbeddedProject |
 def test_a_fleet_of_five_languages_does_every_issue_once(
     project: Any, start: StartFleet, ran: Ran, join: Join
 ) -> None:
-    rows = backlog(18 if hasattr(project, "bd") else 30)
+    rows = backlog(12)
     ids = project.create_many(rows)
     command = ran.command('until [ -e "$RAN.all" ]; do sleep 0.1; done')
     fleet = start(project, "-n", "0", "--", *command, environment=ran.environment)

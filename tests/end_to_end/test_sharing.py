@@ -41,13 +41,13 @@ def closes(fleet: Fleet) -> list[str]:
 def test_two_orchestrators_drain_one_tracker_together_and_run_each_issue_once(
     project_new: BdProject, start: StartFleet, ran: Ran, tmp_path: Path
 ) -> None:
-    ids = project_new.create_many([{} for _ in range(12)])
+    ids = project_new.create_many([{} for _ in range(6)])
     fleets = [
         shared(
             start,
             project_new,
             tmp_path / name,
-            *("-n", "3", "--until-empty", "--"),
+            *("-n", "2", "--until-empty", "--"),
             *ran.command(BOTH_ARE_THERE),
             environment=ran.environment,
         )

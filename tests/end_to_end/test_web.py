@@ -300,7 +300,7 @@ STATE = TEXT.format("state")
 def test_four_viewers_see_a_run_from_its_begin_to_its_end(
     browser: Browser, embedded: EmbeddedProject, webbed: Callable[..., Fleet]
 ) -> None:
-    rows = [{"title": HOSTILE_TITLES[n % 10] or "none"} for n in (0, 1, 3, 5) * 12]
+    rows = [{"title": HOSTILE_TITLES[n % 10] or "none"} for n in (0, 1, 3, 5) * 6]
     embedded.create_many(rows)
     # Every seventh fails once; all wait for the file, so that everybody is there at the beginning.
     go = embedded.folder / "go"
@@ -325,9 +325,9 @@ def test_four_viewers_see_a_run_from_its_begin_to_its_end(
     assert fleet.wait() in (0, 7), fleet.said()
     for page in pages:
         page.until(f"{STATE} === 'ended'")
-        page.until("document.querySelectorAll('#timeline rect.bar').length === 48 + 6")
+        page.until("document.querySelectorAll('#timeline rect.bar').length === 24 + 3")
         tiles = page.value("[...document.querySelectorAll('#tiles > div')].map(d => d.innerText)")
-        assert tiles[0].split("\n")[:2] == ["closed", "48"]
+        assert tiles[0].split("\n")[:2] == ["closed", "24"]
         assert page.value("document.documentElement.scrollWidth") in widths
         assert page.value(UNREADABLE) == []
         assert page.complaints() == []
