@@ -20,11 +20,13 @@ from tests.test_tidy import PACKAGE, ROOT
 
 SDIST_TESTS = ("tests/agents", "tests/executors", "--deselect=tests/agents/test_lines.py")
 """Of the sdist, run from it. All of them: scripts/package --tests."""
+SOURCE = "https://example.org/beads-workers/blob/v1"
 
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Package:
-    return build(tmp_path_factory.mktemp("package"))
+    """One for all of these tests, with the links that a release has."""
+    return build(tmp_path_factory.mktemp("package"), SOURCE)
 
 
 @pytest.fixture(scope="module")
@@ -152,12 +154,11 @@ def test_whoever_checks_types_strictly_finds_ours(programs: Path, tmp_path: Path
     assert 'Revealed type is "def (' in told and "Success" in told
 
 
-def test_links_of_the_readme_lead_to_the_source_on_the_page_of_a_package(tmp_path: Path) -> None:
-    source = "https://example.org/beads-workers/blob/v1"
-    told = metadata(build(tmp_path, source).wheel)
-    assert f"Source, {source}" in told.get_all("Project-URL", [])
+def test_links_of_the_readme_lead_to_the_source_on_the_page_of_a_package(package: Package) -> None:
+    told = metadata(package.wheel)
+    assert f"Source, {SOURCE}" in told.get_all("Project-URL", [])
     shown = str(told.get_payload())
     links = re.findall(r"\]\(([^)\s]+)\)", shown)
-    assert f"{source}/docs/CLI.md" in links
-    assert f"{source}/docs/dashboard.svg?raw=true" in links
+    assert f"{SOURCE}/docs/CLI.md" in links
+    assert f"{SOURCE}/docs/dashboard.svg?raw=true" in links
     assert [link for link in links if not re.match("https://|#", link)] == []
