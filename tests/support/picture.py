@@ -42,7 +42,8 @@ def svg(styled: str, columns: int, title: str = "") -> str:
 
 def png(drawn: str, file: Path) -> None:
     """The same for looking at it, through a headless browser."""
-    browser = shutil.which("chromium") or shutil.which("google-chrome")
+    names = ("chromium-headless-shell", "chromium", "google-chrome")
+    browser = next(filter(None, map(shutil.which, names)), None)
     assert browser is not None, "no browser is installed"
     box = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', drawn)
     assert box is not None
