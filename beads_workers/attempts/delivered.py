@@ -9,7 +9,6 @@ from pathlib import Path
 from beads_workers.core.assignment import Assignment
 from beads_workers.core.journal import Finished
 from beads_workers.runtime.journal_file import entry_of, segments
-from beads_workers.runtime.run_directory import RunDirectory
 
 RUNS_MAX = 20
 """So many runs back are looked at."""
@@ -25,6 +24,8 @@ def delivered_by_us(asked: Assignment) -> dict[str, Finished]:
 
 
 def _ends(runs: Path, wanted: set[str]) -> dict[str, Finished]:
+    from beads_workers.runtime.run_directory import RunDirectory  # It loads half of the core.
+
     found: dict[str, Finished] = {}
     for run_id in list(reversed(RunDirectory(runs.parent).run_ids()))[:RUNS_MAX]:
         missing = wanted - found.keys()

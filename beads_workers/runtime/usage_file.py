@@ -19,15 +19,15 @@ from beads_workers.agents.events import Price, Prices, Tally
 from beads_workers.agents.events import Usage as Increment
 from beads_workers.agents.totals import Totals, from_object
 from beads_workers.core import limits
-from beads_workers.core.commands import ReadUsage
-from beads_workers.core.events import UsageRead
-from beads_workers.core.journal import Finished, Started
 from beads_workers.core.model import IssueId
 from beads_workers.core.receipts import Receipt, Tokens, read_receipt, to_text
 from beads_workers.executors.files import usage_file
 
 if TYPE_CHECKING:
     from beads_workers.agents.adapter import Adapter
+    from beads_workers.core.commands import ReadUsage
+    from beads_workers.core.events import UsageRead
+    from beads_workers.core.journal import Finished, Started
 
 FILE_BYTES_MAX = 8 << 20
 """Thirty thousand answers of a model; it is read in the loop, in a tenth of a second."""
@@ -179,6 +179,8 @@ def usage_read(run_directory: Path, ended: ReadUsage | Started | Finished) -> Us
     found = read_usage(Path(usage_file(str(run_directory), ended.request_id)))
     if found is None:
         return None
+    from beads_workers.core.events import UsageRead  # An attempt, which writes, does without.
+
     ids = IssueId(ended.issue_id), ended.attempt, ended.request_id
     return UsageRead(*ids, to_text(found))
 
