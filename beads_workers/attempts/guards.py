@@ -17,7 +17,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from beads_workers.attempts import hook
-from beads_workers.worktrees.git import GitError, git
+from beads_workers.attempts.git_calls import Git
+from beads_workers.worktrees.git import GitError
 
 NO_PUSH = "no-push://"
 """A transport that git does not have: a push to it fails before anything is sent."""
@@ -27,6 +28,9 @@ NO_RECEIVER = "no-push"
 
 GUARDED = ("bd", "beads")
 """Programs of trackers that have a guard of ours before them on ``PATH``."""
+
+NONE_SET = 1
+"""The exit status of ``git config`` if there is no such key."""
 
 HOOK_SECONDS = 10
 """It takes 30 ms. One that is late refuses nothing; the guards do."""
@@ -139,6 +143,8 @@ def refusals(directory: Path) -> list[str]:
 def no_push(environment: Mapping[str, str], folder: str) -> dict[str, str]:
     """Configuration of git in the environment: every URL that could be pushed to leads nowhere.
 
+    Raises ``GitError`` if the remotes cannot be read.
+
     The user's own configuration stays as it is. A remote with a push URL of its own is not
     rewritten by ``pushInsteadOf``; its URL is replaced as such. Of several rewritings the longest
     one holds, so each remote's whole URL is named, too: the user may rewrite a part of it.
@@ -170,11 +176,11 @@ def _remotes(folder: str) -> list[str]:
 
 def _set(folder: str, name: str) -> list[tuple[str, str]]:
     """Keys of remotes that end like this, each with its value."""
-    try:
-        said = git(folder, "config", "-z", "--get-regexp", rf"^remote\..*\.{name}$")
-    except GitError:
-        return []  # None is set, or there is no repository.
-    rows = (row.partition("\n") for row in said.split("\0") if row)
+    asked = ("config", "-z", "--get-regexp", rf"^remote\..*\.{name}$")
+    done = Git(folder).ask(*asked, good=(0, NONE_SET))
+    if done.status not in (0, NONE_SET):
+        raise GitError(done.error or f"git config exited with {done.status}")
+    rows = (row.partition("\n") for row in done.output.split("\0") if row)
     return [(key, value) for key, _, value in rows if value]
 
 

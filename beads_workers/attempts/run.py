@@ -22,6 +22,7 @@ from beads_workers.agents.verdict import WINDOWS, Verdict, said_outcome
 from beads_workers.attempts import review
 from beads_workers.attempts.agent import AttemptContext, WorkingAgent
 from beads_workers.attempts.delivered import delivered_by_us
+from beads_workers.attempts.git_calls import NoAnswer
 from beads_workers.attempts.guards import guard_environment, refusals, write_settings
 from beads_workers.attempts.log import MaskedLog
 from beads_workers.attempts.process import Clocks, Hearing, run_agent
@@ -44,6 +45,8 @@ from beads_workers.worktrees.git import GitError
 VERIFY_TAIL_BYTES = 16_384
 VERIFY_LINES_SHOWN = 60
 COMMIT_TEXT_CHARS_MAX = 2000
+
+CANNOT_READ = "git does not say what was done"
 
 REFUSED = (Kind.LIMITED, Kind.NEEDS_PERSON, Kind.TRANSIENT)
 """Verdicts that are about the account, and not about the issue."""
@@ -79,6 +82,7 @@ class AgentAttempt:
         )
         self._worker = WorkingAgent(asked.agent, self._around, earlier=self._earlier())
         self._refused: AgentSpec | None = None
+        self._unread = False
 
     def end(self) -> None:
         """Somebody wants it to end."""
@@ -88,6 +92,8 @@ class AgentAttempt:
         """Work, check, mend. Raises ``OSError`` where the agent cannot be started."""
         try:
             verdict, lesson = self._work_and_check()
+        except NoAnswer as error:
+            verdict, lesson, self._unread = Verdict(Kind.UNFINISHED, str(error)), "", True
         finally:
             self._keep()
         return self._answer(verdict, lesson)
@@ -98,7 +104,10 @@ class AgentAttempt:
         """The verdict, and what the next attempt should know."""
         verdict = self._begin()
         while verdict.kind in (Kind.DONE, Kind.NO_CHANGE):
-            found = self._check(verdict)
+            found: str | Verdict = self._commit(verdict)
+            if not found:
+                verdict = self._as_it_is(verdict)
+                found = self._check(verdict)
             if isinstance(found, Verdict):
                 return found, ""
             if not found:
@@ -198,15 +207,29 @@ class AgentAttempt:
     def _check(self, verdict: Verdict) -> str | Verdict:
         """What is wrong with the work, for the agent; "" where nothing is. A verdict where nobody
         could find out."""
+        if verdict.kind is Kind.NO_CHANGE and not self._may_be_unchanged:
+            return ""
+        return self._verify() or self._review(verdict)
+
+    def _commit(self, verdict: Verdict) -> str:
+        """Commit what lies there; why that cannot be done, for the agent. Raises ``NoAnswer``."""
         if verdict.kind is Kind.NO_CHANGE:
-            return self._verify() or self._review(verdict) if self._may_be_unchanged else ""
+            return ""
         try:
             commit = self._place.commit(self._asked.title, _for_commit(verdict.text))
+        except NoAnswer:
+            raise
         except (CannotCommit, GitError) as error:
             return f"your work cannot be committed: {error}"
         if commit is not None:
             self._log.say(f"committed for it: {commit[:12]}")
-        return self._verify() or self._review(verdict)
+        return ""
+
+    def _as_it_is(self, verdict: Verdict) -> Verdict:
+        """Nobody could tell at the end of the agent whether it changed anything: now one can."""
+        if verdict.kind is Kind.DONE and self._place.own and not self._place.changes().any:
+            return replace(verdict, kind=Kind.NO_CHANGE)
+        return verdict
 
     def _verify(self) -> str:
         command = self._asked.verify
@@ -266,8 +289,11 @@ class AgentAttempt:
     # --- answer -----------------------------------------------------------------------------------
 
     def _answer(self, verdict: Verdict, lesson: str) -> AttemptAnswer:
-        receipt, why = self._receipt(verdict, lesson), verdict.why
+        verdict, receipt = self._with_work(verdict, self._receipt(verdict, lesson))
+        why = verdict.why
         match verdict.kind:
+            case Kind.UNFINISHED if self._unread and not self._is_told:
+                return AttemptAnswer(OutcomeKind.RETRY, f"{CANNOT_READ}: {why}", receipt)
             case Kind.DONE:
                 return AttemptAnswer(OutcomeKind.SUCCESS, "", receipt)
             case Kind.NO_CHANGE if self._may_be_unchanged:
@@ -290,7 +316,7 @@ class AgentAttempt:
     def _receipt(self, verdict: Verdict, lesson: str) -> Receipt:
         worker = self._worker
         usage, money, unpriced = self._around.usage.spent()
-        receipt = Receipt(
+        return Receipt(
             verdict=verdict.kind.value,
             why=verdict.why,
             agent=worker.spec.name,
@@ -312,14 +338,19 @@ class AgentAttempt:
             lesson=lesson[: limits.LESSON_CHARS_MAX],
             flags=tuple(self._flags),
         )
-        return self._with_work(receipt)
 
-    def _with_work(self, receipt: Receipt) -> Receipt:
-        place = self._place
+    def _with_work(self, verdict: Verdict, receipt: Receipt) -> tuple[Verdict, Receipt]:
+        """With what git says of the work: nothing is done until its branch was read."""
         try:
-            return place.receipt(receipt)
+            return verdict, self._place.receipt(receipt)
         except GitError as error:
-            return replace(receipt, flags=(*receipt.flags, f"git: {error}"))
+            receipt = replace(receipt, flags=(*receipt.flags, f"git: {error}"))
+            if verdict.kind not in (Kind.DONE, Kind.NO_CHANGE):
+                return verdict, receipt
+            self._unread = isinstance(error, NoAnswer)
+            kind = Kind.UNFINISHED
+            receipt = replace(receipt, verdict=kind.value, why=str(error))
+            return Verdict(kind, str(error), text=verdict.text), receipt
 
     # --- what the agents ask for meanwhile --------------------------------------------------------
 
@@ -356,7 +387,10 @@ def main() -> int:
     """See the module text; 0 once there is an answer, 1 where nothing could be tried."""
     asked = read_assignment(sys.stdin.read())
     sessions.adopt()
-    attempt = AgentAttempt(asked)
+    try:
+        attempt = AgentAttempt(asked)
+    except GitError as error:
+        return _tell_answer(not_begun(asked, error))
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: attempt.end())
     try:
@@ -365,20 +399,44 @@ def main() -> int:
         program = error.filename or asked.agent.adapter
         sys.stderr.write(f"cannot start {os.fsdecode(program)}: {error.strerror}\n")
         return 127 if isinstance(error, FileNotFoundError) else 1
+    return _tell_answer(answer)
+
+
+def not_begun(asked: Assignment, error: GitError) -> AttemptAnswer:
+    """The answer of an attempt whose worktree cannot be read; its session may go on later."""
+    nothing_used = Receipt()
+    receipt = replace(
+        asked.earlier or nothing_used,
+        verdict=Kind.UNFINISHED.value,
+        why=str(error),
+        usage=nothing_used.usage,
+        money=None,
+        unpriced=0,
+        refused="",
+        flags=(),
+    )
+    return AttemptAnswer(OutcomeKind.RETRY, f"{CANNOT_READ}: {error}", receipt)
+
+
+def _tell_answer(answer: AttemptAnswer) -> int:
+    """Print it for the worker; an exit status: without an answer nothing is done."""
     fields = {
         "outcome": answer.outcome.value,
         "error": answer.error[: limits.ERROR_CHARS_MAX],
         "receipt": to_json(answer.receipt),
     }
-    _print({"answer": fields})
-    return 0
+    return 0 if _print({"answer": fields}) else 1
 
 
-def _print(row: dict[str, Any]) -> None:
+def _print(row: dict[str, Any]) -> bool:
+    """Write a line; whether all of it was written."""
+    data = json.dumps(row).encode() + b"\n"
     try:
-        os.write(1, json.dumps(row).encode() + b"\n")
+        while data:
+            data = data[os.write(1, data) :]
     except OSError:
-        pass  # Nobody listens any more; the worktree and the usage file have all that counts.
+        return False  # Nobody listens any more; the worktree and the usage file have what counts.
+    return True
 
 
 def _for_commit(text: str) -> str:

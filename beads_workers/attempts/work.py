@@ -11,14 +11,28 @@ import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from beads_workers.attempts.git_calls import GIT_SECONDS, Git, NoAnswer
 from beads_workers.core import limits
 from beads_workers.core.landing import FILES_NAMED
 from beads_workers.core.model import value
 from beads_workers.core.receipts import Receipt
 from beads_workers.executors.files import branch_part
-from beads_workers.worktrees.git import GitError, git, identity, unlock, unlock_worktree
+from beads_workers.worktrees.git import (
+    FALLBACK_IDENTITY,
+    GitError,
+    unlock,
+    unlock_worktree,
+)
 from beads_workers.worktrees.landed import ATTEMPTS
-from beads_workers.worktrees.removal import OPERATIONS, status
+from beads_workers.worktrees.removal import OPERATIONS, parse_status
+
+NO_REPOSITORY = 128
+"""The exit status of ``git status`` in no repository."""
+
+NO_IDENTITY = 128
+"""The exit status of ``git var`` if nobody has said who commits."""
+
+COMMIT_TRIES_MAX = 3
 
 
 class CannotCommit(Exception):
@@ -47,7 +61,7 @@ class Workplace:
     """The folder an agent works in. ``base``: the commit it began with, None outside of git.
 
     ``own``: a worktree that nobody else uses, so that all changes are the attempt's, and may be
-    committed for it.
+    committed for it. ``seconds``: what a call of git may take.
     """
 
     folder: str
@@ -57,23 +71,45 @@ class Workplace:
     attempt: int
     run_id: str
     dirty: tuple[str, ...] = ()
+    seconds: float = GIT_SECONDS
 
     @classmethod
     def enter(cls, folder: str, issue_id: str, attempt: int, run_id: str) -> Workplace:
-        """Look before the agent begins; the environment says whether a worktree was made."""
+        """Look before the agent begins; the environment says whether a worktree was made.
+
+        Raises ``GitError`` if a worktree cannot be read, and ``NoAnswer``.
+        """
         base = os.environ.get("BW_BASE") if os.environ.get("BW_WORKTREE") else None
+        place = cls(folder, base is not None, base, issue_id, attempt, run_id)
         try:
-            head, _, dirty = status(folder)
+            head, _, dirty = place.status(good=(0,) if place.own else (0, NO_REPOSITORY))
+        except NoAnswer:
+            raise
         except GitError:
-            return cls(folder, False, None, issue_id, attempt, run_id)
-        return cls(folder, base is not None, base or head, issue_id, attempt, run_id, dirty)
+            if place.own:
+                raise
+            return place
+        return replace(place, base=base or head, dirty=dirty)
+
+    def status(
+        self, good: tuple[int, ...] = (0,)
+    ) -> tuple[str | None, str | None, tuple[str, ...]]:
+        """See ``removal.status``."""
+        done = self._git.ask(*_STATUS, good=good)
+        if done.status != 0:
+            raise GitError(done.error or f"git status exited with {done.status}")
+        return parse_status(done.output)
+
+    @property
+    def _git(self) -> Git:
+        return Git(self.folder, self.seconds)
 
     def changes(self) -> Changes:
         """What the attempt has changed up to now; raises ``GitError``."""
         if self.base is None:
             return Changes(known=False)
-        commits = git(self.folder, "rev-list", "--reverse", f"{self.base}..HEAD").split()
-        files = status(self.folder)[2]
+        commits = self._git("rev-list", "--reverse", f"{self.base}..HEAD").split()
+        files = self.status()[2]
         if not self.own:
             # What the user had changed before is not this attempt's work.
             files = tuple(name for name in files if name not in self.dirty)
@@ -85,40 +121,64 @@ class Workplace:
         None where nothing was to be committed. Whoever worked in it has ended. Raises
         ``CannotCommit`` while a merge or a rebase is under way, and ``GitError``.
         """
-        if not self.own or not status(self.folder)[2]:
+        if not self.own:
+            return None
+        for tries_left in reversed(range(COMMIT_TRIES_MAX)):
+            before = self.head()
+            try:
+                return self._commit(title, text)
+            except GitError:
+                # A killed git may have made it before it could say so.
+                if self.head() != before and not self.status()[2]:
+                    return self.head()
+                if not tries_left:
+                    raise
+        raise AssertionError("the last try returns or raises")
+
+    def _commit(self, title: str, text: str) -> str | None:
+        if not self.status()[2]:
             return None
         unlock_worktree(self.folder)
         self._check_operation()
-        git(self.folder, "add", "--all")
-        if not git(self.folder, "diff", "--cached", "--name-only", "-z"):
+        self._git("add", "--all")
+        if not self._git("diff", "--cached", "--name-only", "-z"):
             return None
         message = f"{_subject(title)}\n\n{text}{self._trailers()}"
-        git(self.folder, *identity(self.folder), "commit", "--quiet", "--file=-", given=message)
+        done = self._git.once(
+            *self._identity(), "commit", "--no-gpg-sign", "--quiet", "--file=-", given=message
+        )
+        if done.status != 0:
+            raise GitError(done.error or f"git commit exited with {done.status}")
         return self.head()
+
+    def _identity(self) -> tuple[str, ...]:
+        """Options by which a commit can be made, also if nobody ever said who commits."""
+        known = self._git.ask("var", "GIT_COMMITTER_IDENT", good=(0, NO_IDENTITY))
+        return () if known.status == 0 else FALLBACK_IDENTITY
 
     def head(self) -> str:
         """The commit that is checked out; raises ``GitError``."""
-        return git(self.folder, "rev-parse", "HEAD").strip()
+        return self._git("rev-parse", "HEAD").strip()
 
     def tree(self) -> str:
         """The tree of that commit; raises ``GitError``."""
-        return git(self.folder, "rev-parse", "HEAD^{tree}").strip()
+        return self._git("rev-parse", "HEAD^{tree}").strip()
 
     def branch(self) -> str:
         """The branch, "" where none is checked out."""
-        return status(self.folder)[1] or ""
+        return self.status()[1] or ""
 
     def diffstat(self) -> str:
         """In git's words: ``2 files changed, 10 insertions(+)``."""
         if self.base is None:
             return ""
-        return git(self.folder, "diff", "--shortstat", self.base).strip()
+        return self._git("diff", "--shortstat", self.base).strip()
 
     def diff(self) -> str:
         """What a reviewer gets to see: everything since the base, committed or not."""
         if self.base is None:
             return ""
-        return git(self.folder, "diff", "--no-color", "--no-ext-diff", self.base)
+        return self._git("diff", "--no-color", "--no-ext-diff", self.base)
 
     def receipt(self, receipt: Receipt) -> Receipt:
         """With what git says of the work; raises ``GitError``."""
@@ -143,13 +203,28 @@ class Workplace:
         if not self.own:
             return ()
         if not self._merging():
-            try:
-                git(self.folder, *identity(self.folder), "merge", "--quiet", "--no-edit", tip)
-            except GitError:
-                if not self._merging():
-                    raise
+            self._merge(tip)
         self.base = tip
         return self._unmerged()
+
+    def _merge(self, tip: str) -> None:
+        for tries_left in reversed(range(COMMIT_TRIES_MAX)):
+            try:
+                done = self._git.once(
+                    *self._identity(), "merge", "--no-gpg-sign", "--quiet", "--no-edit", tip
+                )
+            except NoAnswer:
+                if not tries_left:
+                    raise
+                # Nobody else works here: what the killed one has locked is nobody's.
+                unlock_worktree(self.folder)
+            else:
+                if done.status == 0 or self._merging():
+                    return
+                if not tries_left:
+                    raise GitError(done.error or f"git merge exited with {done.status}")
+            if self._merging():
+                return
 
     def keep(self) -> str | None:
         """Keep the tree as it is, whatever becomes of the worktree; gives the name of the ref.
@@ -162,27 +237,26 @@ class Workplace:
         commit = head
         if tree != self.tree():
             message = f"Attempt {self.attempt} at {self.issue_id}, as it was left\n"
-            commit = git(
-                self.folder,
-                *(*identity(self.folder), "commit-tree", tree, "-p", head, "-F", "-"),
+            commit = self._git(
+                *(*self._identity(), "commit-tree", tree, "-p", head, "-F", "-"),
                 given=message + "\n" + self._trailers(),
             ).strip()
         ref = f"{ATTEMPTS}/{branch_part(self.issue_id)}/{self.attempt}"
-        common = git(self.folder, "rev-parse", "--path-format=absolute", "--git-common-dir")
+        common = self._git("rev-parse", "--path-format=absolute", "--git-common-dir")
         unlock(common.rstrip("\n"), ref)
-        git(self.folder, "update-ref", ref, commit)
+        self._git("update-ref", ref, commit)
         return ref
 
     def whole_tree(self) -> str:
         """Of all that is there, committed or not, but for ignored files; raises ``GitError``."""
-        if not status(self.folder)[2]:
+        if not self.status()[2]:
             return self.tree()
         # Through an index of its own: what the agent has staged stays staged.
         with tempfile.TemporaryDirectory(prefix="bw-index-") as place:
             index = str(Path(place, "index"))
-            git(self.folder, "read-tree", "HEAD", index=index)
-            git(self.folder, "add", "--all", index=index)
-            return git(self.folder, "write-tree", index=index).strip()
+            self._git("read-tree", "HEAD", index=index)
+            self._git("add", "--all", index=index)
+            return self._git("write-tree", index=index).strip()
 
     def _check_operation(self) -> None:
         directory = self._git_directory()
@@ -196,13 +270,13 @@ class Workplace:
             raise CannotCommit(f"conflicts stand in {', '.join(standing[:FILES_NAMED])}")
 
     def _git_directory(self) -> Path:
-        return Path(git(self.folder, "rev-parse", "--absolute-git-dir").rstrip("\n"))
+        return Path(self._git("rev-parse", "--absolute-git-dir").rstrip("\n"))
 
     def _merging(self) -> bool:
         return (self._git_directory() / "MERGE_HEAD").exists()
 
     def _unmerged(self) -> tuple[str, ...]:
-        names = git(self.folder, "diff", "--name-only", "--diff-filter=U", "-z", "--relative")
+        names = self._git("diff", "--name-only", "--diff-filter=U", "-z", "--relative")
         return tuple(name for name in names.split("\0") if name)
 
     def _has_marks(self, name: str) -> bool:
@@ -214,6 +288,12 @@ class Workplace:
 
     def _trailers(self) -> str:
         return f"Issue: {self.issue_id}\nAttempt: {self.attempt}\nRun: {self.run_id}\n"
+
+
+_STATUS = (
+    *("-c", "status.showUntrackedFiles=normal", "-c", "core.fsmonitor=false"),
+    *("status", "--porcelain=v2", "--branch", "-z", "--ignore-submodules=none"),
+)
 
 
 def _subject(title: str) -> str:

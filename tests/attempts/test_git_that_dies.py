@@ -1,0 +1,178 @@
+"""Each call of git of an attempt fails, or is killed, by its position: nothing is done unread."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from beads_workers.attempts.deliver import deliver
+from beads_workers.attempts.git_calls import Git, NoAnswer
+from beads_workers.attempts.run import AgentAttempt, not_begun
+from beads_workers.core.assignment import AgentSpec, Assignment, AttemptAnswer
+from beads_workers.core.model import OutcomeKind
+from beads_workers.core.settings import Worktrees
+from beads_workers.worktrees.git import GitError
+from beads_workers.worktrees.preparation import Preparation
+from tests.support.repository import IDENTITY, git, make_repository
+
+RESULT = {"type": "result", "subtype": "success", "is_error": False, "num_turns": 1, "result": "ok"}
+DEATHS = {"fails": "exit 1", "is killed": "kill -TERM $$"}
+POSITIONS_MAX = 200
+
+
+class MortalGit:
+    """A ``git`` on PATH that counts its calls, and dies at one of them, or from one on."""
+
+    def __init__(self, folder: Path) -> None:
+        self._program, self._count = folder / "git", folder / "count"
+        self._real = shutil.which("git")
+
+    def dies(self, how: str, test: str) -> None:
+        """``test``: of the shell, with the position in ``$n``."""
+        self._count.write_text("")
+        self._program.write_text(
+            f'#!/bin/sh\nprintf x >>"{self._count}"\nn=$(wc -c <"{self._count}")\n'
+            f'if [ "$n" {test} ]; then {how}; fi\nexec "{self._real}" "$@"\n'
+        )
+        self._program.chmod(0o755)
+
+    @property
+    def calls(self) -> int:
+        return self._count.stat().st_size
+
+    @calls.setter
+    def calls(self, calls: int) -> None:
+        self._count.write_bytes(b"x" * calls)
+
+
+class Place:
+    """A worktree as an attempt finds it, made anew for each position."""
+
+    def __init__(self, folder: Path) -> None:
+        self.checkout = make_repository(folder / "checkout")
+        self.base = git(self.checkout, "rev-parse", "HEAD")
+        self.worktree = folder / "worktree"
+        self.mortal = MortalGit(folder / "bin")
+        self.folder = folder
+
+    def again(self) -> None:
+        git(self.checkout, "worktree", "remove", "--force", str(self.worktree), check=False)
+        git(self.checkout, "update-ref", "-d", "refs/bw/attempts/i-1/1")
+        git(self.checkout, "worktree", "add", "-q", "-B", "bw/i-1/1", str(self.worktree), self.base)
+        os.chdir(self.worktree)
+
+    def attempt(self) -> AttemptAnswer:
+        asked = Assignment(
+            "i-1",
+            "A cart",
+            {"id": "i-1", "title": "A cart"},
+            attempt=1,
+            request_id="r.1",
+            run_id="r",
+            worker_id="W1",
+            agent=AgentSpec("claude", "claude"),
+            guards=str(self.folder / "guards"),
+            usage_file=str(self.folder / "usage"),
+        )
+        try:
+            return AgentAttempt(asked).run()
+        except GitError:
+            return not_begun(asked, GitError("as main has it"))
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    (tmp_path / "bin").mkdir()
+    agent = tmp_path / "bin" / "claude"
+    agent.write_text(
+        f"#!/bin/sh\n[ -z \"$WORKS\" ] || echo 1 >cart.py\necho '{json.dumps(RESULT)}'\n"
+    )
+    agent.chmod(0o755)
+    place = Place(tmp_path)
+    for name, text in IDENTITY.items():
+        monkeypatch.setenv(name, text)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.setenv("BW_WORKTREE", str(place.worktree))
+    monkeypatch.setenv("BW_BRANCH", "bw/i-1/1")
+    monkeypatch.setenv("BW_BASE", place.base)
+    monkeypatch.chdir(tmp_path)
+    return place
+
+
+def at_each_position(place: Place, how: str, test: str, look: Callable[[int], None]) -> None:
+    for position in range(1, POSITIONS_MAX):
+        place.mortal.dies("exit 0", "-eq 0")
+        place.again()
+        place.mortal.dies(how, f"{test} {position}")
+        look(position)
+        if place.mortal.calls < position:
+            assert position > 5
+            return
+    raise AssertionError("it never ends")
+
+
+@pytest.mark.parametrize(
+    ("how", "test"), [("fails", "-eq"), ("is killed", "-eq"), ("is killed", "-ge")]
+)
+def test_no_attempt_is_done_without_its_work(
+    place: Place, how: str, test: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORKS", "1")
+
+    def look(position: int) -> None:
+        answer = place.attempt()
+        calls = place.mortal.calls
+        place.mortal.dies("exit 0", "-eq 0")
+        head = git(place.checkout, "rev-parse", "bw/i-1/1")
+        if answer.outcome is OutcomeKind.SUCCESS:
+            assert answer.receipt.head == head != place.base, (position, answer)
+            assert answer.receipt.branch == "bw/i-1/1"
+        else:
+            assert (answer.outcome, test) == (OutcomeKind.RETRY, "-ge"), (position, answer)
+        assert (place.worktree / "cart.py").exists() or answer.receipt.session == ""
+        place.mortal.calls = calls
+
+    at_each_position(place, DEATHS[how], test, look)
+
+
+def test_nothing_that_changed_nothing_is_done(place: Place) -> None:
+    def look(position: int) -> None:
+        answer = place.attempt()
+        assert answer.outcome is not OutcomeKind.SUCCESS, (position, answer)
+
+    at_each_position(place, DEATHS["is killed"], "-eq", look)
+
+
+@pytest.mark.parametrize("how", DEATHS)
+def test_no_command_is_delivered_without_its_work(place: Place, how: str) -> None:
+    asked = Preparation(Worktrees("", "", "", "", "", "", ""), "i-1", 1, "W1", "r", "")
+
+    def look(position: int) -> None:
+        (place.worktree / "cart.py").write_text("1\n")
+        try:
+            receipt = deliver(asked, "A cart")
+        except GitError as error:
+            assert how == "fails" or isinstance(error, NoAnswer), position
+            return
+        calls = place.mortal.calls
+        place.mortal.dies("exit 0", "-eq 0")
+        assert receipt.head == git(place.checkout, "rev-parse", "bw/i-1/1") != place.base
+        place.mortal.calls = calls
+
+    at_each_position(place, DEATHS[how], "-ge", look)
+
+
+def test_a_git_that_hangs_once_is_asked_again_and_one_that_always_does_is_no_answer(
+    place: Place,
+) -> None:
+    place.again()
+    place.mortal.dies("exec sleep 60", "-eq 1")
+    assert Git(str(place.worktree), seconds=0.5)("rev-parse", "HEAD").strip() == place.base
+    place.mortal.dies("exec sleep 60", "-ge 1")
+    with pytest.raises(NoAnswer, match="longer than"):
+        Git(str(place.worktree), seconds=0.1)("rev-parse", "HEAD")
