@@ -7,6 +7,7 @@ again; then it is ``NoAnswer``, which nobody may read as "no change".
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from beads_workers.core.model import value
@@ -30,9 +31,19 @@ class Git:
     folder: str
     seconds: float = GIT_SECONDS
 
-    def __call__(self, *arguments: str, given: str | None = None, index: str | None = None) -> str:
-        """Return what it prints; raises ``GitError``, which is ``NoAnswer`` if git said nothing."""
-        done = self.ask(*arguments, given=given, index=index)
+    def __call__(
+        self,
+        *arguments: str,
+        given: str | None = None,
+        index: str | None = None,
+        places: Mapping[str, str] | None = None,
+    ) -> str:
+        """Return what it prints; raises ``GitError``, which is ``NoAnswer`` if git said nothing.
+
+        ``index``: another than the folder's own; ``places``: as in ``worktrees.git.call``.
+        """
+        places = {**(places or {}), **({"GIT_INDEX_FILE": index} if index else {})}
+        done = self.ask(*arguments, given=given, places=places)
         if done.status != 0:
             raise GitError(done.error or f"git {arguments[0]} exited with {done.status}")
         return done.output
@@ -41,7 +52,7 @@ class Git:
         self,
         *arguments: str,
         given: str | None = None,
-        index: str | None = None,
+        places: Mapping[str, str] | None = None,
         good: tuple[int, ...] = (0,),
     ) -> GitCall:
         """Return how it ended, for a call that may be made twice; raises ``NoAnswer``.
@@ -50,7 +61,7 @@ class Git:
         """
         for tries_left in reversed(range(TRIES_MAX)):
             try:
-                done = self.once(*arguments, given=given, index=index)
+                done = self.once(*arguments, given=given, places=places)
             except NoAnswer:
                 if not tries_left:
                     raise
@@ -60,9 +71,13 @@ class Git:
             time.sleep(TRY_AGAIN_SECONDS)
         raise AssertionError("the last try returns or raises")
 
-    def once(self, *arguments: str, given: str | None = None, index: str | None = None) -> GitCall:
+    def once(
+        self,
+        *arguments: str,
+        given: str | None = None,
+        places: Mapping[str, str] | None = None,
+    ) -> GitCall:
         """The same without another try, for a call that changes something."""
-        places = {"GIT_INDEX_FILE": index} if index else {}
         try:
             done = call(self.folder, *arguments, given=given, places=places, seconds=self.seconds)
         except GitError as error:

@@ -141,6 +141,8 @@ class AgentAttempt:
 
     def _begin(self) -> Verdict:
         earlier = self._earlier()
+        # An attempt that was killed may have left it elsewhere.
+        self._come_back()
         if self._asked.mend is not None:
             self._merge(self._asked.mend)
         if earlier is not None and self._worker.adapter.resumes:
@@ -180,7 +182,7 @@ class AgentAttempt:
         """What has landed comes into its branch; what does not fit stands there to be mended."""
         try:
             self._standing = self._place.merge(mend.tip)
-        except GitError as error:
+        except (CannotCommit, GitError) as error:
             self._log.say(f"what has landed cannot be merged: {error}")
             return
         marks = f", conflicts in {', '.join(self._standing)}" if self._standing else ""
@@ -360,13 +362,27 @@ class AgentAttempt:
         except GitError:
             return Changes(known=False)
 
+    def _come_back(self) -> bool:
+        """Have HEAD on the attempt's own branch; whether it is there. Raises ``GitError``."""
+        try:
+            if done := self._place.come_back():
+                self._log.say(done)
+        except CannotCommit:
+            return False  # Why is said when its work is to be committed.
+        return True
+
     def _changed(self) -> bool | None:
+        try:
+            if not self._come_back():
+                return True
+        except GitError:
+            return None
         changes = self._changes()
         return changes.any if changes.known else None
 
     def _keep(self) -> None:
         try:
-            if self._place.own and self._changes().any:
+            if self._place.own and (not self._come_back() or self._changes().any):
                 self._place.keep()
         except (GitError, OSError) as error:
             self._flags.append(f"its tree could not be kept: {error}")

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from beads_workers.attempts.git_calls import GIT_SECONDS, Git, NoAnswer
+from beads_workers.attempts.own_branch import DoesNotFit, OwnBranch, whole_tree
+from beads_workers.attempts.refs import moved, refs_at_first, refs_now
 from beads_workers.core import limits
 from beads_workers.core.landing import FILES_NAMED
 from beads_workers.core.model import value
@@ -62,6 +64,8 @@ class Workplace:
 
     ``own``: a worktree that nobody else uses, so that all changes are the attempt's, and may be
     committed for it. ``seconds``: what a call of git may take.
+    ``mine``: the branch of such a worktree; nothing of ours reads or commits elsewhere. ``refs``:
+    all of them as the attempt began.
     """
 
     folder: str
@@ -72,6 +76,8 @@ class Workplace:
     run_id: str
     dirty: tuple[str, ...] = ()
     seconds: float = GIT_SECONDS
+    mine: OwnBranch | None = None
+    refs: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def enter(cls, folder: str, issue_id: str, attempt: int, run_id: str) -> Workplace:
@@ -89,7 +95,32 @@ class Workplace:
             if place.own:
                 raise
             return place
-        return replace(place, base=base or head, dirty=dirty)
+        place = replace(place, base=base or head, dirty=dirty)
+        if place.own and (branch := os.environ.get("BW_BRANCH")):
+            place.refs = refs_now(place._git)
+            before = refs_at_first(place._git, place._git_directory())
+            place.mine = OwnBranch(place._git, branch, before, base or "")
+            place.mine.commit()
+        return place
+
+    def come_back(self) -> str:
+        """Bring HEAD back to the attempt's own branch; what was done, "" for nothing.
+
+        Raises ``CannotCommit`` if what lies elsewhere does not fit there, and ``GitError``.
+        """
+        if self.mine is None or not self.mine.is_elsewhere():
+            return ""
+        unlock_worktree(self.folder)
+        if under_way := self._operation():
+            raise CannotCommit(f"{under_way} is under way in the worktree")
+        try:
+            return self.mine.come_back()
+        except DoesNotFit as trouble:
+            raise CannotCommit(str(trouble)) from None
+
+    def moved(self) -> tuple[str, ...]:
+        """What happened to other refs while it ran, a line each; raises ``GitError``."""
+        return tuple(moved(self._git, self.refs)) if self.mine is not None else ()
 
     def status(
         self, good: tuple[int, ...] = (0,)
@@ -108,7 +139,7 @@ class Workplace:
         """What the attempt has changed up to now; raises ``GitError``."""
         if self.base is None:
             return Changes(known=False)
-        commits = self._git("rev-list", "--reverse", f"{self.base}..HEAD").split()
+        commits = self._git("rev-list", "--reverse", f"{self.base}..{self._tip()}").split()
         files = self.status()[2]
         if not self.own:
             # What the user had changed before is not this attempt's work.
@@ -126,6 +157,7 @@ class Workplace:
         for tries_left in reversed(range(COMMIT_TRIES_MAX)):
             before = self.head()
             try:
+                self.come_back()
                 return self._commit(title, text)
             except GitError:
                 # A killed git may have made it before it could say so.
@@ -157,15 +189,20 @@ class Workplace:
         return () if known.status == 0 else FALLBACK_IDENTITY
 
     def head(self) -> str:
-        """The commit that is checked out; raises ``GitError``."""
-        return self._git("rev-parse", "HEAD").strip()
+        """The commit of its branch; raises ``GitError``."""
+        return self._git("rev-parse", self._tip()).strip()
+
+    def _tip(self) -> str:
+        return "HEAD" if self.mine is None else self.mine.commit()
 
     def tree(self) -> str:
         """The tree of that commit; raises ``GitError``."""
-        return self._git("rev-parse", "HEAD^{tree}").strip()
+        return self._git("rev-parse", f"{self._tip()}^{{tree}}").strip()
 
     def branch(self) -> str:
-        """The branch, "" where none is checked out."""
+        """Its own branch; in a shared folder the one that is checked out, "" if none is."""
+        if self.mine is not None:
+            return self.mine.branch
         return self.status()[1] or ""
 
     def diffstat(self) -> str:
@@ -193,6 +230,7 @@ class Workplace:
             commits=commits[-limits.RECEIPT_ITEMS_MAX :],
             diffstat=self.diffstat(),
             tree=self.tree(),
+            flags=(*receipt.flags, *self.moved()),
         )
 
     def merge(self, tip: str) -> tuple[str, ...]:
@@ -202,6 +240,7 @@ class Workplace:
         """
         if not self.own:
             return ()
+        self.come_back()
         if not self._merging():
             self._merge(tip)
         self.base = tip
@@ -233,12 +272,14 @@ class Workplace:
         """
         if not self.own or self.base is None:
             return None
-        tree, head = self.whole_tree(), self.head()
-        commit = head
-        if tree != self.tree():
+        tree, head = self.whole_tree(), self._git("rev-parse", "HEAD").strip()
+        commit, own = head, self.head()
+        if tree != self._git("rev-parse", "HEAD^{tree}").strip() or own != head:
             message = f"Attempt {self.attempt} at {self.issue_id}, as it was left\n"
             commit = self._git(
-                *(*self._identity(), "commit-tree", tree, "-p", head, "-F", "-"),
+                *(*self._identity(), "commit-tree", tree),
+                *(word for each in dict.fromkeys((head, own)) for word in ("-p", each)),
+                *("-F", "-"),
                 given=message + "\n" + self._trailers(),
             ).strip()
         ref = f"{ATTEMPTS}/{branch_part(self.issue_id)}/{self.attempt}"
@@ -250,24 +291,25 @@ class Workplace:
     def whole_tree(self) -> str:
         """Of all that is there, committed or not, but for ignored files; raises ``GitError``."""
         if not self.status()[2]:
-            return self.tree()
-        # Through an index of its own: what the agent has staged stays staged.
-        with tempfile.TemporaryDirectory(prefix="bw-index-") as place:
-            index = str(Path(place, "index"))
-            self._git("read-tree", "HEAD", index=index)
-            self._git("add", "--all", index=index)
-            return self._git("write-tree", index=index).strip()
+            return self._git("rev-parse", "HEAD^{tree}").strip()
+        return whole_tree(self._git)
 
     def _check_operation(self) -> None:
-        directory = self._git_directory()
-        for name, operation in OPERATIONS.items():
-            if name in ("BISECT_LOG", "MERGE_HEAD") or not (directory / name).exists():
-                continue
-            raise CannotCommit(f"{operation} is under way in the worktree")
+        if under_way := self._operation(except_for=("BISECT_LOG", "MERGE_HEAD")):
+            raise CannotCommit(f"{under_way} is under way in the worktree")
         # A merge ends with the commit, once nothing is left of its conflicts.
         standing = [name for name in self._unmerged() if self._has_marks(name)]
         if standing:
             raise CannotCommit(f"conflicts stand in {', '.join(standing[:FILES_NAMED])}")
+
+    def _operation(self, except_for: Sequence[str] = ("BISECT_LOG",)) -> str:
+        directory = self._git_directory()
+        there = [
+            what
+            for name, what in OPERATIONS.items()
+            if name not in except_for and (directory / name).exists()
+        ]
+        return there[0] if there else ""
 
     def _git_directory(self) -> Path:
         return Path(self._git("rev-parse", "--absolute-git-dir").rstrip("\n"))

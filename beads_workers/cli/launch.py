@@ -25,7 +25,7 @@ from beads_workers.core.text import counted, printable
 from beads_workers.runtime.processes import heard, wake_on
 from beads_workers.ui import landing
 from beads_workers.ui.agents import account, spent
-from beads_workers.ui.lines import SILENT, held_elsewhere, line, start_again
+from beads_workers.ui.lines import FLAGS_WIDTH, SILENT, held_elsewhere, line, start_again
 
 # --- summary -------------------------------------------------------------------------------------
 # The three lines at the end of a run: what became of the issues, the cost, and what is next.
@@ -99,7 +99,7 @@ def _for_a_person(ended: dict[str, Any]) -> Iterator[str]:
     if flagged := ended.get("to_review", []):
         yield f"for you to look at: {counted(len(flagged), 'issue')}"
     for row in flagged[:SHOWN_MAX]:
-        yield f"  {printable(row['issue_id'])}: {printable(', '.join(row['flags']), 120)}"
+        yield f"  {printable(row['issue_id'])}: {printable(', '.join(row['flags']), FLAGS_WIDTH)}"
     for row in ended.get("accounts", []):
         if row["state"] != "available":
             yield f"agent {account(row)}"

@@ -38,6 +38,8 @@ def start_again(argv: Sequence[str], *issue_ids: str) -> str:
 
 TITLE_WIDTH = 60
 ERROR_WIDTH = 200
+FLAGS_WIDTH = 400
+"""Commands are among them: whoever is to type one needs all of it."""
 
 
 NOTHING_MORE = "nothing more is begun"
@@ -242,7 +244,8 @@ def status_lines(shown: dict[str, Any]) -> Iterator[str]:
     if shown["money"]:
         yield f"spent: {spent(shown['money'])}"
     for row in shown["to_review"]:
-        yield f"to review: {printable(row['issue_id'])}: {printable(', '.join(row['flags']), 120)}"
+        flags = printable(", ".join(row["flags"]), FLAGS_WIDTH)
+        yield f"to review: {printable(row['issue_id'])}: {flags}"
     for row in shown["degraded"]:
         todo = f" (try: {printable(row['todo'])})" if row["todo"] else ""
         yield f"in the way: {printable(row['text'], 200)}{todo}"

@@ -360,7 +360,11 @@ def to_review(found: list[Attempt]) -> Element:
             el("code", foreign(a.issue_id, 80)),
             " ",
             foreign(a.title, TITLE_WIDTH),
-            el("span", foreign(": " + ", ".join(a.receipt.flags), ERROR_WIDTH), class_="dim"),
+            el(
+                "span",
+                foreign(": " + ", ".join(a.receipt.flags), QUARANTINED_ERROR_WIDTH),
+                class_="dim",
+            ),
             *_receipt_rows(a.receipt),
         )
         for a in found

@@ -412,6 +412,9 @@ def _to_review(history: History, width: int) -> Iterator[Text]:
         head = f"  {printable(attempt.issue_id, 24)}  "
         room = max(12, width - columns(head))
         yield Text.assemble((head, "bold"), printable(f"{flags}: {attempt.error}", room))
+        if columns(flags) > room and attempt.receipt is not None:
+            # Commands are among them: whoever is to type one needs all of it.
+            yield from (Text(f"    {printable(flag)}") for flag in attempt.receipt.flags)
     yield from _rest(len(found), "more; --json has them all")
 
 

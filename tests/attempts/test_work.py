@@ -21,6 +21,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, text in IDENTITY.items():
         monkeypatch.setenv(name, text)
     monkeypatch.setenv("BW_WORKTREE", str(worktree))
+    monkeypatch.setenv("BW_BRANCH", "bw/i-1/1")
     monkeypatch.setenv("BW_BASE", git(worktree, "rev-parse", "HEAD"))
     return worktree
 
@@ -129,22 +130,6 @@ def test_no_hook_of_the_users_runs(folder: Path, tmp_path: Path) -> None:
     (hooks / "pre-commit").chmod(0o755)
     (folder / "a.py").write_text("x\n")
     assert entered(folder).commit("T") is not None
-
-
-def test_a_detached_head_has_no_branch_and_its_work_is_kept(folder: Path) -> None:
-    place = entered(folder)
-    git(folder, "checkout", "-q", "--detach")
-    made = commit(folder, "a.py")
-    assert (place.branch(), place.changes().commits) == ("", (made,))
-    assert place.keep() == "refs/bw/attempts/i-1/1"
-    assert git(folder, "rev-parse", "refs/bw/attempts/i-1/1") == made
-
-
-def test_an_agent_that_changes_the_branch_is_seen_there(folder: Path) -> None:
-    place = entered(folder)
-    git(folder, "checkout", "-q", "-b", "mine")
-    made = commit(folder, "a.py")
-    assert (place.branch(), place.changes().commits) == ("mine", (made,))
 
 
 def test_what_is_kept_leaves_index_and_files_as_they_are(folder: Path) -> None:

@@ -60,6 +60,7 @@ class Attempts:
         return home | {
             "PATH": f"{path}:{home['PATH']}",
             "BW_WORKTREE": str(self.worktree),
+            "BW_BRANCH": git(self.worktree, "symbolic-ref", "--short", "HEAD"),
             "BW_BASE": self.base,
         }
 

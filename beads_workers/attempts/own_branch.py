@@ -1,0 +1,178 @@
+"""HEAD of an attempt's worktree comes back to the attempt's own branch.
+
+Agents check out other branches, detach, or delete their branch. What they committed there on top of
+what others had is put onto the attempt's branch, what is not committed stays in the files, and no
+other ref moves. What does not fit is refused by name.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from beads_workers.attempts.git_calls import Git
+from beads_workers.attempts.refs import is_of_lander, refs_now
+from beads_workers.core.landing import FILES_NAMED
+from beads_workers.worktrees.git import BRANCHES, FALLBACK_IDENTITY, GitError
+from beads_workers.worktrees.landed import LANDING
+
+NOT_THERE = 1
+"""The exit status of ``symbolic-ref --quiet`` and ``rev-parse --quiet`` for what is not there."""
+
+CONFLICTS = 1
+"""The exit status of ``merge-tree`` if there are conflicts."""
+
+
+class DoesNotFit(Exception):
+    """The work elsewhere cannot be put onto the attempt's branch; ``str()`` is one line."""
+
+
+@dataclass(slots=True)
+class OwnBranch:
+    """``branch``: the attempt's. ``before``: all refs before it began. ``tip``: its last known
+    commit, should the branch be gone."""
+
+    git: Git
+    branch: str
+    before: Mapping[str, str]
+    tip: str
+
+    @property
+    def ref(self) -> str:
+        """The branch's ref."""
+        return f"refs/heads/{self.branch}"
+
+    def commit(self) -> str:
+        """Return the commit of the branch, or its last known one; raises ``GitError``."""
+        self.tip = self._commit(self.ref) or self.tip
+        return self.tip
+
+    def is_elsewhere(self) -> bool:
+        """Return whether HEAD is not on the branch, or the branch is gone."""
+        return self._head_name() != self.ref or not self._commit(self.ref)
+
+    def come_back(self) -> str:
+        """Bring HEAD back; what was done, in one line, "" if it was there.
+
+        Raises ``DoesNotFit`` and ``GitError``; then HEAD is where it was.
+        """
+        if not self.is_elsewhere():
+            return ""
+        name, there, tip = self._head_name(), self._commit(self.ref), self.commit()
+        head = self._commit("HEAD")
+        where = name.removeprefix("refs/heads/") if name else "a detached HEAD"
+        if not head:
+            # A branch without a commit, which may be its own that was deleted.
+            self.git("update-ref", self.ref, tip, there or "")
+            self.git("symbolic-ref", "HEAD", self.ref)
+            self.git("reset", "--quiet")
+            return f"HEAD was on {where}, which has no commit: it is back on {self.branch}"
+        goal = self._taken_over(name, head, tip, where)
+        whole = whole_tree(self.git)
+        files = self._tree(goal)
+        if whole != self._tree(head):
+            why = f"what was changed on {where} does not fit on {self.branch}"
+            files = self._picked(self._tree(head), whole, goal, why)
+        self.git("update-ref", self.ref, goal, there)
+        self.tip = goal
+        if files != whole:
+            self.git("add", "--all")
+            self.git("read-tree", "-m", "-u", whole, files)
+        self.git("symbolic-ref", "HEAD", self.ref)
+        self.git("reset", "--quiet")
+        return f"HEAD was on {where}: it is back on {self.branch}"
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    def _taken_over(self, name: str, head: str, tip: str, where: str) -> str:
+        """The commit of the branch with the attempt's own commits under ``head``."""
+        own = self._own_commits(name, head, tip)
+        if own and self._parent(own[0]) == tip:
+            return head
+        for commit in own:
+            parent = self._parent(commit)
+            before = self._tree(parent) if parent else self._empty_tree()
+            why = f"commit {commit[:12]} on {where} does not fit on {self.branch}"
+            tree = self._picked(before, self._tree(commit), tip, why)
+            if tree != self._tree(tip):
+                tip = self._copied(commit, tree, tip)
+        return tip
+
+    def _own_commits(self, name: str, head: str, tip: str) -> list[str]:
+        """First parents under ``head`` that nobody else has made, oldest first."""
+        now = refs_now(self.git)
+        others = {tip, *self.before.values()}
+        for ref, found in now.items():
+            attempts = ref.startswith((f"refs/heads/{BRANCHES}/", "refs/remotes/"))
+            if ref not in (name, self.ref) and (attempts or ref in self.before):
+                others.add(found)
+        asked = "".join(f"{each}\n" for each in (head, *(f"^{other}" for other in sorted(others))))
+        listed = ("rev-list", "--first-parent", "--ignore-missing", "--stdin")
+        own: list[str] = []
+        for commit in self.git(*listed, given=asked).split():
+            if name.startswith(f"{LANDING}/") and is_of_lander(self.git, commit):
+                break
+            own.append(commit)
+        return own[::-1]
+
+    def _picked(self, before: str, after: str, onto: str, why: str) -> str:
+        """The tree of ``onto`` with what changed between two trees."""
+        base = self._scratch(before)
+        ours, theirs = (self._scratch(each, base) for each in (self._tree(onto), after))
+        asked = ("merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", ours, theirs)
+        done = self.git.ask(*asked, good=(0, CONFLICTS))
+        tree, *files = done.output.split("\0")
+        if done.status == CONFLICTS:
+            named = ", ".join([each for each in files if each][:FILES_NAMED])
+            raise DoesNotFit(f"{why} (conflicts in {named}): put it there yourself")
+        if done.status != 0:
+            raise GitError(done.error or f"git merge-tree exited with {done.status}")
+        return tree.strip()
+
+    def _scratch(self, tree: str, *parents: str) -> str:
+        words = [word for parent in parents for word in ("-p", parent)]
+        return self.git(*FALLBACK_IDENTITY, "commit-tree", tree, *words, given="x\n").strip()
+
+    def _copied(self, commit: str, tree: str, parent: str) -> str:
+        told = self.git("log", "-1", "--format=%an%x00%ae%x00%ad%x00%B", "--date=raw", commit)
+        name, mail, date, message = told.split("\0", 3)
+        author = {"GIT_AUTHOR_NAME": name, "GIT_AUTHOR_EMAIL": mail, "GIT_AUTHOR_DATE": date}
+        identity = FALLBACK_IDENTITY if self.git.ask("var", "GIT_COMMITTER_IDENT").status else ()
+        asked = (*identity, "commit-tree", tree, "-p", parent)
+        return self.git(*asked, given=message, places=author).strip()
+
+    def _head_name(self) -> str:
+        """The ref that is checked out, "" if HEAD is detached."""
+        return self._told("symbolic-ref", "--quiet", "HEAD")
+
+    def _commit(self, name: str) -> str:
+        return self._told("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
+
+    def _parent(self, commit: str) -> str:
+        return self._told("rev-parse", "--verify", "--quiet", f"{commit}^1")
+
+    def _tree(self, commit: str) -> str:
+        return self.git("rev-parse", f"{commit}^{{tree}}").strip()
+
+    def _empty_tree(self) -> str:
+        return self.git("mktree").strip()
+
+    def _told(self, *asked: str) -> str:
+        done = self.git.ask(*asked, good=(0, NOT_THERE))
+        if done.status not in (0, NOT_THERE):
+            raise GitError(done.error or f"git {asked[0]} exited with {done.status}")
+        return done.output.strip() if done.status == 0 else ""
+
+
+def whole_tree(git: Git) -> str:
+    """Return the tree of all that is there, committed or not, but for ignored files.
+
+    Through an index of its own: what the agent has staged stays staged. Raises ``GitError``.
+    """
+    with tempfile.TemporaryDirectory(prefix="bw-index-") as place:
+        index = str(Path(place, "index"))
+        git("read-tree", "HEAD", index=index)
+        git("add", "--all", index=index)
+        return git("write-tree", index=index).strip()

@@ -1,0 +1,86 @@
+"""What happened to refs that are not the attempt's while it ran: refs are shared by all worktrees.
+
+Nothing of that is undone by us. It is named, with the command that takes it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from beads_workers.attempts.git_calls import Git
+from beads_workers.worktrees.git import BRANCHES, OWN_REFS
+from beads_workers.worktrees.landed import LANDING
+
+FILE = "bw-refs"
+"""In a worktree's own git directory: the refs as they were before its first attempt."""
+STASH = "refs/stash"
+OWN = (f"refs/heads/{BRANCHES}/", f"{OWN_REFS}/", "refs/remotes/")
+"""Refs of ours, of other attempts, and those that every fetch moves."""
+SHA_CHARS = 12
+
+
+def refs_now(git: Git) -> dict[str, str]:
+    """Return every ref with its object; raises ``GitError``."""
+    rows = git("for-each-ref", "--format=%(objectname) %(refname)").split("\n")
+    pairs = (row.partition(" ") for row in rows if row)
+    return {name: found for found, _, name in pairs}
+
+
+def refs_at_first(git: Git, directory: Path) -> dict[str, str]:
+    """Return the refs as they were before the first attempt in this worktree; raises ``GitError``.
+
+    An attempt that was killed may have moved some: its successor must not take that for given.
+    """
+    file = directory / FILE
+    try:
+        rows = file.read_text("utf-8", "surrogateescape").split("\n")
+    except OSError:
+        refs = refs_now(git)
+        text = "".join(f"{found} {name}\n" for name, found in refs.items())
+        file.write_text(text, "utf-8", "surrogateescape")
+        return refs
+    pairs = (row.partition(" ") for row in rows)
+    return {name: found for found, _, name in pairs if name}
+
+
+def moved(git: Git, before: Mapping[str, str]) -> Iterator[str]:
+    """Give a line for each ref that moved since ``before``; raises ``GitError``."""
+    now = refs_now(git)
+    for name in sorted({*before, *now}):
+        old, new = before.get(name, ""), now.get(name, "")
+        if old == new or name.startswith(OWN):
+            continue
+        if name.startswith(f"{LANDING}/") and _is_landers(git, old, new):
+            continue
+        yield _line(name, old[:SHA_CHARS], new[:SHA_CHARS])
+
+
+def is_of_lander(git: Git, commit: str) -> bool:
+    """Return whether the lander wrote this commit: it says what was verified."""
+    message = git("log", "-1", "--no-walk", "--format=%B", commit)
+    return any(line.startswith("Verified:") for line in message.splitlines())
+
+
+def _is_landers(git: Git, old: str, new: str) -> bool:
+    # It makes the branch, moves it forward, and follows the user's own branch.
+    if not new or not old:
+        return bool(new)
+    if is_of_lander(git, new):
+        return True
+    users = git("for-each-ref", f"--contains={new}", "--format=%(refname)", "refs/heads")
+    return any(not name.startswith((f"{LANDING}/", *OWN)) for name in users.splitlines())
+
+
+def _line(name: str, old: str, new: str) -> str:
+    shown = name.removeprefix("refs/heads/")
+    if name == STASH:
+        if not new:
+            return f"the stash {old} went while this attempt ran: git stash store {old}"
+        back = "git stash drop" if not old else "git stash list"
+        return f"the stash is {new} (was {old or 'empty'}) since this attempt ran: {back}"
+    if not old:
+        return f"{shown} was made while this attempt ran: git update-ref -d {name} {new}"
+    if not new:
+        return f"{shown} was deleted while this attempt ran: git update-ref {name} {old}"
+    return f"{shown} moved while this attempt ran: git update-ref {name} {old} {new}"
