@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,10 @@ ALLOWED: dict[tuple[str, str], str] = {
         "os._exit",
     ): "a fork that a function let go on is not this process",
     ("landing/gate.py", "os._exit"): "a forked gate must not run the lander's exit handlers",
+    ("worktrees/git.py", "git"): "the one place that makes a command line of git",
+    ("attempts/guards.py", "git"): "the names of the programs that stand before those of agents",
+    ("chaos/workspace.py", "git"): "makes a project as its user does; its agents call git, too",
+    ("chaos/gate.py", "git"): "a command of a user, which runs without the package",
     ("runtime/loop.py", "print"): "the journal cannot be written: stderr is the run's log file",
     ("runtime/zygote.py", "os._exit"): "a forked child must not run its parent's exit handlers",
     (
@@ -183,6 +188,33 @@ def talk_and_exits(module: ast.AST) -> list[tuple[str, str]]:
     return found
 
 
+def calls_of_git(module: ast.AST) -> list[str]:
+    """Lines of command lines that name git themselves: lists of words, and shell lines."""
+    found = []
+    for node in ast.walk(module):
+        if isinstance(node, ast.List | ast.Tuple):
+            words = [w.value if isinstance(w, ast.Constant) else None for w in node.elts]
+            scripts = [after for word, after in pairwise(words) if word == "-c"]
+            shell = words[:1] in (["sh"], ["bash"]) and any(map(_is_git_script, scripts))
+            found += [str(node.lineno)] * (shell or any(map(_is_git, words[:1])))
+        elif isinstance(node, ast.Call) and dotted(node.func).rpartition(".")[2] in STARTERS:
+            scripts = [w.value for w in node.args[:1] if isinstance(w, ast.Constant)]
+            found += [str(node.lineno)] * any(map(_is_git_script, scripts))
+    return found
+
+
+STARTERS = frozenset({"run", "Popen", "call", "check_call", "check_output", "system", "popen"})
+"""Functions that start a program, named by their first argument."""
+
+
+def _is_git(word: object) -> bool:
+    return isinstance(word, str) and word.rpartition("/")[2] == "git"
+
+
+def _is_git_script(word: object) -> bool:
+    return isinstance(word, str) and _is_git(word.split(None, 1)[0] if word.split() else "")
+
+
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
@@ -247,6 +279,8 @@ def module_faults(path: Path, module: ast.Module) -> list[str]:
         file = str(path.relative_to(PACKAGE))
         said = [f"{n}: {what}" for what, n in talk_and_exits(module) if (file, what) not in ALLOWED]
         faults += [fault for fault in said if not is_main_call(module, fault)]
+    if (str(path.relative_to(PACKAGE)), "git") not in ALLOWED:
+        faults += [f"{line}: names git past worktrees/git.argv" for line in calls_of_git(module)]
     return faults
 
 
@@ -316,6 +350,15 @@ def test_the_purity_checker_catches_the_world(source: str) -> None:
 @pytest.mark.parametrize("source", ["print()", "sys.exit(1)", "raise SystemExit", "os._exit(0)"])
 def test_the_exit_checker_catches_talk_and_exits(source: str) -> None:
     assert talk_and_exits(planted(source))
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["run(['git', 'status'])", "Popen(('/usr/bin/git', *words))", "x = ['git']",
+     "os.system('git gc')", "subprocess.run('git gc', shell=True)", "['sh', '-c', 'git gc']"],
+)  # fmt: skip
+def test_the_checker_of_git_catches_a_call_past_the_table(source: str) -> None:
+    assert calls_of_git(planted(source))
 
 
 @pytest.mark.parametrize("source", ["x = 1", '"""m"""\ndef f(): ...', '"""m"""\nclass A: ...'])

@@ -25,6 +25,7 @@ from beads_workers.checks.rules import Check, Grade, fail, ok, warn
 from beads_workers.core.model import value
 from beads_workers.core.settings import Agent
 from beads_workers.core.text import printable
+from beads_workers.worktrees.git import argv, environment
 
 ANSWER_SECONDS = 5.0
 """An agent on Node.js says its version within one; on a busy machine within three."""
@@ -232,6 +233,6 @@ def tools_here(folder: Path) -> Tools:
     guarded = tuple(name for name in GUARDED if shutil.which(name))
     if shutil.which("git") is None:
         return Tools("", guarded)
-    said = ask(["git", "--version"], folder=folder, seconds=5.0).stdout
+    said = ask(argv(["--version"]), folder=folder, seconds=5.0, environment=environment()).stdout
     match = re.search(r"\d+(?:\.\d+)+", said)
     return Tools(match[0] if match else "", guarded)
