@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.support.bd import NEW, OLD, bd_environment
+from tests.support.hostile_git import cases as hostile_settings
 
 ROOT = Path(__file__).resolve().parents[2]
 LEAST = 5
@@ -93,6 +94,10 @@ UPSTREAM = (
     "--json",
     "--progress",
 )
+HOSTILE_GIT = (
+    sys.executable,
+    *("-m", "tests.support.hostile_git", "--cases", "{size}", "--json", "--progress"),
+)
 NIGHT = (sys.executable, "-m", "tests.night", "--issues", "{size}", "--json")
 SELF_CLAIMING = ("--bd-calls", "worker")
 ON_NEW = [chaos("bd 1.3.0", 50, seed, 2.7, bd=NEW) for seed in (101, 102, 103)]
@@ -114,6 +119,7 @@ PARTS: Sequence[Part] = (
     *STRANGERS,
     *FAULTS,
     Part("night", "issues", 40, NIGHT, 600.0),
+    Part("hostile-git", "settings of git", len(hostile_settings()), HOSTILE_GIT, 500.0),
     Part("upstream", "tests of dispatcherd's own", 170, UPSTREAM, 300.0),
     Part("rooms", "times integrations left out", 7, ROOMS_ONE_BY_ONE, 7 * 200.0),
     script("fuzz", "fuzzed inputs per parser", "--inputs", 1100),

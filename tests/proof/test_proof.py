@@ -15,6 +15,7 @@ from tests.proof.__main__ import Proving
 from tests.proof.parts import PARTS, ROOT, Part
 from tests.proof.table import Figure, figure_of, table
 from tests.support.fleet import until
+from tests.support.hostile_git import cases as hostile_settings
 
 FINE = {"kills": 9, "starts": 2, "issues": 7, "closed": 6, "quarantined": 1, "promises": []}
 
@@ -50,6 +51,7 @@ def test_full_size_is_what_is_promised() -> None:
         "workers": 216,
         "frames": 1_000_000,
         "night": 40,
+        "hostile-git": len(hostile_settings()),
         "fuzz": 1_000_000,
         "rooms": 7,
         "upstream": 170,
