@@ -393,18 +393,18 @@ def main(arguments: Sequence[str]) -> int:
     known = cases()
     count = min(options.cases or len(known), len(known))
     chosen = [known[number * len(known) // count] for number in range(count)]
-    promises, began = list[str](), time.monotonic()
+    violations, began = list[str](), time.monotonic()
     for number, (name, row) in enumerate(chosen, 1):
         with tempfile.TemporaryDirectory(prefix="bw-", dir="/tmp") as folder:
             try:
                 HostileProject(Path(folder), row).live()
             except AssertionError as error:
-                promises.append(f"{name}: {error}"[:2000])
+                violations.append(f"{name}: {error}"[:2000])
         if options.progress:
             print(f"{number} of {count} cases {name}", file=sys.stderr, flush=True)
     seconds = round(time.monotonic() - began, 1)
-    print(json.dumps({"cases": count, "seconds": seconds, "promises": promises}))
-    return 1 if promises else 0
+    print(json.dumps({"cases": count, "seconds": seconds, "violations": violations}))
+    return 1 if violations else 0
 
 
 if __name__ == "__main__":
