@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -112,8 +113,9 @@ def branches(as_json: Json = False, state_dir: StateDir = None) -> None:
     from beads_workers.landing.left import left_branches, states
 
     directory = find_state_directory(state_dir)
-    repository = _repository(_settings(directory, None))
-    rows = states(repository, left_branches(directory, repository))
+    with _git_says():
+        repository = _repository(_settings(directory, None))
+        rows = states(repository, left_branches(directory, repository))
     _show(rows, as_json=as_json, refused=_refused(directory))
 
 
@@ -148,7 +150,8 @@ def undo(
     except CannotLand as error:
         raise CommandError(str(error), "", EXIT_UNKNOWN) from None
     opened = _settle(directory, "REOPEN", dict.fromkeys(done.issue_ids, ""))
-    _repository(settings).reopened(done.issue_ids)
+    with _git_says():
+        _repository(settings).reopened(done.issue_ids)
     if as_json:
         print(json.dumps({**asdict(done), "reopened": opened}))
         return
@@ -199,6 +202,17 @@ def _check_repository(project: Path) -> None:
         ) from None
 
 
+@contextmanager
+def _git_says() -> Iterator[None]:
+    """What git cannot do is a line for people."""
+    from beads_workers.worktrees.git import GitError
+
+    try:
+        yield
+    except GitError as error:
+        raise CommandError(f"git: {printable(str(error))}") from None
+
+
 def _repository(settings: LanderSettings) -> Any:
     from beads_workers.landing.repository import LandingRepository
 
@@ -207,13 +221,10 @@ def _repository(settings: LanderSettings) -> Any:
 
 def _wanted(directory: Path, settings: LanderSettings, issues: list[str]) -> list[Any]:
     from beads_workers.landing.left import left_branches, states
-    from beads_workers.worktrees.git import GitError
 
     repository = _repository(settings)
-    try:
+    with _git_says():
         found = left_branches(directory, repository)
-    except GitError as error:
-        raise CommandError(f"git: {error}") from None
     if not issues:
         may = [left for left in found if left.may_land]
         return [state.left for state in states(repository, may) if not state.landed]

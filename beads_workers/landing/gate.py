@@ -34,7 +34,7 @@ from beads_workers.landing.repository import PINS
 from beads_workers.runtime import sessions
 from beads_workers.runtime.locks import try_lock
 from beads_workers.runtime.processes import GIT_PLACES
-from beads_workers.worktrees.git import GitError, delete_refs, git, unlock_worktree
+from beads_workers.worktrees.git import GitError, delete_refs, git, lines, unlock_worktree
 from beads_workers.worktrees.making import (
     TRIES_MAX,
     TRY_AGAIN_SECONDS,
@@ -404,8 +404,9 @@ class GatePlace:
         """The git directory of the worktree, and its commit; None where there is no worktree."""
         asked = ("--show-toplevel", "--git-common-dir", "--absolute-git-dir", "HEAD")
         try:
-            top, common, directory, head = git(str(self.path), "rev-parse", *asked).splitlines()
-        except (GitError, ValueError):
+            told = git(str(self.path), "rev-parse", *asked)
+            top, common, directory, head = lines(told, len(asked))
+        except GitError:
             return None
         ours = Path(self.settings.worktrees.common).resolve()
         if Path(top) != self.path.resolve() or Path(self.path, common).resolve() != ours:

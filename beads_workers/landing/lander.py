@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from pathlib import Path
 from typing import assert_never
 
@@ -43,6 +44,7 @@ from beads_workers.landing.queue import (
 )
 from beads_workers.landing.repository import (
     CannotLand,
+    CannotMeet,
     Held,
     LandingRepository,
     Moved,
@@ -50,7 +52,8 @@ from beads_workers.landing.repository import (
 )
 from beads_workers.landing.train import CannotMerge, Conflict, Coupled, Follow, Passenger
 from beads_workers.runtime.locks import try_lock
-from beads_workers.worktrees.git import GitError
+from beads_workers.runtime.processes import say
+from beads_workers.worktrees.git import GitError, unlock_all
 from beads_workers.worktrees.places import GATED_REPOSITORY, make_folder
 from beads_workers.worktrees.remote import RemoteTrouble
 
@@ -72,6 +75,10 @@ STOP_SECONDS = 5.0
 FOLLOWED = "\0followed"
 """The key of the user's own branch: no issue is called that."""
 AGAINST_MAX = 20
+NAMES_BYTES_MAX = 1 << 16
+TEXT_CHARS_MAX = 1 << 14
+"""What a message holds of the files in conflict, and of what git says of them: a line that is
+longer than ``LINE_BYTES_MAX`` of ``runtime.lander`` is not read."""
 AFTER_TAIL_BYTES = 2000
 
 
@@ -123,6 +130,7 @@ class Lander:
     _trains: dict[int, _Train] = field(default_factory=dict)
     _gates: dict[int, _Running] = field(default_factory=dict)
     _bad: dict[str, GateResult] = field(default_factory=dict)
+    _unread: dict[str, Add] = field(default_factory=dict)
     _conflict: Conflict | None = None
     _stuck: str = ""
     _stuck_until: float = 0.0
@@ -149,15 +157,17 @@ class Lander:
         self._verdicts = Verdicts(settings, self._folder)
         try:
             self._tip = self._repository.open()
-        except (RemoteTrouble, Held) as trouble:
-            self._tip = self._repository.commit_of(self._repository.ref) or ""
+        except (RemoteTrouble, Held, CannotLand) as trouble:
             self._cannot_fetch(trouble)
+            with suppress(GitError):
+                self._tip = self._repository.commit_of(self._repository.ref) or ""
         else:
             self._fetch_at = time.monotonic() + FETCH_SECONDS
         if self._tip:
             self.say(messages.Tip(self._tip, settings.landing.branch))
-        if self._tip and (into := self._repository.move_into(self._tip)) is not None:
-            self.say(into)
+        with suppress(GitError):  # It is tried again after the next landing.
+            if self._tip and (into := self._repository.move_into(self._tip)) is not None:
+                self.say(into)
 
     # --- orders -----------------------------------------------------------------------------------
 
@@ -168,7 +178,8 @@ class Lander:
             case Add():
                 self._add(order)
             case CancelLanding(issue_id):
-                if self.queue.withdraw(issue_id):
+                unread = self._unread.pop(issue_id, None)
+                if self.queue.withdraw(issue_id) or unread is not None:
                     self._passengers.pop(issue_id, None)
                     self.say(messages.LandingCancelled(issue_id))
             case GoOn():
@@ -183,8 +194,13 @@ class Lander:
             # Without a tip the remote was never reached: where it stands is not known yet.
             if self._tip and self._is_there(add, self._repository.meets(add) == add.commit):
                 return
-        except GitError as error:
+        except CannotMeet as error:
             self._refuse(add, "branch", str(error))
+            return
+        except GitError as error:
+            # That says nothing of the branch: it is looked at again when git answers.
+            self._unread[add.issue_id] = add
+            self._get_stuck(f"git: {error}", AGAIN_SECONDS[0])
             return
         self._passengers[add.issue_id] = add
         self.queue.add(WaitingBranch(add.issue_id, add.priority, add.ended_at))
@@ -219,6 +235,7 @@ class Lander:
                 self._again_at = None
                 self.queue.go_on()
             self._kill_late(now)
+            self._read_again()
             while not self._stuck and (command := self.queue.next()) is not None:
                 self._carry_out(command)
         except RemoteTrouble as trouble:
@@ -227,11 +244,23 @@ class Lander:
             self._cannot_fetch(held)
         except GitError as error:
             self._get_stuck(f"git: {error}", AGAIN_SECONDS[0])
+        except OSError as error:
+            why = f"{error.filename or 'nothing can be written'}: {error.strerror}"
+            self._get_stuck(why, AGAIN_SECONDS[0])
         quiet = self.queue.idle or self._stuck
         if not self._idle and quiet and not self._gates and self._after is None:
             self._idle = True
-            self._repository.unpin()
-            self.say(messages.Idle(len(self.queue.order)))
+            with suppress(GitError):  # Only for 'git gc'; the next train does it again.
+                self._repository.unpin()
+            self.say(messages.Idle(len(self.queue.order) + len(self._unread)))
+
+    def _read_again(self) -> None:
+        unread = list(self._unread.values())
+        for add in unread if not self._stuck else ():
+            del self._unread[add.issue_id]
+            self._add(add)
+            if self._stuck:
+                return
 
     @property
     def due(self) -> float:
@@ -281,6 +310,7 @@ class Lander:
         repository = self._repository
         if time.monotonic() < self._stuck_until or repository.worktree_of(repository.ref):
             return False
+        self._unlock()
         if self._must_open:
             try:
                 repository.open()
@@ -292,12 +322,17 @@ class Lander:
         self.say(messages.LandingResumed())
         return True
 
+    def _unlock(self) -> None:
+        """A git that is killed beside us leaves its locks at any time."""
+        for lock in unlock_all(self.settings.worktrees.common):
+            say("lander", f"removed {lock}, which a killed git has left")
+
     def _fetch(self) -> None:
         """Take over where the remote stands; raises as it does."""
         self._repository.fetch()
         self._fetch_at = time.monotonic() + FETCH_SECONDS
 
-    def _cannot_fetch(self, trouble: RemoteTrouble | Held) -> None:
+    def _cannot_fetch(self, trouble: RemoteTrouble | Held | CannotLand) -> None:
         self._must_open = True
         if isinstance(trouble, Held):
             self._get_stuck(self._held_text(trouble))
@@ -525,11 +560,15 @@ class Lander:
         files: tuple[str, ...] = (),
         against: tuple[str, ...] = (),
     ) -> None:
-        of = (add.issue_id, add.attempt, why, text)
-        self.say(messages.Refused(*of, files, self._tip, against))
+        of = (add.issue_id, add.attempt, why, _shortened(text))
+        self.say(messages.Refused(*of, _named(files), self._tip, against))
 
     def _landed_since(self, add: Add, files: tuple[str, ...] = ()) -> tuple[str, ...]:
-        found = self._repository.landed(add.base, self._tip, files)
+        try:
+            # As many arguments as there are conflicts are more than a program may have.
+            found = list(self._repository.landed(add.base, self._tip, _named(files)))
+        except GitError:
+            return ()  # Only for the one who mends it.
         names = dict.fromkeys(each.issue_id for each in found if each.issue_id)
         return tuple(names)[:AGAINST_MAX]
 
@@ -560,7 +599,7 @@ class Lander:
         if pause is not PauseReason.FIRST:
             self._again_at = time.monotonic() + self._again_seconds
             self._again_seconds = min(self._again_seconds * 2, AGAIN_SECONDS[1])
-        self.say(messages.LandingPaused(why, files))
+        self.say(messages.LandingPaused(why, _named(files)))
 
     # --- after ------------------------------------------------------------------------------------
 
@@ -596,6 +635,20 @@ class Lander:
         self.say(messages.After(status, text.decode("utf-8", "replace")))
         if after.again:
             self._run_after()
+
+
+def _named(files: tuple[str, ...]) -> tuple[str, ...]:
+    """As many of them as a message may name."""
+    ends = accumulate(len(os.fsencode(name)) + 1 for name in files)
+    return tuple(name for name, end in zip(files, ends, strict=True) if end <= NAMES_BYTES_MAX)
+
+
+def _shortened(text: str) -> str:
+    """Its beginning and its end."""
+    if len(text) <= TEXT_CHARS_MAX:
+        return text
+    half = TEXT_CHARS_MAX // 2
+    return f"{text[:half]}\n... {len(text) - 2 * half:,} characters left out ...\n{text[-half:]}"
 
 
 def take_lock(settings: LanderSettings) -> int:

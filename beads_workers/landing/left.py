@@ -12,7 +12,7 @@ from beads_workers.landing.repository import LandingRepository
 from beads_workers.landing.train import CannotMerge, Conflict
 from beads_workers.runtime.journal_file import read_journal
 from beads_workers.runtime.run_directory import RunDirectory
-from beads_workers.worktrees.git import BRANCHES, GitError, git
+from beads_workers.worktrees.git import BRANCHES, GitError, git, row_format, rows
 from beads_workers.worktrees.records import Records, WorktreeRecord
 
 RUNS_MAX = 20
@@ -58,10 +58,9 @@ class BranchState:
 def left_branches(state_directory: Path, repository: LandingRepository) -> list[LeftBranch]:
     """The newest branch of each issue, in the order in which they land; raises ``GitError``."""
     common = repository.common
-    rows = git(
-        common, "for-each-ref", "--format=%(refname) %(objectname)", f"refs/heads/{BRANCHES}/"
-    ).splitlines()
-    heads = {ref.removeprefix("refs/heads/"): head for ref, head in map(str.split, rows)}
+    wanted = row_format("%(refname:lstrip=2)", "%(objectname)")
+    told = git(common, "for-each-ref", wanted, f"refs/heads/{BRANCHES}/")
+    heads = {row[0]: row[1] for row in rows(told, 2)}
     ended, issues = _ended(RunDirectory(state_directory))
     newest: dict[str, LeftBranch] = {}
     records = Records(state_directory)

@@ -7,9 +7,8 @@ the lander keeps nothing of its own, and may be killed at any moment. Source: do
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from beads_workers.core.landing import Add, Into, LanderSettings
 from beads_workers.core.settings import Worktrees
@@ -18,7 +17,18 @@ from beads_workers.executors.files import branch_part
 from beads_workers.landing.train import Builder, Follow, Objects, PlannedCommit, TrackerFiles
 from beads_workers.runtime.processes import say
 from beads_workers.worktrees import places
-from beads_workers.worktrees.git import GitError, delete_refs, git, unlock, unlock_all
+from beads_workers.worktrees.git import (
+    GitError,
+    delete_refs,
+    git,
+    is_object,
+    lines,
+    objects,
+    row_format,
+    rows,
+    unlock,
+    unlock_all,
+)
 from beads_workers.worktrees.landed import LandedCommit, git_too_old, landed_commits, still_landed
 from beads_workers.worktrees.remote import LostRace, RemoteTrouble, push, remote_heads
 from beads_workers.worktrees.removal import OPERATIONS, status
@@ -39,6 +49,10 @@ class CannotLand(Exception):
     """Nothing can land in this repository as it is; ``str()`` is for people, one line."""
 
 
+class CannotMeet(GitError):
+    """This branch cannot be landed at all; ``str()`` says why."""
+
+
 class Moved(Exception):
     """The branch is not where it was when the train was built."""
 
@@ -51,10 +65,6 @@ def landing_folder(worktrees: Worktrees) -> Path:
     """Where gates work: see ``worktrees.places``."""
     paths = worktrees.folder, worktrees.checkout, worktrees.common
     return places.landing_folder(*map(Path, paths))
-
-
-_OBJECT = re.compile("[0-9a-f]{40}(?:[0-9a-f]{24})?")
-"""The full name of an object."""
 
 
 class LandingRepository:
@@ -95,8 +105,25 @@ class LandingRepository:
         except RemoteTrouble:
             raise
         except GitError as error:
-            raise CannotLand(f"the branch {self.branch} cannot be made: {error}") from None
+            raise CannotLand(self._in_its_way() or f"{self._cannot_begin()}: {error}") from None
         return tip
+
+    def _cannot_begin(self) -> str:
+        return f"the branch {self.branch} cannot be made"
+
+    def _in_its_way(self) -> str:
+        """Which branch has a name that is a folder of the integration branch's, or the reverse."""
+        above = [str(each) for each in PurePosixPath(self.branch).parents]
+        try:
+            told = git(self.common, "for-each-ref", row_format("%(refname:lstrip=2)"))
+            found = [name for (name,) in rows(told, 1)]
+        except GitError:
+            return ""
+        for name in found:
+            if name in above or name.startswith(f"{self.branch}/"):
+                remedy = f"'git branch -m {name} {name.replace('/', '-')}-earlier' moves it away"
+                return f"{self._cannot_begin()}: a branch {name} is in its way; {remedy}"
+        return ""
 
     def _start(self) -> str:
         start = self.commit_of(self.settings.landing.start)
@@ -112,12 +139,14 @@ class LandingRepository:
         return self.objects.git("rev-parse", "--verify", f"{self.ref}^{{commit}}")
 
     def commit_of(self, name: str) -> str | None:
-        """The commit that a name means; None for none."""
+        """The commit that a name means; None for none. Raises ``GitError``."""
         done = self.objects.call(
             *("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
         )
+        if done.status > 1:
+            raise GitError(done.error or f"git rev-parse exited with {done.status}")
         # It repeats the option, and says the commit in the last line.
-        return done.output.split()[-1] if done.status == 0 else None
+        return lines(done.output)[-1] if done.status == 0 else None
 
     def follow(self, tip: str) -> Follow | None:
         """The user's branch, here or at the remote, where it has commits that have not landed."""
@@ -187,8 +216,9 @@ class LandingRepository:
     def landed_in(self, run_id: str, tip: str) -> list[LandedCommit] | None:
         """What landed while this run was the last one, the newest first; None: no such run. With a
         remote only of runs of this clone: others land there meanwhile. Raises ``GitError``."""
-        told = self.objects.git("for-each-ref", "--format=%(refname) %(objectname)", f"{RUNS}/")
-        runs = sorted(tuple(row.split()) for row in told.splitlines())  # By their time.
+        wanted = row_format("%(refname)", "%(objectname)")
+        told = self.objects.git("for-each-ref", wanted, f"{RUNS}/")
+        runs = sorted((ref, commit) for ref, commit in rows(told, 2))  # By their time.
         name = f"{RUNS}/{branch_part(run_id)}"
         starts = [commit for ref, commit in runs if ref >= name]
         if (name, *starts[:1]) not in runs:
@@ -222,7 +252,7 @@ class LandingRepository:
         told = self.objects.git("for-each-ref", "--format=%(objectname)", *_reopening(asked))
         found = (
             next(iter(landed_commits(self.common, f"{commit}^", [commit])), None)
-            for commit in told.splitlines()
+            for commit in objects(told)
         )
         return list(dict.fromkeys(each.issue_id for each in found if each is not None))
 
@@ -233,26 +263,28 @@ class LandingRepository:
 
     def meets(self, add: Add) -> str:
         """The commit at which this branch leaves the integration branch: its own, where it is
-        contained. Raises ``GitError`` where it cannot be landed at all, with the reason."""
+        contained. Raises ``CannotMeet`` with the reason, and ``GitError``."""
         done = None
-        if _OBJECT.fullmatch(add.commit):
+        if is_object(add.commit):
             done = self.objects.call("merge-base", self.ref, add.commit)
         # Sixty branches are told at once, all from one base: each costs one call.
         named = (add.base, *(() if done is not None and done.status == 0 else (add.commit,)))
         for name in named:
             if not self._is_commit(name):
-                raise GitError(f"there is no commit {printable(name, 80)}")
+                raise CannotMeet(f"there is no commit {printable(name, 80)}")
         assert done is not None, "a commit has a name"
         if done.status == 0:
             return done.output.strip()
+        if done.status != 1:
+            raise GitError(done.error or f"git merge-base exited with {done.status}")
         shallow = self.objects.git("rev-parse", "--is-shallow-repository") == "true"
         more = "; the repository is shallow, and 'git fetch --unshallow' mends that"
-        raise GitError(f"it has no history in common with {self.branch}{more if shallow else ''}")
+        raise CannotMeet(f"it has no history in common with {self.branch}{more if shallow else ''}")
 
     def _is_commit(self, name: str) -> bool:
         if name not in self._commits:
             found = self.objects.git("cat-file", "--batch-check=%(objecttype)", given=f"{name}\n")
-            if found != "commit" or not _OBJECT.fullmatch(name):
+            if found != "commit" or not is_object(name):
                 return False
             self._commits.add(name)
         return True

@@ -16,7 +16,16 @@ from pathlib import Path
 
 from beads_workers.core.landing import Add
 from beads_workers.core.model import value
-from beads_workers.worktrees.git import GitCall, GitError, call, identity
+from beads_workers.worktrees.git import (
+    GitCall,
+    GitError,
+    call,
+    identity,
+    lines,
+    names,
+    pairs,
+    rows,
+)
 
 KILLED_MAX = 3
 """So often in a row git is asked again that was killed."""
@@ -142,8 +151,11 @@ class Objects:
         return commit
 
     def contains(self, commit: str, other: str) -> bool:
-        """Whether ``other`` is ``commit`` or one of its ancestors."""
-        return self.call("merge-base", "--is-ancestor", other, commit).status == 0
+        """Whether ``other`` is ``commit`` or one of its ancestors; raises ``GitError``."""
+        done = self.call("merge-base", "--is-ancestor", other, commit)
+        if done.status > 1:
+            raise GitError(done.error or f"git merge-base exited with {done.status}")
+        return done.status == 0
 
     def merge(self, ours: str, theirs: str) -> str | Conflict:
         """The tree of both commits merged; raises ``CannotMerge``."""
@@ -166,10 +178,10 @@ class Objects:
 
     def changed(self, tree: str, other: str) -> list[str]:
         """The names of the files in which two trees differ."""
-        names = self.git("diff-tree", "-r", "-z", "--name-only", tree, other).split("\0")
-        if self._stands == tree and not any(_is_attributes(name) for name in names):
+        found = names(self.git("diff-tree", "-r", "-z", "--name-only", tree, other))
+        if self._stands == tree and not any(map(_is_attributes, found)):
             self._stands = other
-        return [name for name in names if name]
+        return found
 
     def _stand_in(self, tree: str) -> None:
         if self._stands == tree:
@@ -181,7 +193,7 @@ class Objects:
         self._stands = ""
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
-        for row in self.git("ls-tree", "-r", "-z", "--full-tree", tree).split("\0"):
+        for row in names(self.git("ls-tree", "-r", "-z", "--full-tree", tree)):
             about, _, name = row.partition("\t")
             if _is_attributes(name) and about.startswith("100"):
                 blob = self.call("cat-file", "blob", about.split()[2]).output
@@ -341,7 +353,7 @@ class Builder:
         objects, found = self.objects, list[PlannedCommit]()
         listed = objects.git("rev-list", "--reverse", "--parents", f"{onto}..{add.commit}")
         tree = objects.tree(onto)
-        for commit, *parents in map(str.split, listed.splitlines()):
+        for commit, *parents in (line.split(" ") for line in lines(listed)):
             if len(parents) != 1:
                 return []
             # Three commits of which the first is the base of the others: git 2.39 takes no base.
@@ -368,9 +380,9 @@ class Builder:
     def _read(self, commit: str) -> tuple[tuple[str, str, str], str, str]:
         shown = self.objects.git(
             *("-c", "log.showSignature=false", "-c", "i18n.logOutputEncoding=UTF-8"),
-            *("log", "-1", "--date=raw", "--format=%an%x00%ae%x00%ad%x00%s%x00%b", commit),
+            *("log", "-1", "--date=raw", "--format=%an%x00%ae%x00%ad%x00%s%x00%b%x00", commit),
         )
-        name, mail, date, subject, text = shown.split("\0", 4)
+        ((name, mail, date, subject, text),) = rows(shown, 5)
         return (name or mail or "unknown", mail or "unknown", date), subject, text
 
     def _without_tracker(self, tree: str, commit: str) -> str:
@@ -384,14 +396,13 @@ class Builder:
         )
         if not raw:
             return self.objects.tree(commit)
-        words = raw.split("\0")
-        rows = []
-        for about, name in zip(words[0::2], words[1::2], strict=False):
-            mode, _, blob, *_ = about.lstrip(":").split()
-            rows.append(f"{'0' if mode == '000000' else mode} {blob}\t{name}\0")
+        entries = []
+        for about, name in pairs(raw):
+            mode, _, blob, *_ = about.lstrip(":").split(" ")
+            entries.append(f"{'0' if mode == '000000' else mode} {blob}\t{name}\0")
         Path(f"{self.objects.folder}.index").unlink(missing_ok=True)
         self.objects.git("read-tree", commit)
-        self.objects.git("update-index", "-z", "--index-info", given="".join(rows))
+        self.objects.git("update-index", "-z", "--index-info", given="".join(entries))
         written = self.objects.git("write-tree")
         Path(f"{self.objects.folder}.index").unlink(missing_ok=True)
         return written

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -135,9 +136,9 @@ def _remove_old(lock: Path) -> bool:
 def delete_refs(common: str, *below: str) -> None:
     """All refs that these names begin, in one call; raises ``GitError``."""
     # Asked for none, ``for-each-ref`` names all that there are.
-    rows = git(common, "for-each-ref", "--format=delete %(refname)", *below) if below else ""
-    if rows:
-        git(common, "update-ref", "--stdin", given=rows)
+    told = git(common, "for-each-ref", "--format=delete %(refname)", *below) if below else ""
+    if told:
+        git(common, "update-ref", "--stdin", given=told)
 
 
 def unlock_worktree(folder: str) -> None:
@@ -145,7 +146,8 @@ def unlock_worktree(folder: str) -> None:
     the branch that is checked out, however young their locks are."""
     asked = ("--absolute-git-dir", "--git-common-dir")
     with suppress(GitError, OSError):
-        own, common = (Path(folder, line) for line in git(folder, "rev-parse", *asked).splitlines())
+        told = lines(git(folder, "rev-parse", *asked), 2)
+        own, common = (Path(folder, line) for line in told)
         head = (own / "HEAD").read_text().strip().removeprefix("ref: ")
         branch = [common / f"{head}.lock"] if head.startswith(f"refs/heads/{BRANCHES}/") else []
         for lock in (own / "index.lock", own / "HEAD.lock", *branch):
@@ -161,7 +163,7 @@ def _unlock_tables(folder: str, places: Mapping[str, str] | None) -> bool:
     """
     asked = ("rev-parse", "--path-format=absolute", "--git-common-dir", "--absolute-git-dir")
     told = _called(folder, asked, None, places, None).output
-    locks = [Path(directory, TABLES_LOCK) for directory in set(told.splitlines())]
+    locks = [Path(directory, TABLES_LOCK) for directory in set(lines(told))]
     for lock in locks:
         with suppress(OSError):
             found = lock.stat()
@@ -183,9 +185,71 @@ def identity(folder: str) -> tuple[str, ...]:
     return ()
 
 
-def lines(folder: str, *arguments: str, given: Sequence[str] = ()) -> list[str]:
-    """The lines that ``git`` prints, given these ones; raises ``GitError``."""
-    return git(folder, *arguments, given="".join(f"{line}\n" for line in given)).splitlines()
+# --- its answers ---------------------------------------------------------------------------------
+# One reader for all calls. Names and messages hold whatever people put there: line ends of every
+# alphabet, blanks, bytes. What does not have the form that was asked for is no answer.
+
+
+def row_format(*fields: str) -> str:
+    """The option that asks for these fields of each row, for ``rows``."""
+    return "--format=" + "".join(f"{field}%00" for field in fields)
+
+
+def rows(told: str, count: int) -> list[tuple[str, ...]]:
+    """The rows that were asked for by ``row_format``, each of ``count`` fields; raises
+    ``GitError``."""
+    *found, rest = told.split("\0")
+    read = [tuple(found[at : at + count]) for at in range(0, len(found), count)]
+    # A line's end stands between the rows, and before the first field of the next one.
+    begun = [row[0].startswith("\n") for row in read[1:]]
+    if rest.strip("\n") or len(found) % count or not all(begun):
+        raise GitError(f"git's answer does not have {count} fields a row: {told[:80]!r}")
+    return [*read[:1], *((row[0][1:], *row[1:]) for row in read[1:])]
+
+
+def names(told: str) -> list[str]:
+    """What a call with ``-z`` names; raises ``GitError``."""
+    *found, rest = told.split("\0")
+    if rest:
+        raise GitError(f"git's answer is cut off: {rest[-80:]!r}")
+    return found
+
+
+def pairs(told: str) -> list[tuple[str, str]]:
+    """The same for calls that say two things of each; raises ``GitError``."""
+    found = names(told)
+    if len(found) % 2:
+        raise GitError(f"git's answer lacks a field: {told[-80:]!r}")
+    return list(zip(found[0::2], found[1::2], strict=True))
+
+
+def lines(told: str, count: int | None = None) -> list[str]:
+    """The lines of an answer that has no other form, as that of ``rev-parse``: so many, if that is
+    known. Raises ``GitError``."""
+    found = told.removesuffix("\n").split("\n") if told else []
+    if count is not None and len(found) != count:
+        raise GitError(f"git's answer has not {count} lines, but {len(found)}: {told[:80]!r}")
+    return found
+
+
+def objects(told: str) -> list[str]:
+    """Names of objects, one a line; raises ``GitError``."""
+    found = lines(told)
+    for name in found:
+        if not _OBJECT.fullmatch(name):
+            raise GitError(f"git's answer names no object: {name[:80]!r}")
+    return found
+
+
+_OBJECT = re.compile("[0-9a-f]{40}(?:[0-9a-f]{24})?")
+
+
+def is_object(name: str) -> bool:
+    """Whether it is the full name of an object."""
+    return _OBJECT.fullmatch(name) is not None
+
+
+# -------------------------------------------------------------------------------------------------
 
 
 def environment() -> dict[str, str]:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 
 from beads_workers.core.model import value
-from beads_workers.worktrees.git import GitError, git
+from beads_workers.worktrees.git import GitError, call, git, lines, row_format, rows
 
 PREFIX = "bw-landing"
 """Integration branches are ``bw-landing/<the user's branch>``: a name below ``bw/`` would be in the
@@ -25,6 +25,10 @@ ATTEMPTS = "refs/bw/attempts"
 """``refs/bw/attempts/<issue>/<n>``: the tree of each attempt that ended, committed or not."""
 
 TRAILERS = ("Issue", "Attempt", "Run", "Verified", "Undoes")
+"""What our commits say in their last paragraph, in lines of their own."""
+
+TRIES_MAX = 3
+"""So often a git is asked that was killed."""
 
 
 def git_too_old() -> str:
@@ -55,22 +59,57 @@ def landed_commits(
     folder: str, since: str, tips: Sequence[str], *, files: Sequence[str] = ()
 ) -> list[LandedCommit]:
     """What the lander wrote between ``since`` ("": the beginning) and these, the newest first; only
-    what changed one of ``files``, pathspecs, where some are named. Raises ``GitError``."""
-    wanted = "%x00".join(f"%(trailers:key={key},valueonly,separator=%x20)" for key in TRAILERS)
-    told = git(
+    what changed one of ``files``, pathspecs, if some are named. Raises ``GitError``."""
+    told = _asked(
         folder,
-        *("log", "--topo-order", *(("--first-parent",) if files else ())),
-        *(f"--format=%H%x00{wanted}", *tips, *([f"^{since}"] if since else []), "--", *files),
+        *("log", "--topo-order", "--fixed-strings", "--grep=Verified: "),
+        *(("--first-parent",) if files else ()),
+        *(f"--format={_COMMIT}", *tips, *([f"^{since}"] if since else []), "--", *files),
     )
-    return [found for row in told.splitlines() if (found := _read(row)) is not None]
+    found = (_read(commit, message) for commit, message in rows(told, 2))
+    return [each for each in found if each is not None]
 
 
-def _read(row: str) -> LandedCommit | None:
-    commit, issue_id, attempt, run_id, verified, undoes = row.split("\0")
-    if not verified or not (issue_id or undoes):
+_COMMIT = "%H%x00%B%x00"
+
+
+def _asked(folder: str, *arguments: str) -> str:
+    for _ in range(TRIES_MAX - 1):
+        done = call(folder, *arguments)
+        if done.status == 0:
+            return done.output
+        if done.status > 0:
+            break
+    return git(folder, *arguments)
+
+
+def trailers(message: str) -> dict[str, str]:
+    """Our trailers in a commit's message: lines of its last paragraph, each but once.
+
+    By our own rule: what git takes for trailers is a matter of everybody's ``trailer.*`` settings,
+    ends at a line of scissors, and folds lines.
+    """
+    *_, last = message.strip().split("\n\n")
+    found: dict[str, str] = {}
+    for line in last.split("\n"):
+        key, colon, text = line.partition(": ")
+        if not colon or key not in TRAILERS:
+            continue
+        if key in found:
+            return {}  # Of two commits, or of nobody who writes as we do.
+        found[key] = text
+    return found
+
+
+def _read(commit: str, message: str) -> LandedCommit | None:
+    said = trailers(message)
+    verified, issue_id = said.get("Verified", ""), said.get("Issue", "")
+    attempt, run_id, undoes = said.get("Attempt", ""), said.get("Run", ""), said.get("Undoes", "")
+    ours = bool(undoes) if "Undoes" in said else bool(issue_id and attempt.isdecimal() and run_id)
+    if not verified or not ours:
         return None
-    number = int(attempt) if attempt.isdecimal() else 0
     tree = verified.split()[0] if verified != "none" else ""
+    number = int(attempt) if attempt.isdecimal() else 0
     return LandedCommit(commit, issue_id, number, run_id, tree, tuple(undoes.split()))
 
 
@@ -91,24 +130,21 @@ def merge_command(folder: str, branch: str) -> str:
     ``branch``: the integration branch, ``bw-landing/main``. Raises ``GitError``.
     """
     target = branch.partition("/")[2]
-    refs = dict(
-        line.split(" ")
-        for line in git(
-            folder,
-            *("for-each-ref", "--format=%(refname) %(objectname)"),
-            *(f"refs/heads/{branch}", f"refs/heads/{target}"),
-        ).splitlines()
-    )
+    asked = ("for-each-ref", row_format("%(refname)", "%(objectname)"))
+    told = git(folder, *asked, f"refs/heads/{branch}", f"refs/heads/{target}")
+    refs = {row[0]: row[1] for row in rows(told, 2)}
     tip, mine = refs.get(f"refs/heads/{branch}"), refs.get(f"refs/heads/{target}")
     if tip is None:
         return ""
     if mine is None:
         return f"git branch {target} {branch}"
-    behind, ahead = git(folder, "rev-list", "--count", "--left-right", f"{mine}...{tip}").split()
+    counted = git(folder, "rev-list", "--count", "--left-right", f"{mine}...{tip}")
+    (line,) = lines(counted, 1)
+    behind, _, ahead = line.partition("\t")
     if ahead == "0":
         return ""
     try:
-        here = git(folder, "symbolic-ref", "--quiet", "--short", "HEAD").strip() == target
+        here = git(folder, "symbolic-ref", "--quiet", "HEAD").strip() == f"refs/heads/{target}"
     except GitError:
         here = False  # HEAD is detached.
     merge = f"git merge {branch}" if behind != "0" else f"git merge --ff-only {branch}"

@@ -19,7 +19,7 @@ from pathlib import Path
 from beads_workers.core.settings import Worktrees
 from beads_workers.core.text import size
 from beads_workers.worktrees import removal
-from beads_workers.worktrees.git import GitError, git, unlock
+from beads_workers.worktrees.git import GitError, git, lines, names, unlock
 from beads_workers.worktrees.places import make_folder
 from beads_workers.worktrees.records import WorktreeRecord
 from beads_workers.worktrees.remote import RemoteTrouble, remote_heads
@@ -77,7 +77,8 @@ def resolve_base(folder: str, base: str) -> str:
     """The commit that ``base`` names now; raises ``GitError``."""
     name = f"{base}^{{commit}}"
     try:
-        return git(folder, "rev-parse", "--verify", "--end-of-options", name).split()[-1]
+        # It repeats the option, and says the commit in the last line.
+        return lines(git(folder, "rev-parse", "--verify", "--end-of-options", name))[-1]
     except GitError as error:
         raise GitError(f"no such base, {base}: {error}") from None
 
@@ -188,7 +189,7 @@ def copy_files(settings: Worktrees, worktree: str) -> Iterator[str]:
                 yield f"copy: {name} left out, {trouble}"
             else:
                 copied.add(name)
-    shown = git(str(target), "ls-files", "-z", "--others", "--exclude-standard").split("\0")
+    shown = names(git(str(target), "ls-files", "-z", "--others", "--exclude-standard"))
     for name in sorted(copied & set(shown)):
         (target / name).unlink()
         yield f"copy: {name} left out, the .gitignore of the base does not name it"
@@ -202,9 +203,9 @@ def matching(settings: Worktrees, pattern: str) -> list[str]:
         *("--", f":(glob){pattern}"),
     )
     ours = [Path(place).resolve() for place in (settings.state_directory, settings.folder)]
-    names = [name for name in listed.split("\0") if name and not name.endswith("/")]
+    found = [name for name in names(listed) if not name.endswith("/")]
     root = Path(settings.checkout).resolve()
-    return [name for name in names if not any((root / name).is_relative_to(o) for o in ours)]
+    return [name for name in found if not any((root / name).is_relative_to(o) for o in ours)]
 
 
 def _copy(project: Path, target: Path, name: str) -> str | None:
@@ -237,8 +238,8 @@ def refresh_copies(
 
 def copied_state(settings: Worktrees) -> list[tuple[str, int, str]]:
     """What would be copied now: names, modes and hashes. Raises ``GitError``."""
-    names = (name for pattern in settings.copy for name in matching(settings, pattern))
-    return [(name, *_content(Path(settings.checkout, name))) for name in names]
+    found = (name for pattern in settings.copy for name in matching(settings, pattern))
+    return [(name, *_content(Path(settings.checkout, name))) for name in found]
 
 
 def _is_tracked(folder: Path, name: str) -> bool:

@@ -20,6 +20,8 @@ from beads_workers.worktrees.git import (
     complaint,
     environment,
     git,
+    is_object,
+    lines,
 )
 
 NETWORK_SECONDS = 60.0
@@ -81,14 +83,14 @@ def push(folder: str, remote: str, ref: str, old: str, commit: str) -> None:
 
 
 def _refusal(done: GitCall) -> str:
-    told = [row.split("\t")[-1] for row in done.output.splitlines() if row.startswith("!")]
+    told = [row.split("\t")[-1] for row in lines(done.output) if row.startswith("!")]
     return (told or [done.error])[0] or f"git push exited with {done.status}"
 
 
 def _listed(folder: str, remote: str, refs: Sequence[str]) -> dict[str, str]:
     told = _answered(folder, remote, "ls-remote", "--", remote, *refs)
-    rows = (row.split("\t") for row in told.splitlines())
-    return {row[1]: row[0] for row in rows if len(row) == 2 and row[1] in refs}
+    found = (line.partition("\t") for line in lines(told))
+    return {ref: commit for commit, _, ref in found if ref in refs and is_object(commit)}
 
 
 def _is_here(folder: str, commit: str) -> bool:

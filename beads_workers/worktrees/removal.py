@@ -14,7 +14,16 @@ from beads_workers.core.model import value
 from beads_workers.core.text import counted
 from beads_workers.executors.files import branch_part
 from beads_workers.runtime import sessions
-from beads_workers.worktrees.git import BRANCHES, GitError, call, git, lines
+from beads_workers.worktrees.git import (
+    BRANCHES,
+    GitError,
+    call,
+    git,
+    names,
+    objects,
+    row_format,
+    rows,
+)
 from beads_workers.worktrees.landed import (
     ATTEMPTS,
     LANDING,
@@ -155,34 +164,21 @@ class Repository:
     @cached_property
     def branches(self) -> dict[str, tuple[str, str]]:
         """Our branches: the commit of each, and where it is checked out (or nowhere)."""
-        rows = lines(
-            self.common,
-            "for-each-ref",
-            "--format=%(objectname) %(refname:lstrip=2)%00%(worktreepath)",
-            f"refs/heads/{BRANCHES}/",
-        )
-        found = {}
-        for row in rows:
-            names, _, path = row.partition("\0")
-            commit, _, branch = names.partition(" ")
-            found[branch] = commit, path
-        return found
+        wanted = row_format("%(refname:lstrip=2)", "%(objectname)", "%(worktreepath)")
+        told = git(self.common, "for-each-ref", wanted, f"refs/heads/{BRANCHES}/")
+        return {branch: (commit, path) for branch, commit, path in rows(told, 3)}
 
     @cached_property
     def elsewhere(self) -> list[str]:
         """Commits that keep others alive: every branch but ours, remote branches, and tags."""
-        rows = lines(
-            self.common,
-            "for-each-ref",
-            "--format=%(refname) %(objecttype) %(objectname) %(*objecttype) %(*objectname)",
-            *("refs/heads", "refs/remotes", "refs/tags"),
-        )
+        kinds = ("%(objecttype)", "%(objectname)", "%(*objecttype)", "%(*objectname)")
+        places = ("refs/heads", "refs/remotes", "refs/tags")
+        told = git(self.common, "for-each-ref", row_format("%(refname)", *kinds), *places)
         found: set[str] = set()
-        for row in rows:
-            name, *kinds = row.split(" ")
+        for name, kind, commit, tagged_kind, tagged in rows(told, 5):
             if not name.startswith(f"refs/heads/{BRANCHES}/"):
-                pairs = zip(kinds[0::2], kinds[1::2], strict=False)
-                found.update(commit for kind, commit in pairs if kind == "commit")
+                both = ((kind, commit), (tagged_kind, tagged))
+                found.update(each for what, each in both if what == "commit")
         return sorted(found)
 
     @cached_property
@@ -216,21 +212,22 @@ class Repository:
 
     @cached_property
     def _landing_tips(self) -> list[str]:
-        return lines(self.common, "for-each-ref", "--format=%(objectname)", f"{LANDING}/")
+        return objects(git(self.common, "for-each-ref", "--format=%(objectname)", f"{LANDING}/"))
 
     @cached_property
     def stashes(self) -> list[str]:
         """The branches on which something was stashed away, once for each time."""
         if not git(self.common, "for-each-ref", "refs/stash"):
             return []
-        subjects = lines(self.common, "log", "-g", "--format=%gs", "refs/stash", "--")
-        heads = [subject.partition(":")[0] for subject in subjects]
+        told = git(self.common, "log", "-g", "--format=%gs%x00", "refs/stash", "--")
+        heads = [subject.partition(":")[0] for (subject,) in rows(told, 1)]
         return [head.removeprefix("WIP on ").removeprefix("On ") for head in heads]
 
     def only_in(self, tips: list[str]) -> list[str]:
         """The commits behind these that are on no branch, remote branch or tag but ours."""
         others = [f"^{commit}" for commit in self.elsewhere]
-        return lines(self.common, "rev-list", "--stdin", given=[*tips, *others])
+        given = "".join(f"{line}\n" for line in (*tips, *others))
+        return objects(git(self.common, "rev-list", "--stdin", given=given))
 
 
 @dataclass(slots=True)
@@ -401,12 +398,11 @@ def status(folder: str, *place: str) -> tuple[str | None, str | None, tuple[str,
 
 def parse_status(told: str) -> tuple[str | None, str | None, tuple[str, ...]]:
     """``status`` for what git printed (``--porcelain=v2 --branch -z``)."""
-    rows = told.split("\0")
     head = branch = None
     changes: list[str] = []
     renamed = False
-    for row in rows:
-        if renamed or not row:
+    for row in names(told):
+        if renamed:
             renamed = False
         elif row.startswith("# branch.oid "):
             head = None if row.endswith("(initial)") else row.removeprefix("# branch.oid ")

@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
 from beads_workers.core.settings import Worktrees
-from beads_workers.worktrees.git import GitError, git
+from beads_workers.worktrees.git import GitError, git, names, pairs
 
 MANIFESTS = (
     *("package.json", "*-lock.json", "*-lock.y*ml", "*-workspace.y*ml", "*.lock", "*.lockb"),
@@ -34,14 +34,13 @@ def changed_files(worktree: str, at: str, commit: str) -> list[tuple[str, str]] 
     """How each file changes from one commit to the other (git's letter, and its name); None where
     the worktree cannot be moved between them."""
     try:
-        listed = git(worktree, "ls-files", "-v", "-z").split("\0")
-        words = git(worktree, "diff-tree", "-r", "-z", "--no-renames", "--name-status", at, commit)
+        listed = names(git(worktree, "ls-files", "-v", "-z"))
+        asked = ("diff-tree", "-r", "-z", "--no-renames", "--name-status", at, commit)
+        changed = pairs(git(worktree, *asked))
     except GitError:
         return None
     if any(row[:1] == "S" or row[:1].islower() for row in listed):
         return None  # Hidden from git: it would keep what it has there.
-    told = words.split("\0")
-    changed = list(zip(told[0::2], told[1::2], strict=False))
     if any(name.rpartition("/")[2] == ".gitattributes" for _, name in changed):
         return None  # Line ends may change in files that do not.
     return changed

@@ -28,8 +28,10 @@ from beads_workers.core.landing import (
     Refused,
     Tip,
     from_line,
+    to_line,
 )
 from beads_workers.landing.repository import landing_folder
+from beads_workers.runtime.lander import LINE_BYTES_MAX
 from beads_workers.runtime.sessions import kill, with_variable
 from tests.landing.program import Program
 from tests.landing.world import BRANCH, LandingWorld
@@ -356,6 +358,84 @@ def test_locks_of_our_own_refs_and_of_packed_refs_go_when_they_are_old(world: La
     assert program.end() == 0
     said = program.errors()
     assert all(f"removed {lock}" in said and not lock.exists() for lock in locks)
+
+
+# --- what it cannot do is a line and a pause ------------------------------------------------------
+
+FOLDED = "Issue: a\n  folded\nAttempt: 1\nVerified: none"
+ODD = "Issue: a\x0cb\nAttempt: 1\nRun: \u2028run\u0085\nVerified: \x0b1"
+
+
+@pytest.mark.parametrize("trailers", [FOLDED, ODD, f"{FOLDED}\nVerified: 2", "Verified: "])
+def test_it_lives_on_with_whatever_stands_in_the_commits_of_others(
+    world: LandingWorld, trailers: str
+) -> None:
+    add = world.work("a", {"a": ""})
+    (world.top / "file").write_text("1\n")
+    git(world.top, "commit", "--quiet", "--cleanup=verbatim", "-am", f"x\n\n{trailers}\n")
+    program = landing(world, add)
+    program.idle("a")
+    program.tell(add)
+    program.idle("a")
+    assert program.landed == {"a"} and program.end() == 0
+
+
+def test_a_refusal_for_thousands_of_files_is_short_enough_to_be_heard(world: LandingWorld) -> None:
+    names = [f"{n:04}-{'long' * 55}" for n in range(3000)]
+    add = world.work("a", dict.fromkeys(names, "ours\n"))
+    world.main(dict.fromkeys(names, "theirs\n"))
+    program = landing(world, add, follows="")
+    program.idle("a")
+    (refused,) = program.of(Refused)
+    assert refused.why == "conflict" and refused.files[0] == names[0]
+    assert len(to_line(refused)) < LINE_BYTES_MAX
+    assert program.end() == 0
+
+
+def test_a_branch_in_its_way_is_a_pause_with_a_command_and_it_goes_on(world: LandingWorld) -> None:
+    git(world.top, "branch", "bw-landing/foo")
+    program = landing(world, world.work("a", {"a": ""}), branch="bw-landing/foo/bar")
+    why = program.until(lambda news: isinstance(news, LandingPaused)).why
+    command = "git branch -m bw-landing/foo bw-landing-foo-earlier"
+    assert f"a branch bw-landing/foo is in its way; '{command}'" in why
+    git(world.top, *command.split()[1:])
+    program.tell(GoOn())
+    program.idle("a")
+    assert program.landed == {"a"} and program.end() == 0
+    assert "a" in git(world.top, "ls-tree", "--name-only", "bw-landing/foo/bar").split()
+
+
+def test_a_lock_of_packed_refs_that_comes_while_it_lands_ends_nothing(world: LandingWorld) -> None:
+    program = landing(world, world.work("a", {"a": ""}))
+    program.idle("a")
+    git(world.top, "pack-refs", "--all")
+    lock = world.top / ".git" / "packed-refs.lock"
+    lock.touch()
+    program.tell(world.work("b", {"b": ""}))
+    program.idle("b")
+    assert program.landed == {"a", "b"}
+    lock.unlink()
+    assert program.end() == 0
+
+
+def test_a_call_that_fails_when_a_branch_is_told_is_not_the_branchs_fault(
+    world: LandingWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, place = shutil.which("git"), world.folder / "bin"
+    place.mkdir()
+    broken = 'case " $* " in *" log "*) test ! -e "$0.broken" || exit 128 ;; esac'
+    (place / "git").write_text(f'#!/bin/sh\n{broken}\nexec {real} "$@"\n')
+    (place / "git").chmod(0o755)
+    (place / "git.broken").touch()
+    add = world.work("a", {"a": ""})
+    monkeypatch.setenv("PATH", f"{place}:{os.environ['PATH']}")
+    program = landing(world, add)
+    said = program.until(lambda news: isinstance(news, LandingPaused | Refused))
+    assert isinstance(said, LandingPaused), said
+    (place / "git.broken").unlink()
+    program.tell(GoOn())
+    program.idle("a")
+    assert program.landed == {"a"} and program.end() == 0
 
 
 def test_a_train_that_is_under_way_is_thrown_away_at_the_end(world: LandingWorld) -> None:

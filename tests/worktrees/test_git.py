@@ -1,4 +1,4 @@
-"""Calls of git where a git that was killed has left something."""
+"""The answers of git, and calls where a git that was killed has left something."""
 
 from __future__ import annotations
 
@@ -9,11 +9,48 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.worktrees.git import LOCKED_SECONDS, TABLES_LOCK, GitError
+from beads_workers.worktrees.git import (
+    LOCKED_SECONDS,
+    TABLES_LOCK,
+    GitError,
+    lines,
+    names,
+    objects,
+    pairs,
+    rows,
+)
 from beads_workers.worktrees.git import git as call
 from tests.support.repository import git, make_repository, needs_git
 
-pytestmark = needs_git(2, 45)
+REFTABLES = needs_git(2, 45)
+
+
+# --- its answers ---------------------------------------------------------------------------------
+
+ODD = "a\nb\u2028c\x0cd e\udcff"
+
+
+def test_rows_have_the_fields_that_were_asked_for_whatever_is_in_them() -> None:
+    assert rows("", 2) == []
+    assert rows(f"x\0{ODD}\0\n\ny\0\0", 2) == [("x", ODD), ("\ny", "")]
+    for told in ("x\0", "x\0y", "x\0y\0\nz\0", "x\0y\0z\0w\0", "x\0y\0\nz\0w\0rest"):
+        with pytest.raises(GitError, match="2 fields"):
+            rows(told, 2)
+
+
+def test_names_lines_and_objects_are_whole_or_no_answer() -> None:
+    assert names("") == [] and names(f"{ODD}\0x\0") == [ODD, "x"]
+    assert pairs(f"M\0{ODD}\0") == [("M", ODD)]
+    assert lines("a\u2028b\nc\n", 2) == ["a\u2028b", "c"] and lines("") == []
+    assert objects(f"{'a' * 40}\n{'b' * 64}\n") == ["a" * 40, "b" * 64]
+    for cut in (lambda: names("a\0b"), lambda: pairs("a\0"), lambda: objects("a" * 39)):
+        with pytest.raises(GitError):
+            cut()
+    with pytest.raises(GitError, match="not 2 lines, but 3"):
+        lines("a\nb\nc\n", 2)
+
+
+# --- locks of reftables ---------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -30,12 +67,14 @@ def locked(directory: Path, age: float) -> Path:
     return lock
 
 
+@REFTABLES
 def test_a_lock_of_all_refs_goes_and_the_call_is_made_again(top: Path) -> None:
     lock = locked(top / ".git", 60.0)
     call(str(top), "branch", "made")
     assert git(top, "branch", "--list", "made") and not lock.exists()
 
 
+@REFTABLES
 def test_one_of_a_worktrees_own_goes_as_well(top: Path) -> None:
     git(top, "worktree", "add", "-q", "--detach", "../worktree")
     worktree = top.parent / "worktree"
@@ -44,6 +83,7 @@ def test_one_of_a_worktrees_own_goes_as_well(top: Path) -> None:
     assert git(worktree, "symbolic-ref", "HEAD") == "refs/heads/other" and not lock.exists()
 
 
+@REFTABLES
 def test_a_young_one_goes_when_it_is_old_enough(top: Path) -> None:
     lock = locked(top / ".git", LOCKED_SECONDS - 3.0)
     made = lock.stat().st_mtime
@@ -51,6 +91,7 @@ def test_a_young_one_goes_when_it_is_old_enough(top: Path) -> None:
     assert git(top, "branch", "--list", "made") and time.time() - made > LOCKED_SECONDS
 
 
+@REFTABLES
 def test_one_that_somebody_holds_stays(top: Path) -> None:
     lock = locked(top / ".git", 60.0)
     with lock.open() as held, subprocess.Popen(["sleep", "60"], stdin=held) as holder:
@@ -60,6 +101,7 @@ def test_one_that_somebody_holds_stays(top: Path) -> None:
     assert lock.exists()
 
 
+@REFTABLES
 def test_it_waits_for_a_git_that_is_slow(top: Path) -> None:
     hook = top / ".git" / "hooks" / "reference-transaction"
     hook.parent.mkdir()
