@@ -348,7 +348,14 @@ class Lander:
         return f"{self.settings.landing.branch} is checked out in {held}: nothing lands while it is"
 
     def _moved(self, tip: str) -> None:
-        self._tip = tip
+        earlier, self._tip = self._tip, tip
+        try:
+            self._look_who_landed(tip)
+        except GitError:
+            self._tip = earlier  # Nothing is known yet: it is looked at again.
+            raise
+
+    def _look_who_landed(self, tip: str) -> None:
         self.say(messages.Tip(tip, self.settings.landing.branch))
         self.queue.tip_moved()
         for key in self.queue.order:

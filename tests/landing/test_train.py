@@ -128,6 +128,30 @@ def test_a_message_of_an_agent_cannot_pass_for_our_trailers(world: LandingWorld)
     assert (found.issue_id, found.attempt, found.run_id) == ("mine", 1, "run-1")
 
 
+SCISSORS = "# ------------------------ >8 ------------------------"
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("trailer.separators", "#"),
+        ("trailer.issue.key", "Ticket: "),
+        ("trailer.verified.key", "Verified #"),
+        ("core.commentChar", ";"),
+    ],
+)
+def test_our_trailers_are_found_whatever_git_takes_for_trailers(
+    world: LandingWorld, key: str, text: str
+) -> None:
+    git(world.top, "config", key, text)
+    repository = world.repository()
+    for issue_id, title in (("a", SCISSORS), ("b", SCISSORS.replace("#", ";")), ("c", "#12 c")):
+        land(repository, world.work(issue_id, {issue_id: "1"}, title=title))
+    found = repository.landed(world.start, world.tip())
+    assert [each.issue_id for each in found] == ["c", "b", "a"]
+    assert log(world, "%s") == "#12 c"
+
+
 def test_what_the_tracker_writes_into_every_branch_does_not_land(world: LandingWorld) -> None:
     world.main({".beads/issues.jsonl": "old\n", "code": "1\n"})
     repository = world.repository()

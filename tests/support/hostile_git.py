@@ -169,6 +169,11 @@ ROWS: Mapping[str, Row] = {
         *("worktree.useRelativePaths=true", "branch.main.description=the main one"),
         *("core.filesRefLockTimeout=0", "core.packedRefsTimeout=0", "push.autoSetupRemote=true"),
     ),
+    "trailers": _bundle(
+        *("repository", "trailer.separators=#", "trailer.ifexists=addIfDifferent"),
+        *("trailer.ticket.key=Issue: ", "trailer.run.ifmissing=doNothing"),
+        *("trailer.run.command=false", "trailer.where=start", "trailer.attempt.key=Attempt #"),
+    ),
     "keeping": _bundle(
         *("variables", "gc.auto=1", "gc.pruneExpire=now", "gc.autoDetach=false"),
         *("gc.worktreePruneExpire=now", "gc.reflogExpire=now", "gc.packRefs=true"),
