@@ -156,9 +156,11 @@ def _target(options: Options, project: Path) -> str | None:
     if options.land_on:
         return options.land_on
     try:
-        return git(str(project), "symbolic-ref", "--quiet", "--short", "HEAD").strip()
+        # In full: the short name of a branch is another one where a tag is called the same.
+        head = git(str(project), "symbolic-ref", "--quiet", "HEAD").removesuffix("\n")
     except GitError:
         return None
+    return head.removeprefix("refs/heads/") if head.startswith("refs/heads/") else None
 
 
 def _has(project: Path, ref: str) -> bool:

@@ -19,7 +19,7 @@ from pathlib import Path
 from beads_workers.core.settings import Worktrees
 from beads_workers.core.text import size
 from beads_workers.worktrees import removal
-from beads_workers.worktrees.git import GitError, git, lines, names, unlock
+from beads_workers.worktrees.git import GitError, call, git, lines, names, unlock
 from beads_workers.worktrees.places import make_folder
 from beads_workers.worktrees.records import WorktreeRecord
 from beads_workers.worktrees.remote import RemoteTrouble, remote_heads
@@ -74,8 +74,11 @@ def alone(common: str) -> Iterator[None]:
 
 
 def resolve_base(folder: str, base: str) -> str:
-    """The commit that ``base`` names now; raises ``GitError``."""
-    name = f"{base}^{{commit}}"
+    """The commit that ``base`` names now, a branch rather than a tag that is called the same;
+    raises ``GitError``."""
+    branch = f"refs/heads/{base}"
+    is_branch = call(folder, "show-ref", "--verify", "--quiet", branch).status == 0
+    name = f"{branch if is_branch else base}^{{commit}}"
     try:
         # It repeats the option, and says the commit in the last line.
         return lines(git(folder, "rev-parse", "--verify", "--end-of-options", name))[-1]

@@ -25,6 +25,7 @@ from tests.support.fleet import Called, Fleet, call
 from tests.support.repository import IDENTITY, git
 
 TIP = "bw-landing/main"
+MAIN, LANDED = "refs/heads/main", f"refs/heads/{TIP}"
 PATIENCE = 60.0
 TITLES = {"bw-1": "#12 Größe: the first", "bw-2": "; a second, \u201cquoted\u201d"}
 WRITE = 'mkdir -p "dir ä"; echo "$BW_ISSUE_ID" >"dir ä/$BW_ISSUE_ID.txt"; printf "x\\r\\n" >> crlf'
@@ -312,22 +313,24 @@ class HostileProject:
 
     def _landed(self, *issues: str) -> None:
         names = {name for i in issues for name in (f"dir ä/{i}.txt", f"{i} copy.txt")}
-        first = set(self.git("ls-tree", "-r", "-z", "--name-only", "main").split("\0"))
-        assert set(self.git("ls-tree", "-r", "-z", "--name-only", TIP).split("\0")) - first == names
+        first = set(self.git("ls-tree", "-r", "-z", "--name-only", MAIN).split("\0"))
+        assert (
+            set(self.git("ls-tree", "-r", "-z", "--name-only", LANDED).split("\0")) - first == names
+        )
         subjects = self._subjects()
         assert all(TITLES[issue] in subjects for issue in issues), subjects
         assert self._seen() == self.before
         assert not (self.folder / "ran").exists(), "a hook of the user's has run"
         if self.row.remote:
             origin = self.folder / "origin.git"
-            assert git(origin, "rev-parse", TIP) == self.git("rev-parse", TIP)
+            assert git(origin, "rev-parse", LANDED) == self.git("rev-parse", LANDED)
             refs = git(origin, "for-each-ref", "--format=%(refname)").split()
-            assert refs == [f"refs/heads/{TIP}", "refs/heads/main", "refs/tags/v1"]
+            assert refs == [LANDED, MAIN, f"refs/tags/{TIP}", "refs/tags/main"]
 
     def _subjects(self) -> list[str]:
         """Of what has landed; each message is whole, and has one parent."""
         found = []
-        for commit in self.git("rev-list", "--first-parent", f"main..{TIP}").split():
+        for commit in self.git("rev-list", "--first-parent", f"{MAIN}..{LANDED}").split():
             raw = self.git("-c", "i18n.logOutputEncoding=UTF-8", "cat-file", "commit", commit)
             header, _, message = raw.partition("\n\n")
             assert header.count("\nparent ") == 1, raw
@@ -368,7 +371,13 @@ def _template(submodule: bool) -> Path:
     (top / ".gitattributes").write_text("*.txt text eol=lf\n")
     git(top, "add", ".")
     git(top, "commit", "--quiet", "-m", "first")
-    git(top, "tag", "v1")
+    # Whatever else is called like the branches.
+    for tag in ("main", TIP):
+        git(top, "tag", tag)
+    git(top, "remote", "add", "main", str(scratch / "nowhere"))
+    (top / "main").write_text("a file\n")
+    git(top, "add", ".")
+    git(top, "commit", "--quiet", "-m", "a file called like the branch")
     if submodule:
         inner = scratch / "inner"
         inner.mkdir()
