@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from select import POLLIN, poll
 
+from beads_workers.checks.beginning import Beginning, find_beginning
 from beads_workers.checks.plan import Progress
 from beads_workers.checks.rules import Check, misused, ok, warn
 from beads_workers.core.landing import LanderSettings
@@ -97,17 +98,12 @@ class _BaseCheck:
         return self._judge(result, was_red=was_red)
 
     def _base(self) -> tuple[str, str]:
-        """The commit that attempts begin with, and its name; raises ``GitError``.
-
-        What the user has committed on top of what has landed goes first: the lander takes it along.
-        """
-        worktrees, follows = self._settings.worktrees, self._settings.landing.follows
-        base = base_of(worktrees)
-        if follows:
-            mine = git(worktrees.checkout, "rev-parse", f"refs/heads/{follows}^{{commit}}").strip()
-            if mine == base or _contains(worktrees.checkout, mine, base):
-                return mine, follows
-        return base, worktrees.base_name
+        """The commit that attempts begin with, and its name; raises ``GitError``."""
+        worktrees = self._settings.worktrees
+        found = find_beginning(self._settings.landing, worktrees)
+        if isinstance(found, Beginning):
+            return found.commit, found.name
+        return base_of(worktrees), worktrees.base_name  # Another condition has said so.
 
     def _gate(self, order: GateOrder, verdicts: Verdicts) -> GateResult:
         again = " once more, on a clean tree" if order.fresh else ""
@@ -158,11 +154,3 @@ class _BaseCheck:
 
     def _command(self) -> str:
         return f"'{printable(self._settings.verify or '', 60)}'"
-
-
-def _contains(folder: str, commit: str, other: str) -> bool:
-    try:
-        git(folder, "merge-base", "--is-ancestor", other, commit)
-    except GitError:
-        return False
-    return True

@@ -51,6 +51,11 @@ class Asked(Enum):
     """By ``start`` only, after all others: it costs minutes."""
 
 
+PATIENCE_SECONDS = 12.0
+"""For all that is asked beside others. The slowest that is sound, a ``bd`` on a busy machine, takes
+a third of it."""
+
+
 @value
 class Condition:
     """One condition.
@@ -59,6 +64,7 @@ class Condition:
     the option with which ``start`` goes on although it fails; "" if nothing could start without it.
     ``typed``: options that, if they are wrong on its command line, are usage errors of ``doctor``,
     too. ``unsaid``: it asks for what ``doctor`` need not be told, which then only warns.
+    ``patience_seconds``: how long it is waited for, if it is asked beside others.
     """
 
     stage: Stage
@@ -69,6 +75,7 @@ class Condition:
     asked: Asked = Asked.AT_ONCE
     typed: tuple[str, ...] = ()
     unsaid: bool = False
+    patience_seconds: float = PATIENCE_SECONDS
 
 
 def listed(found: Found) -> list[Check]:

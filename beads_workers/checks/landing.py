@@ -13,7 +13,8 @@ from beads_workers.executors.command import OF_ONE_ISSUE
 from beads_workers.options import Options
 from beads_workers.worktrees.git import GitError, git
 from beads_workers.worktrees.landed import PREFIX, git_too_old
-from beads_workers.worktrees.remote import RemoteTrouble, remote_heads
+from beads_workers.worktrees.making import resolve_base
+from beads_workers.worktrees.remote import RemoteTrouble, check_push
 
 Rule = Callable[[Options, Path], Check | None]
 
@@ -39,6 +40,20 @@ def target_is_known(options: Options, project: Path) -> Check | None:
         return None
     text = "HEAD is detached, so that nobody knows where finished branches are to land"
     return misused("landing", text, "--land-on BRANCH says it")
+
+
+def lands_elsewhere(options: Options, project: Path) -> Check | None:
+    """Nothing lands on a branch of a landing branch."""
+    target = _target(options, project)
+    if target is None or not target.startswith(f"{PREFIX}/"):
+        return None
+    how = "--land-on names" if options.land_on else "what is checked out is"
+    text = f"{how} {target}, on which work lands: it would land on {PREFIX}/{target}"
+    own = target.removeprefix(f"{PREFIX}/")
+    if options.land_on:
+        return misused("landing", text, f"--land-on {own}")
+    hint = f"check out your own branch (git switch {own}), or name it: --land-on {own}"
+    return misused("landing", text, hint, f"git switch {shlex.quote(own)}")
 
 
 def prefix_is_free(options: Options, project: Path) -> Check | None:
@@ -78,6 +93,7 @@ RULES: tuple[Rule, ...] = (
     remote_is_there,
     git_is_new_enough,
     target_is_known,
+    lands_elsewhere,
     prefix_is_free,
     branches_are_there,
 )
@@ -140,16 +156,21 @@ def held_elsewhere(landing: Landing, worktrees: Worktrees) -> Check | None:
     return fail("landing", text, f"git -C {shlex.quote(held)} switch --detach")
 
 
-def unreachable_remote(landing: Landing, worktrees: Worktrees) -> Check | None:
-    """Whether the remote on which work lands answers."""
+def closed_remote(landing: Landing, worktrees: Worktrees) -> Check | None:
+    """Whether the remote on which work lands answers, and lets this user push."""
     if landing.remote is None:
         return None
+    ref = f"refs/heads/{landing.branch}"
+    start = resolve_base(worktrees.checkout, landing.start)
     try:
-        remote_heads(worktrees.checkout, landing.remote, (f"refs/heads/{landing.branch}",))
+        check_push(worktrees.checkout, landing.remote, ref, start, REMOTE_SECONDS)
     except RemoteTrouble as error:
-        remedy = f"git ls-remote {landing.remote}"
+        remedy = f"git push --dry-run {landing.remote} {start[:12]}:{ref}"
         return fail("landing", f"nothing lands: {error}", remedy)
     return None
+
+
+REMOTE_SECONDS = 20.0
 
 
 def _target(options: Options, project: Path) -> str | None:

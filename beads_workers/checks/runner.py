@@ -7,20 +7,28 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from beads_workers.checks.condition import Asked, Condition, Found, conditions, listed, skip
+from beads_workers.checks.condition import (
+    PATIENCE_SECONDS,
+    Asked,
+    Condition,
+    Found,
+    conditions,
+    listed,
+    skip,
+)
 from beads_workers.checks.plan import FleetPlan
 from beads_workers.checks.rules import Check, Grade, warn
-
-PATIENCE_SECONDS = 12.0
-"""For all of them. The slowest that is sound, a ``bd`` on a busy machine, takes a third of it."""
 
 
 @dataclass(slots=True)
 class ScheduledCheck:
-    """``look`` gives what it finds; ``name`` is shown while it is waited for, or when it fails."""
+    """``look`` gives what it finds; ``name`` is shown while it is waited for, or when it fails.
+
+    ``patience_seconds``: how long it is waited for."""
 
     name: str
     look: Callable[[], Found]
+    patience_seconds: float = PATIENCE_SECONDS
     checks: list[Check] = field(default_factory=list)
     done: threading.Event = field(default_factory=threading.Event)
 
@@ -35,25 +43,31 @@ class ScheduledCheck:
 
 
 def carry_out(
-    jobs: Sequence[ScheduledCheck],
-    waiting: Callable[[str], None] = lambda name: None,
-    patience_seconds: float = PATIENCE_SECONDS,
+    jobs: Sequence[ScheduledCheck], waiting: Callable[[str], None] = lambda name: None
 ) -> Iterator[tuple[ScheduledCheck, Check]]:
     """All that is found, in the order of the jobs; ``waiting`` is told what holds the next line up.
 
     The threads are left behind where they are stuck: they end with the process.
     """
-    deadline = time.monotonic() + patience_seconds
+    began = time.monotonic()
     for job in jobs:
         threading.Thread(target=job.run, daemon=True).start()
     for job in jobs:
         if not job.done.wait(SHOWN_AFTER_SECONDS):
             waiting(job.name)
-        if job.done.wait(max(deadline - time.monotonic(), 0)):
+        if _is_through(job, began):
             yield from ((job, check) for check in job.checks)
         else:
-            text = f"not through after {patience_seconds:g} s, so it was not waited for"
-            yield job, warn(job.name, text)
+            yield job, _late(job)
+
+
+def _is_through(job: ScheduledCheck, began: float) -> bool:
+    return job.done.wait(max(began + job.patience_seconds - time.monotonic(), 0))
+
+
+def _late(job: ScheduledCheck) -> Check:
+    text = f"not through after {job.patience_seconds:g} s, so it was not waited for"
+    return warn(job.name, text)
 
 
 SHOWN_AFTER_SECONDS = 0.1
@@ -89,22 +103,21 @@ def start_checks(plan: FleetPlan, *, last: bool = True) -> Iterator[tuple[Condit
     beside = {each: _job(each, plan) for each in asked if each.asked is Asked.BESIDE}
     for job in beside.values():
         threading.Thread(target=job.run, daemon=True).start()
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    began = time.monotonic()
     for condition in asked:
         if condition.asked is Asked.AT_THE_END and not last:
             continue
         job = beside.get(condition) or _job(condition, plan)
         if condition not in beside:
             job.run()
-        elif not job.done.wait(max(deadline - time.monotonic(), 0)):
-            text = f"not through after {PATIENCE_SECONDS:g} s, so it was not waited for"
-            yield condition, warn(condition.name, text)
+        elif not _is_through(job, began):
+            yield condition, _late(job)
             continue
         yield from ((condition, each) for each in job.checks)
 
 
 def _job(condition: Condition, plan: FleetPlan) -> ScheduledCheck:
-    return ScheduledCheck(condition.name, lambda: condition.look(plan))
+    return ScheduledCheck(condition.name, lambda: condition.look(plan), condition.patience_seconds)
 
 
 def _is_lifted(condition: Condition, plan: FleetPlan) -> bool:

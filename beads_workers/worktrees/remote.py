@@ -31,7 +31,8 @@ TRY_AGAIN_SECONDS = 0.5
 """A remote that fails for a moment is no reason to pause."""
 
 _QUIET = ("-c", "gc.auto=0", "-c", "maintenance.auto=false")
-_NOBODY_ASKED = {"GIT_ASKPASS": "true", "SSH_ASKPASS": "true", "SSH_ASKPASS_REQUIRE": "never"}
+NOBODY_ASKED = {"GIT_ASKPASS": "true", "SSH_ASKPASS": "true", "SSH_ASKPASS_REQUIRE": "never"}
+"""Variables of a call that has nobody to ask."""
 
 
 class RemoteTrouble(GitError):
@@ -82,8 +83,38 @@ def push(folder: str, remote: str, ref: str, old: str, commit: str) -> None:
     raise RemoteTrouble(f"{remote} does not take {ref.removeprefix('refs/heads/')}: {why}")
 
 
+def check_push(folder: str, remote: str, ref: str, commit: str, seconds: float) -> None:
+    """Ask the remote whether this user may push there; nothing is pushed.
+
+    What only a hook of the remote refuses is not found out. Raises ``RemoteTrouble``, within
+    ``seconds``.
+    """
+    until = time.monotonic() + seconds
+    only = ("--no-follow-tags", "--recurse-submodules=no", "--no-verify")
+    push = (*_QUIET, "push", "--dry-run", "--porcelain", *only, "--", remote, f"{commit}:{ref}")
+    done = _call(folder, *push, seconds=seconds)
+    for _ in range(TRIES_MAX - 1):
+        # A branch that stands elsewhere is refused here, by this git: the remote has answered.
+        if done.status <= 0 or _rows(done) or time.monotonic() + TRY_AGAIN_SECONDS >= until:
+            break
+        time.sleep(TRY_AGAIN_SECONDS)
+        done = _call(folder, *push, seconds=until - time.monotonic())
+    if done.status == 0 or _rows(done):
+        return
+    why = done.error or f"git push exited with {done.status}"
+    left = until - time.monotonic()
+    answers = done.status > 0 and left > 0
+    if answers and _call(folder, "ls-remote", "--", remote, ref, seconds=left).status == 0:
+        raise RemoteTrouble(f"{remote} does not let you push without a prompt: {why}")
+    raise RemoteTrouble(f"{remote} cannot be reached: {why}")
+
+
+def _rows(done: GitCall) -> list[str]:
+    return [row for row in lines(done.output) if row.startswith("!")]
+
+
 def _refusal(done: GitCall) -> str:
-    told = [row.split("\t")[-1] for row in lines(done.output) if row.startswith("!")]
+    told = [row.split("\t")[-1] for row in _rows(done)]
     return (told or [done.error])[0] or f"git push exited with {done.status}"
 
 
@@ -114,14 +145,15 @@ def _answered(folder: str, remote: str, *arguments: str) -> str:
     raise RemoteTrouble(f"{remote} cannot be reached: {done.error or 'git fails'}")
 
 
-def _call(folder: str, *arguments: str) -> GitCall:
+def _call(folder: str, *arguments: str, seconds: float | None = None) -> GitCall:
     """A session of its own: no terminal to ask on, and ``ssh`` ends with it. A negative status is
     a call without an end."""
+    seconds = NETWORK_SECONDS if seconds is None else seconds
     try:
         process = subprocess.Popen(
             argv(arguments),
             cwd=folder,
-            env=environment() | _NOBODY_ASKED,
+            env=environment() | NOBODY_ASKED,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -130,10 +162,10 @@ def _call(folder: str, *arguments: str) -> GitCall:
     except OSError as error:
         raise RemoteTrouble(f"git: {error.strerror} ({error.filename})") from None
     try:
-        output, errors = process.communicate(timeout=NETWORK_SECONDS)
+        output, errors = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
-        return GitCall(-signal.SIGKILL, "", f"no answer in {NETWORK_SECONDS:g} seconds")
+        return GitCall(-signal.SIGKILL, "", f"no answer in {seconds:.0f} seconds")
     return GitCall(process.returncode, os.fsdecode(output), complaint(errors))

@@ -15,7 +15,7 @@ from beads_workers.checks.condition import Asked, conditions, table
 from beads_workers.cli.application import build
 from beads_workers.cli.errors import CommandError
 from tests.cli.doctor_support import Patient, initialised, write
-from tests.support.repository import IDENTITY, git
+from tests.support.repository import IDENTITY, commit, git, make_repository
 
 TRIAL = """
 from beads_workers.checks.condition import Condition, Stage, skip
@@ -110,6 +110,73 @@ def _held(here: Patient) -> tuple[str, ...]:
     return ("--worktree", "--verify", "true", "--", "true")
 
 
+def _landing(here: Patient) -> tuple[str, ...]:
+    """``main``, on which last night's work has not been merged."""
+    here.environment |= IDENTITY
+    make_repository(here.folder)
+    git(here.folder, "checkout", "--quiet", "-b", "bw-landing/main")
+    commit(here.folder, "landed", "night\n")
+    git(here.folder, "checkout", "--quiet", "main")
+    return ("--worktree", "--verify", "true", "--", "true")
+
+
+def _on_the_landing_branch(here: Patient) -> tuple[str, ...]:
+    arguments = _landing(here)
+    git(here.folder, "checkout", "--quiet", "bw-landing/main")
+    git(here.folder, "tag", "bw-landing/main")  # With it git's short name is another one.
+    return arguments
+
+
+def _named_landing_branch(here: Patient) -> tuple[str, ...]:
+    arguments = _landing(here)
+    (here.folder / "beads-workers.toml").write_text('[landing]\non = "bw-landing/main"\n')
+    return arguments
+
+
+def _conflict(here: Patient) -> tuple[str, ...]:
+    arguments = _landing(here)
+    commit(here.folder, "landed", "morning\n")
+    return arguments
+
+
+def _signer(here: Patient) -> tuple[str, ...]:
+    arguments = _landing(here)
+    git(here.folder, "config", "commit.gpgSign", "true")
+    git(here.folder, "config", "gpg.program", "false")
+    return arguments
+
+
+def _filter(here: Patient) -> tuple[str, ...]:
+    arguments = _landing(here)
+    commit(here.folder, ".gitattributes", "*.bin filter=lfs\n")
+    commit(here.folder, "a.bin")
+    git(here.folder, "config", "filter.lfs.process", "no-such-lfs")
+    git(here.folder, "config", "filter.lfs.required", "true")
+    git(here.folder, "branch", "--force", "bw-landing/main", "main")
+    return arguments
+
+
+def _remote(here: Patient, answer: str) -> tuple[str, ...]:
+    """A server that says this to who would push; whoever reads is let in."""
+    arguments = _landing(here)
+    git(here.folder.parent, "clone", "--quiet", "--bare", "project", "server.git")
+    git(here.folder, "remote", "add", "origin", str(here.folder.parent / "server.git"))
+    pack = here.put("receive-pack", f"#!/bin/sh\n{answer}\n")
+    git(here.folder, "config", "remote.origin.receivepack", str(pack))
+    (here.folder / "beads-workers.toml").write_text('[landing]\nremote = "origin"\n')
+    return arguments
+
+
+def _no_login(here: Patient) -> tuple[str, ...]:
+    return _remote(here, "echo 'Permission denied (publickey).' >&2; exit 1")
+
+
+def _no_server(here: Patient) -> tuple[str, ...]:
+    arguments = _remote(here, "exit 1")
+    git(here.folder, "remote", "set-url", "origin", str(here.folder.parent / "nothing.git"))
+    return arguments
+
+
 def _floor(here: Patient) -> tuple[str, ...]:
     here.environment |= IDENTITY
     git(here.folder, "init", "--quiet", "--initial-branch=main")
@@ -140,6 +207,13 @@ def _agent(here: Patient) -> tuple[str, ...]:
         ("verify", lambda here: ("--verify", "make &&", "--", "true")),
         ("agent", _agent),
         ("landing", _held),
+        ("landing", _on_the_landing_branch),
+        ("landing", _named_landing_branch),
+        ("landing", _conflict),
+        ("landing", _no_login),
+        ("landing", _no_server),
+        ("signing", _signer),
+        ("filters", _filter),
         ("worktree", _floor),
         ("state", _state),
     ],
@@ -157,6 +231,41 @@ def test_start_refuses_what_doctor_fails_in_the_same_words(
         refused = started(here, monkeypatch, *command)
         assert refused is not None, shlex.join(command)
         assert failed[0]["text"].startswith(refused.message)
+
+
+def test_a_remote_whose_branch_stands_elsewhere_takes_pushes_all_the_same(here: Patient) -> None:
+    """What is refused by this git as no fast-forward has been answered by the remote."""
+    arguments = _remote(here, 'exec git receive-pack "$@"')
+    assert {c["status"] for c in here.doctor("-n", "1", *arguments).all("landing")} == {"ok"}
+    commit(here.folder, "other")
+    git(here.folder, "push", "--quiet", "origin", "main:bw-landing/main", "--force")
+    git(here.folder, "reset", "--quiet", "--hard", "HEAD^")
+    assert {c["status"] for c in here.doctor("-n", "1", *arguments).all("landing")} == {"ok"}
+
+
+@pytest.mark.parametrize(
+    ("make", "option"),
+    [
+        (_conflict, ("--no-land",)),
+        (_no_login, ("--no-land",)),
+        (_signer, ("--no-land",)),
+        (_signer, ("--skip-check", "signing")),
+        (_filter, ("--skip-check", "filters")),
+        (_on_the_landing_branch, ("--land-on", "main")),
+        (_named_landing_branch, ("--land-on", "main")),
+    ],
+)
+def test_the_option_that_a_refusal_names_lifts_it(
+    here: Patient,
+    make: Callable[[Patient], tuple[str, ...]],
+    option: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    arguments = ("-n", "1", *make(here))
+    refused = started(here, monkeypatch, "--dry-run", *arguments)
+    assert refused is not None and " ".join(option) in (refused.hint or "")
+    lifted = started(here, monkeypatch, "--dry-run", *option, *arguments)
+    assert lifted is None or lifted.message != refused.message
 
 
 def test_what_costs_minutes_is_asked_last_and_every_row_says_who_asks() -> None:

@@ -41,10 +41,10 @@ def test_one_that_hangs_is_left_behind() -> None:
     for_ever = threading.Event()
     waited_for: list[str] = []
     jobs = [
-        ScheduledCheck("stuck", for_ever.wait),
+        ScheduledCheck("stuck", for_ever.wait, patience_seconds=0.3),
         ScheduledCheck("sound", lambda: ok("sound", "")),
     ]  # type: ignore[arg-type, list-item]
-    found = [c for _, c in carry_out(jobs, waited_for.append, patience_seconds=0.3)]
+    found = [c for _, c in carry_out(jobs, waited_for.append)]
     for_ever.set()
     assert [(c.name, c.status.value) for c in found] == [("stuck", "warn"), ("sound", "ok")]
     assert waited_for == ["stuck"]

@@ -119,6 +119,28 @@ def test_without_landing_it_is_what_is_checked_out_that_counts(red: Repository) 
     assert red.start(VERIFY, "--no-land").returncode == 0
 
 
+def test_what_landed_last_night_is_tested_together_with_what_was_committed_since(
+    red: Repository,
+) -> None:
+    """Attempts begin with the merge of both: the landing branch alone would pass."""
+    (red.folder / "broken").unlink()
+    red.commit("mend")
+    assert red.start("true").returncode == 0
+    landed = git(red.folder, "rev-parse", "bw-landing/main")
+    (red.folder / "broken").touch()
+    red.commit("broken in the morning")
+    assert warm.run(("add", "two"), red.folder, red.environment, timeout=60).returncode == 0
+    before = red.ran()
+    done = red.start(VERIFY)
+    assert done.returncode == 2, done
+    assert "fails on main merged with bw-landing/main" in done.stderr
+    assert red.ran() == [*before, "check", "check"], "no agent is paid"
+    assert git(red.folder, "rev-parse", "bw-landing/main") == landed
+    (red.folder / "broken").unlink()
+    red.commit("mended again")
+    assert red.start(VERIFY).returncode == 0
+
+
 def test_programs_get_the_error_alone_and_a_file_may_switch_it_off(red: Repository) -> None:
     done = red.start(VERIFY, "--json")
     assert done.returncode == 2 and done.stdout == ""

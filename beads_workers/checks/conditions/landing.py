@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from beads_workers.checks import landing
-from beads_workers.checks.condition import Asked, Condition, Found, Look, Stage
+from beads_workers.checks.condition import Asked, Condition, Found, Look, Stage, skip
 from beads_workers.checks.plan import FleetPlan
 from beads_workers.checks.rules import Check, met, misused, ok, warn
 from beads_workers.core.settings import understood
 from beads_workers.worktrees.git import GitError
 
 NO_LAND = "--no-land"
+SIGN_SECONDS = 20.0
+"""A signer that takes longer waits for a person."""
+ANSWER_SECONDS = 5.0
+"""What these take besides, on a busy machine."""
 
 
 def _of(rule: landing.Rule) -> Look:
@@ -47,7 +51,26 @@ def _remote(plan: FleetPlan) -> Found:
     lands, where = met(plan.landing), met(plan.worktrees)
     if lands is None or where is None:
         return None
-    return _asked(lambda: landing.unreachable_remote(lands, where)) or _where(plan)
+    return _asked(lambda: landing.closed_remote(lands, where)) or _where(plan)
+
+
+def _merges(plan: FleetPlan) -> Found:
+    lands, found = met(plan.landing), plan.settings
+    if lands is None or found is None or found.work.worktrees is None:
+        return None
+    from beads_workers.checks.beginning import unmerged  # Only who lands loads it.
+
+    where = found.work.worktrees
+    return _asked(lambda: unmerged(lands, where))
+
+
+def _signs(plan: FleetPlan) -> Found:
+    where = met(plan.worktrees)
+    if met(plan.landing) is None or where is None:
+        return None
+    from beads_workers.checks.signing import signer
+
+    return _asked(lambda: signer(where.common, SIGN_SECONDS))
 
 
 def _where(plan: FleetPlan) -> Check | None:
@@ -85,6 +108,7 @@ CONDITIONS = (
             ("[landing] remote is a remote of this clone", landing.remote_is_there),
             ("git is 2.38 or later", landing.git_is_new_enough),
             ("a branch is checked out, or --land-on names one", landing.target_is_known),
+            ("that branch is not itself one on which work lands", landing.lands_elsewhere),
             ("no branch is called 'bw-landing'", landing.prefix_is_free),
             ("the branches of --land-on and --land-into exist", landing.branches_are_there),
         )
@@ -96,15 +120,34 @@ CONDITIONS = (
     Condition(
         Stage.LANDING,
         "landing",
-        "the remote on which work lands answers",
+        "the remote on which work lands answers, and takes a push without a prompt",
         _remote,
+        NO_LAND,
+        Asked.BESIDE,
+        patience_seconds=landing.REMOTE_SECONDS + ANSWER_SECONDS,
+    ),
+    Condition(
+        Stage.LANDING,
+        "landing",
+        "what was committed to the user's branch merges with what has landed",
+        _merges,
         NO_LAND,
         Asked.BESIDE,
     ),
     Condition(
+        Stage.LANDING,
+        "signing",
+        "if commits are signed, the signer signs without a prompt",
+        _signs,
+        skip("signing"),
+        Asked.BESIDE,
+        patience_seconds=SIGN_SECONDS + ANSWER_SECONDS,
+    ),
+    Condition(
         Stage.BASE,
         "base",
-        "--verify passes on the commit where attempts of agents begin",
+        "--verify passes on the commit where attempts of agents begin: what has landed, merged with"
+        " the user's branch",
         _base,
         "--skip-base-check",
         Asked.AT_THE_END,

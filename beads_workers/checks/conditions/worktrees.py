@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from beads_workers.checks import machine, worktrees
-from beads_workers.checks.condition import Condition, Found, Stage, skip
+from beads_workers.checks.condition import Asked, Condition, Found, Stage, skip
 from beads_workers.checks.plan import FleetPlan
-from beads_workers.checks.rules import Check, met, ok
+from beads_workers.checks.rules import Check, met, ok, warn
+from beads_workers.core.settings import Worktrees
+from beads_workers.worktrees.git import GitError
 
 
 def _can_be_made(plan: FleetPlan) -> Found:
@@ -35,6 +38,29 @@ def _copies(plan: FleetPlan) -> Found:
     return worktrees.patterns_without_files(found) if found is not None else None
 
 
+def _filters(plan: FleetPlan) -> Found:
+    from beads_workers.checks import contents  # Only who has worktrees loads it.
+
+    return _in_fresh(plan, "filters", lambda where: list(contents.filters_without_program(where)))
+
+
+def _submodules(plan: FleetPlan) -> Found:
+    from beads_workers.checks import contents
+
+    return _in_fresh(plan, "submodules", contents.empty_submodules)
+
+
+def _in_fresh(plan: FleetPlan, name: str, look: Callable[[Worktrees], Found]) -> Found:
+    """What is asked of the commit at which attempts begin."""
+    where = met(plan.worktrees)
+    if where is not None and plan.settings is not None:
+        where = plan.settings.work.worktrees  # What has landed, if branches land.
+    try:
+        return look(where) if where is not None else None
+    except GitError as error:
+        return warn(name, f"not checked: {error}")
+
+
 CONDITIONS = (
     Condition(
         Stage.WORKTREES,
@@ -55,5 +81,20 @@ CONDITIONS = (
         "worktree",
         "[worktree] copy names files that are there; less is a warning",
         _copies,
+    ),
+    Condition(
+        Stage.WORKTREES,
+        "filters",
+        "the programs of git's filters are there, if they are required",
+        _filters,
+        skip("filters"),
+        Asked.BESIDE,
+    ),
+    Condition(
+        Stage.WORKTREES,
+        "submodules",
+        "[worktree] setup fills submodules; less is a warning",
+        _submodules,
+        asked=Asked.BESIDE,
     ),
 )

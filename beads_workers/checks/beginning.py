@@ -1,0 +1,88 @@
+"""Where attempts begin once landing has begun: what has landed, with what the user has committed
+since. The lander merges the two first, so that is what must pass, and what must merge."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from beads_workers.checks.rules import Check, fail
+from beads_workers.core.landing import FILES_NAMED
+from beads_workers.core.model import value
+from beads_workers.core.settings import Landing, Worktrees
+from beads_workers.core.text import printable
+from beads_workers.landing.train import (
+    Builder,
+    CannotMerge,
+    Conflict,
+    Follow,
+    Objects,
+    TrackerFiles,
+)
+from beads_workers.worktrees.git import GitError, git
+from beads_workers.worktrees.making import base_of
+from beads_workers.worktrees.remote import RemoteTrouble, remote_heads
+
+
+@value
+class Beginning:
+    """``commit``: a scratch commit if two branches are merged in it. ``name``: for people."""
+
+    commit: str
+    name: str
+
+
+@value
+class Unmerged:
+    """Two commits that do not merge: of the user's branch and of the landing branch."""
+
+    mine: str
+    files: tuple[str, ...]
+
+
+def find_beginning(landing: Landing, worktrees: Worktrees) -> Beginning | Unmerged:
+    """The commit that attempts begin with; raises ``GitError``."""
+    base = _landed(worktrees)
+    if not landing.follows:
+        return Beginning(base, worktrees.base_name)
+    ref = f"refs/heads/{landing.follows}^{{commit}}"
+    mine = git(worktrees.checkout, "rev-parse", "--verify", ref).strip()
+    with tempfile.TemporaryDirectory() as place:
+        objects = Objects(worktrees.common, Path(place, "attributes"))
+        if mine == base or objects.contains(mine, base):
+            return Beginning(mine, landing.follows)
+        if objects.contains(base, mine):
+            return Beginning(base, worktrees.base_name)
+        builder = Builder(objects, TrackerFiles(worktrees.prefix))
+        try:
+            merged = builder.couple(base, Follow(landing.follows, mine))
+        except CannotMerge as error:
+            raise GitError(str(error)) from None
+    if isinstance(merged, Conflict):
+        return Unmerged(mine, merged.files)
+    return Beginning(merged.commit, f"{landing.follows} merged with {worktrees.base_name}")
+
+
+def _landed(worktrees: Worktrees) -> str:
+    if worktrees.remote:
+        with suppress(RemoteTrouble):  # Another condition says so.
+            heads = remote_heads(worktrees.checkout, worktrees.remote, (worktrees.base,))
+            if worktrees.base in heads:
+                return heads[worktrees.base]
+    return base_of(replace(worktrees, remote=""))
+
+
+def unmerged(landing: Landing, worktrees: Worktrees) -> Check | None:
+    """What the user has committed does not merge with what has landed; raises ``GitError``."""
+    found = find_beginning(landing, worktrees)
+    if isinstance(found, Beginning):
+        return None
+    files = ", ".join(found.files[:FILES_NAMED])
+    text = (
+        f"{landing.follows} at {found.mine[:12]} does not merge with {landing.branch}, so that"
+        f" nothing would land: {printable(files, 200)}"
+    )
+    hint = f"with {landing.follows} checked out: git merge {landing.branch}"
+    return fail("landing", text, f"git merge {landing.branch}", hint)

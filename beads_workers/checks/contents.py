@@ -1,0 +1,125 @@
+"""What a fresh worktree of the commit where attempts begin would lack: filters' programs, and the
+files of submodules."""
+
+from __future__ import annotations
+
+import shlex
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from beads_workers.checks.probe import ask
+from beads_workers.checks.rules import Check, fail, warn
+from beads_workers.core.settings import Worktrees
+from beads_workers.core.text import counted, printable
+from beads_workers.worktrees.git import GitError, call, git
+from beads_workers.worktrees.making import resolve_base
+
+SET_UP_SUBMODULES = "git submodule update --init --recursive"
+GITLINK = "160000"
+SHOWN_MAX = 3
+LOOK_SECONDS = 5.0
+SHELL_WORDS = frozenset("$`(){};|&<>=*?[\n")
+"""A word with one of these is more than the name of a program."""
+
+
+def files_with_filters(worktrees: Worktrees) -> dict[str, str]:
+    """The filters of the files where attempts begin, each with a file that has it; without a
+    checkout. Raises ``GitError``."""
+    top = git(worktrees.checkout, "rev-parse", "--show-toplevel").rstrip("\n")
+    with tempfile.TemporaryDirectory() as place:
+        index = str(Path(place, "index"))
+        git(top, "read-tree", _begins_at(worktrees), index=index)
+        names = git(top, "ls-files", "-z", index=index)
+        asked = ("check-attr", "--cached", "--stdin", "-z", "filter")
+        words = git(top, *asked, given=names, index=index).split("\0")
+    said = zip(words[0::3], words[2::3], strict=False)
+    return {name: file for file, name in said if name not in NO_FILTER}
+
+
+NO_FILTER = ("unspecified", "unset", "set", "")
+
+
+def submodules(worktrees: Worktrees) -> list[str]:
+    """Where they are in the commit at which attempts begin; raises ``GitError``."""
+    listed = git(worktrees.common, "ls-tree", "-r", "-z", "--full-tree", _begins_at(worktrees))
+    rows = [row.partition("\t")[::2] for row in listed.split("\0")]
+    return [name for about, name in rows if about.startswith(GITLINK)]
+
+
+def _begins_at(worktrees: Worktrees) -> str:
+    try:
+        return resolve_base(worktrees.checkout, worktrees.base)
+    except GitError:
+        if not worktrees.base_else:
+            raise
+        return worktrees.base_else
+
+
+# --- submodules ----------------------------------------------------------------------------------
+
+
+def empty_submodules(worktrees: Worktrees) -> Check | None:
+    """Submodules that no set-up fills: a worktree has an empty folder instead. Raises
+    ``GitError``."""
+    if "submodule" in (worktrees.setup or "") or not (found := submodules(worktrees)):
+        return None
+    many = counted(len(found), "submodule is", "submodules are")
+    text = f"{many} empty in worktrees: {', '.join(found[:SHOWN_MAX])}"
+    hint = f'[worktree] setup = "{SET_UP_SUBMODULES}" in beads-workers.toml fills them'
+    return warn("submodules", printable(text, 300), hint=hint)
+
+
+# --- filters -------------------------------------------------------------------------------------
+
+
+def filters_without_program(worktrees: Worktrees) -> Iterator[Check]:
+    """Filters of files whose program is not there: git cannot make a worktree if it is required.
+    Raises ``GitError``."""
+    for name, file in files_with_filters(worktrees).items():
+        said = _settings(worktrees.checkout, name)
+        programs = [said[use] for use in ("process", "smudge", "clean") if said.get(use)]
+        if not programs:
+            text = f"no filter '{name}' is set up, which {file} has: its files stay as git has them"
+            set_up = "'git lfs install' does" if name == "lfs" else "see what the project says"
+            yield warn("filters", printable(text, 300), hint=f"set the filter up: {set_up}")
+            continue
+        missing = [each for each in map(_program, programs) if each and not _is_there(each)]
+        if not missing:
+            continue
+        text = f"the filter '{name}', which {file} has, needs {missing[0]}, which is not on PATH"
+        hint = f"install {missing[0]}"
+        if said.get("required") == "true":
+            yield fail("filters", printable(f"no worktree can be made: {text}", 300), hint=hint)
+        else:
+            yield warn("filters", printable(text, 300), hint=hint)
+
+
+def _settings(folder: str, name: str) -> dict[str, str]:
+    said = {}
+    for use in ("process", "smudge", "clean"):
+        said[use] = call(folder, "config", f"filter.{name}.{use}").output.strip()
+    required = call(folder, "config", "--type=bool", f"filter.{name}.required")
+    return said | {"required": required.output.strip()}
+
+
+def _program(line: str) -> str | None:
+    """The program that a filter's line of shell runs; None if that cannot be told."""
+    try:
+        words = shlex.split(line)
+    except ValueError:
+        return None
+    if words[:1] == ["git"] and len(words) > 1 and words[1].replace("-", "").isalnum():
+        return f"git-{words[1]}"
+    return None if not words or SHELL_WORDS & set(words[0]) else words[0]
+
+
+def _is_there(program: str) -> bool:
+    if program.startswith("git-") and _is_gits_own(program):
+        return True
+    asked = ("sh", "-c", 'command -v "$1"', "sh", program)
+    return ask(asked, folder=Path("/"), seconds=LOOK_SECONDS).status == 0
+
+
+def _is_gits_own(program: str) -> bool:
+    return Path(call("/", "--exec-path").output.strip(), program).exists()
