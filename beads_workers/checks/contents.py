@@ -109,7 +109,7 @@ def _program(line: str) -> str | None:
         words = shlex.split(line)
     except ValueError:
         return None
-    if words[:1] == ["git"] and len(words) > 1 and words[1].replace("-", "").isalnum():
+    if len(words) > 1 and words[0] == "git" and words[1].replace("-", "").isalnum():
         return f"git-{words[1]}"
     return None if not words or SHELL_WORDS & set(words[0]) else words[0]
 
