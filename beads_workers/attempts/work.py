@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from beads_workers.attempts.conflicts import left_marks, unmerged
 from beads_workers.attempts.git_calls import GIT_SECONDS, Git, NoAnswer
 from beads_workers.attempts.own_branch import DoesNotFit, OwnBranch, whole_tree
 from beads_workers.attempts.refs import moved, refs_at_first, refs_now
@@ -168,12 +169,12 @@ class Workplace:
         raise AssertionError("the last try returns or raises")
 
     def _commit(self, title: str, text: str) -> str | None:
-        if not self.status()[2]:
-            return None
         unlock_worktree(self.folder)
         self._check_operation()
+        if not self.status()[2] and not self._merging():
+            return None
         self._git("add", "--all")
-        if not self._git("diff", "--cached", "--name-only", "-z"):
+        if not self._git("diff", "--cached", "--name-only", "-z") and not self._merging():
             return None
         message = f"{_subject(title)}\n\n{text}{self._trailers()}"
         done = self._git.once(
@@ -244,7 +245,7 @@ class Workplace:
         if not self._merging():
             self._merge(tip)
         self.base = tip
-        return self._unmerged()
+        return unmerged(self._git)
 
     def _merge(self, tip: str) -> None:
         for tries_left in reversed(range(COMMIT_TRIES_MAX)):
@@ -298,8 +299,8 @@ class Workplace:
         if under_way := self._operation(except_for=("BISECT_LOG", "MERGE_HEAD")):
             raise CannotCommit(f"{under_way} is under way in the worktree")
         # A merge ends with the commit, once nothing is left of its conflicts.
-        standing = [name for name in self._unmerged() if self._has_marks(name)]
-        if standing:
+        base = self.base or self._tip()
+        if standing := left_marks(self._git, self._git_directory(), base, self._tip()):
             raise CannotCommit(f"conflicts stand in {', '.join(standing[:FILES_NAMED])}")
 
     def _operation(self, except_for: Sequence[str] = ("BISECT_LOG",)) -> str:
@@ -316,17 +317,6 @@ class Workplace:
 
     def _merging(self) -> bool:
         return (self._git_directory() / "MERGE_HEAD").exists()
-
-    def _unmerged(self) -> tuple[str, ...]:
-        names = self._git("diff", "--name-only", "--diff-filter=U", "-z", "--relative")
-        return tuple(name for name in names.split("\0") if name)
-
-    def _has_marks(self, name: str) -> bool:
-        try:
-            with Path(self.folder, name).open("rb") as file:
-                return any(line.startswith(b"<<<<<<< ") for line in file)
-        except OSError:
-            return False  # It was removed, which is an answer.
 
     def _trailers(self) -> str:
         return f"Issue: {self.issue_id}\nAttempt: {self.attempt}\nRun: {self.run_id}\n"

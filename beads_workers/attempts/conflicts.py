@@ -1,0 +1,99 @@
+"""Conflict marks that were left in the files of a merge, staged or committed as they may be.
+
+Only files that conflicted are looked at: others may hold such lines on purpose. So may these, if a
+side of the merge had them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from beads_workers.attempts.git_calls import Git
+
+CONFLICTS = 1
+"""The exit status of ``merge-tree`` if there are conflicts."""
+
+MARKS = (b"<<<<<<< ", b">>>>>>> ")
+
+
+def left_marks(git: Git, directory: Path, base: str, tip: str) -> list[str]:
+    """Return the files with conflict marks, as seen from the folder of ``git``.
+
+    ``base`` and ``tip``: of the attempt; ``directory``: the worktree's git directory. Raises
+    ``GitError``.
+    """
+    # There all of git's answers name a file in the same way.
+    at_top = _at_top(git)
+    found = set()
+    for name, sides in _conflicted(at_top, directory, base, tip):
+        if name not in found and _has_marks(at_top, name, sides):
+            found.add(name)
+    return sorted(_from(git, at_top, name) for name in found)
+
+
+def unmerged(git: Git) -> tuple[str, ...]:
+    """Return the files whose conflicts nobody has resolved yet, also those outside of the folder of
+    ``git``, as seen from there; raises ``GitError``."""
+    at_top = _at_top(git)
+    names = at_top("diff", "--name-only", "--diff-filter=U", "-z").split("\0")
+    return tuple(_from(git, at_top, name) for name in names if name)
+
+
+def _at_top(git: Git) -> Git:
+    return Git(git("rev-parse", "--show-toplevel").rstrip("\n"), git.seconds)
+
+
+def _from(git: Git, at_top: Git, name: str) -> str:
+    return os.path.relpath(Path(at_top.folder, name), git.folder)
+
+
+def _conflicted(
+    git: Git, directory: Path, base: str, tip: str
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Files that conflicted, each with the commits on the sides of its merge."""
+    rows = git("rev-list", "--merges", "--first-parent", "--parents", f"{base}..{tip}")
+    merges = [tuple(row.split()[1:3]) for row in rows.splitlines()]
+    if (directory / "MERGE_HEAD").exists():
+        merges.append((tip, (directory / "MERGE_HEAD").read_text().split()[0]))
+    for sides in merges:
+        for name in _files_of(git, sides):
+            yield name, sides
+    # Of a stash or a cherry-pick, resolved or not, as long as nothing is committed.
+    for asked in ("--unmerged", "--resolve-undo"):
+        told = git("ls-files", "-z", asked)
+        for row in told.split("\0"):
+            if name := row.partition("\t")[2]:
+                yield name, (tip,)
+
+
+def _files_of(git: Git, sides: tuple[str, ...]) -> list[str]:
+    asked = ("merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", *sides)
+    done = git.ask(*asked, good=(0, CONFLICTS))
+    if done.status in (0, CONFLICTS):
+        return [name for name in done.output.split("\0")[1:] if name]
+    # An older git, or a merge driver that cannot run: whatever is like neither side.
+    unlike = [{*git("diff", "--name-only", "-z", side).split("\0")} for side in sides]
+    return sorted(name for name in set.intersection(*unlike) if name)
+
+
+def _has_marks(git: Git, name: str, sides: tuple[str, ...]) -> bool:
+    try:
+        left = _marks(Path(git.folder, name).read_bytes())
+    except OSError:
+        return False  # It was removed, which is an answer.
+    if left:
+        for side in sides:
+            left -= _marks(os.fsencode(_text(git, side, name)))
+    return all(any(line.startswith(mark) for line in left) for mark in MARKS)
+
+
+def _text(git: Git, commit: str, name: str) -> str:
+    there = git("ls-tree", "-z", commit, "--", f":(literal){name}")
+    kind = there.split()[1:3]
+    return git("cat-file", "blob", kind[1]) if kind[:1] == ["blob"] else ""
+
+
+def _marks(text: bytes) -> set[bytes]:
+    return {line for line in text.splitlines() if line.startswith(MARKS)}

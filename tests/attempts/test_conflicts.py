@@ -1,0 +1,87 @@
+"""Conflict marks never pass, wherever they lie and whatever the agent did with them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from beads_workers.attempts.work import CannotCommit, Workplace
+from tests.support.repository import IDENTITY, commit, git, make_repository
+
+SIDES = ("total = 1\n", "total = 2\n")
+
+
+@pytest.fixture(params=["", "shop"])
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Path:
+    """A worktree of a project at the top of its repository, or in a subfolder, whose branch
+    conflicts with ``main`` in ``lib/cart.py``."""
+    checkout = make_repository(tmp_path / "checkout")
+    commit(checkout, "lib/cart.py", "total = 0\n")
+    commit(checkout, "shop/app.py")
+    commit(checkout, "marks.txt", "<<<<<<< a\nx\n>>>>>>> b\n")
+    tree = tmp_path / "worktree"
+    git(checkout, "worktree", "add", "-q", "-b", "bw/i-1/1", str(tree))
+    base = git(checkout, "rev-parse", "HEAD")
+    commit(checkout, "marks.txt", "<<<<<<< a\nz\n>>>>>>> b\n")
+    commit(checkout, "lib/cart.py", SIDES[0])
+    commit(tree, "marks.txt", "<<<<<<< a\ny\n>>>>>>> b\n")
+    commit(tree, "lib/cart.py", SIDES[1])
+    known = {"BW_WORKTREE": str(tree), "BW_BRANCH": "bw/i-1/1", "BW_BASE": base}
+    for name, text in (IDENTITY | known).items():
+        monkeypatch.setenv(name, text)
+    return tree / request.param
+
+
+def merged(place: Path) -> tuple[Workplace, Path]:
+    work = Workplace.enter(str(place), "i-1", 1, "run")
+    top = Path(git(place, "rev-parse", "--show-toplevel"))
+    standing = work.merge(git(top.parent / "checkout", "rev-parse", "main"))
+    cart = os.path.relpath(top / "lib/cart.py", place)
+    assert standing == (cart, os.path.relpath(top / "marks.txt", place))
+    (top / "marks.txt").write_text("<<<<<<< a\nyz\n>>>>>>> b\n")
+    return work, top
+
+
+@pytest.mark.parametrize("agent", ["true", "git add --all", "git add --all; git commit -qm done"])
+def test_conflict_marks_are_refused_by_name(place: Path, agent: str) -> None:
+    work, top = merged(place)
+    assert os.system(f"cd {top} && {{ {agent}; }}") == 0
+    with pytest.raises(CannotCommit, match=r"conflicts stand in [./]*lib/cart\.py$"):
+        work.commit("T")
+    (top / "lib/cart.py").write_text("total = 3\n")
+    work.commit("T")
+    assert git(top, "show", "bw/i-1/1:lib/cart.py") == "total = 3"
+    assert git(top, "rev-list", "--count", "--merges", "main..bw/i-1/1") == "1"
+    assert git(top, "status", "--porcelain") == ""
+
+
+def test_a_merge_of_the_agents_own_is_looked_at_too(place: Path) -> None:
+    work = Workplace.enter(str(place), "i-1", 1, "run")
+    git(place, "merge", "-q", "main", check=False)
+    git(place, "add", "--all", ":/")
+    git(place, "commit", "-q", "-m", "merged")
+    with pytest.raises(CannotCommit, match=r"conflicts stand in [./]*lib/cart\.py"):
+        work.commit("T")
+
+
+@pytest.mark.parametrize("staged", [False, True])
+def test_so_is_what_a_stash_has_brought(place: Path, staged: bool) -> None:
+    work = Workplace.enter(str(place), "i-1", 1, "run")
+    top = Path(git(place, "rev-parse", "--show-toplevel"))
+    (top / "lib/cart.py").write_text("total = 7\n")
+    git(top, "stash", "-q")
+    commit(top, "lib/cart.py", "total = 8\n")
+    git(top, "stash", "pop", check=False)
+    if staged:
+        git(top, "add", "--all")
+    with pytest.raises(CannotCommit, match=r"conflicts stand in [./]*lib/cart\.py"):
+        work.commit("T")
+
+
+def test_lines_that_look_like_marks_pass_elsewhere(place: Path) -> None:
+    work, top = merged(place)
+    (top / "lib/cart.py").write_text("total = 3\n")
+    (top / "fixture.txt").write_text("<<<<<<< ours\n=======\n>>>>>>> theirs\n")
+    assert work.commit("T") is not None
