@@ -174,6 +174,7 @@ class ClaimScheduler:
         if take is not None:
             self._recheck = False
             left_out = self._parts.retry_state.not_to_take() | self._parts.agents.waiting()
+            left_out |= self._parts.preparation.tried
             skip = frozenset(left_out | self._tasks.in_flight.keys() | self.unwanted.keys())
         self._asked_for = take or 0
         self._overtaken = False
@@ -210,6 +211,9 @@ class ClaimScheduler:
         self.found_nothing = not (taken.jobs or taken.listed or taken.waiting or taken.later)
         if self._overtaken or self._requeued(round_trip):
             self._exhausted = self._looked = self.found_nothing = False
+        if asked_for and not taken.jobs and self._parts.preparation.tried:
+            self._parts.preparation.tried.clear()  # Nobody else is there to find out.
+            self._exhausted = False
         self._note_listing(taken)
         if self._exhausted or not asked_for:
             self._ask_later(raced=bool(taken.listed) and asked_for > 0)
@@ -242,6 +246,8 @@ class ClaimScheduler:
             want = min(want, left)
         if (room := self._parts.agents.room()) is not None:
             want = min(want, room - unsent)
+        if (room := self._parts.preparation.room()) is not None:
+            want = min(want, room - unsent - busy)
         # Refill in one go when half is used up, not one by one; at once when somebody is idle.
         registry = self._parts.registry
         idle = registry.count(ConnState.READY) - registry.idle_paused() > unsent

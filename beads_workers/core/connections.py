@@ -38,6 +38,7 @@ from beads_workers.core.states import (
     RunState,
 )
 from beads_workers.core.wire import (
+    CANNOT_PREPARE,
     CANNOT_START,
     CLAIMS_ORCHESTRATOR,
     CLAIMS_WORKER,
@@ -1032,4 +1033,5 @@ def _outcome(message: Done | Failed, of_function: bool) -> Outcome:
         message.error,
         message.retry_after_seconds,
         receipt=read_receipt(message.receipt),
+        unprepared=message.outcome is OutcomeKind.RETRY and message.error_detail == CANNOT_PREPARE,
     )

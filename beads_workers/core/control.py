@@ -97,6 +97,7 @@ class Control:
         self._move(event.ticket, RunStimulus.RESUME, "running")
         if self._parts.state is RunState.RUNNING:
             self._parts.breaker.reset()
+            self._parts.preparation.reset()
             self._parts.agents.accounts.resume()
             self._parts.landings.go_on()
 

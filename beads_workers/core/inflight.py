@@ -42,7 +42,7 @@ from beads_workers.core.policy import (
     judge,
 )
 from beads_workers.core.receipts import NOBODY, Candidate, to_text
-from beads_workers.core.retry import CircuitBreaker, RetryState
+from beads_workers.core.retry import CircuitBreaker, PreparationBrake, RetryState, history_of
 from beads_workers.core.round_trips import RoundTrips
 from beads_workers.core.source import Action, Lease, Renewed, Result, Settled, Settlement
 from beads_workers.core.states import ISSUE, IssueReaction, IssueState, IssueStimulus, step
@@ -212,6 +212,7 @@ class Tasks:
         round_trips: RoundTrips,
         retry_state: RetryState,
         breaker: CircuitBreaker,
+        preparation: PreparationBrake,
         traces: Traces,
         agents: AgentWork,
         policy: Policy,
@@ -225,6 +226,7 @@ class Tasks:
         self._round_trips = round_trips
         self._retry_state = retry_state
         self._breaker = breaker
+        self._preparation = preparation
         self._policy = policy
         self._run_id = run_id
         self._lands = lands
@@ -341,13 +343,14 @@ class Tasks:
         self.last_seconds = self._effects.now - in_flight.started_at
         if duration_ms is None:
             duration_ms = int(self.last_seconds * 1000)
-        history = AttemptHistory(issue.charged, issue.free_in_a_row)
+        history = history_of(issue)
         struck = not self._policy.hand_back and self._breaker.trips(
             job.issue_id, outcome, self.last_seconds
         )
+        unprepared = not self._policy.hand_back and self._preparation.ended(job.issue_id, outcome)
         verdict = (
             Requeue(0.0, history)
-            if struck
+            if struck or unprepared
             else judge(self._policy, history, outcome, jitter(started.request_id))
         )
         if isinstance(verdict, Finish) and self._may_land(issue, outcome):
@@ -379,6 +382,8 @@ class Tasks:
                 self._enqueue(in_flight, Action.QUARANTINE, note, unseen=unseen, by_agent=by_agent)
         if struck:
             self._breaker.refund()
+        if unprepared:
+            self.requeue_unsent()
         if by_agent and outcome.receipt is None:
             end = issue.end
             assert end is not None, "its record says so"
@@ -416,7 +421,7 @@ class Tasks:
     def returned_unstarted(self, in_flight: InFlight, why: str) -> None:
         """Its worker returned it unstarted: it is claimed and unsent again."""
         issue = in_flight.issue
-        uncharged = Requeue(0.0, AttemptHistory(issue.charged, issue.free_in_a_row))
+        uncharged = Requeue(0.0, history_of(issue))
         ended = _finished(in_flight, Outcome(OutcomeKind.CANCELLED, why), 0, "requeue", uncharged)
         again = self._line_up(in_flight.job)
         self.move(in_flight.issue, IssueStimulus.RETURNED_UNSTARTED, ended, again)
@@ -598,7 +603,8 @@ def _finished(
     end = outcome.kind.value, word, outcome.error, duration_ms
     came = outcome.note, outcome.result, outcome.result_file, to_text(outcome.receipt)
     history_after = history.charged, history.free_in_a_row, delay
-    return Finished(*ids, *end, *history_after, *came, started.agent, in_flight.reached)
+    known = started.agent, in_flight.reached, history.unprepared
+    return Finished(*ids, *end, *history_after, *came, *known)
 
 
 # --- leases --------------------------------------------------------------------------------------

@@ -102,6 +102,11 @@ class Issue:
         return self.retry_entry.free_in_a_row if self.retry_entry else 0
 
     @property
+    def unprepared(self) -> int:
+        """Attempts in a row without a worktree, for the reason that is its ``error``."""
+        return self.retry_entry.unprepared if self.retry_entry else 0
+
+    @property
     def error(self) -> str:
         """What the last attempt failed with."""
         return self.retry_entry.error if self.retry_entry else ""
@@ -488,7 +493,9 @@ class Issues:
             counts = charged or retry_entry.free_in_a_row
             remembered = issue.is_done or bool(counts and not asked)
             issue.retry_entry = (
-                replace(retry_entry, charged=charged, quarantined=False, not_before=0.0)
+                replace(
+                    retry_entry, charged=charged, quarantined=False, not_before=0.0, unprepared=0
+                )
                 if remembered
                 else None
             )
@@ -622,7 +629,14 @@ def _entry_after(issue: Issue, finished: rec.Finished, at: float) -> rec.Checkpo
     quarantined, delay = finished.verdict == _QUARANTINED, finished.delay_seconds
     before = issue.retry_entry or rec.Checkpointed(issue.issue_id)
     receipt = finished.receipt or before.receipt
-    if not (quarantined or finished.charged or finished.free_in_a_row or delay or receipt):
+    if not (
+        quarantined
+        or finished.charged
+        or finished.free_in_a_row
+        or finished.unprepared
+        or delay
+        or receipt
+    ):
         return None  # Requeued without fault, and without anything to go on with.
     if finished.receipt and (told := receipt_from_text(finished.receipt)) is not None:
         before = _with_cost(before, finished.request_id, told)
@@ -636,6 +650,7 @@ def _entry_after(issue: Issue, finished: rec.Finished, at: float) -> rec.Checkpo
         title=described.title if described else "",
         charged=finished.charged,
         free_in_a_row=finished.free_in_a_row,
+        unprepared=finished.unprepared,
         not_before=at + delay if delay else 0.0,
         quarantined=quarantined,
         error=finished.error,

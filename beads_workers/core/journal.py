@@ -58,7 +58,7 @@ class Checkpointed(Record):
     first one. ``money`` (dollars) and ``tokens``: of all of them; ``counted``: the request id of
     the last one that is in them. ``landing``: its work is done, and this is to land (JSON of
     ``landing.Add``). ``repairs``: how often its branch came back to be mended; ``mend``: JSON of
-    the last ``landing.Refused``, until there is work again.
+    the last ``landing.Refused``, until there is work again. ``unprepared``: see ``Finished``.
     """
 
     issue_id: str
@@ -82,6 +82,7 @@ class Checkpointed(Record):
     landing: str = ""
     repairs: int = 0
     mend: str = ""
+    unprepared: int = 0
 
 
 @value
@@ -283,7 +284,8 @@ class Finished(Record):
     try; ``duration_ms`` as the worker measured it, or as we did where it said nothing. ``note``,
     ``result`` (JSON, see ``outcomes.kept``) and ``result_file``: what came of a success.
     ``receipt``: JSON text of an agent's ``Receipt``; ``agent``: see ``Started``. ``reached``: what
-    its last PROGRESS said, for people.
+    its last PROGRESS said, for people. ``unprepared``: attempts in a row without a worktree, for
+    the reason in ``error``.
     """
 
     issue_id: str
@@ -303,6 +305,7 @@ class Finished(Record):
     receipt: str = ""
     agent: str = ""
     reached: str = ""
+    unprepared: int = 0
 
 
 @value

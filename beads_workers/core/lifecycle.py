@@ -287,6 +287,8 @@ class Ending:
             return False  # What waits for a reset is not nothing.
         if self._scheduler.unwanted:
             return False  # Nor is what waits for a worker that takes it.
+        if parts.preparation.is_on:
+            return False  # Nor what waits for a worktree.
         if parts.landings.is_busy() or self._scheduler.others_work:
             return False
         quiet = not parts.round_trips.busy and not parts.retry_state.cooling()

@@ -233,6 +233,13 @@ RETRY_AFTER_MAX_SECONDS = 86_400.0
 """A worker may ask for a later retry, but not park an issue for ever."""
 FREE_RETRIES_MAX = 19
 """Uncharged retries in a row; from the twentieth on they count, or a job could spin for ever."""
+UNPREPARED_MAX = 3
+"""Attempts in a row without a worktree, for one reason: an issue that cannot have one."""
+UNPREPARED_ISSUES = 3
+"""So many different issues without a worktree, and none with one in between: that is the
+repository's fault, or the machine's."""
+UNPREPARED_TRIAL_SECONDS = 300.0
+"""How often one issue finds out whether that is over."""
 ERROR_CHARS_MAX = 2000
 """How much of an error text is kept in journal, note and status."""
 

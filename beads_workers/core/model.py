@@ -246,6 +246,7 @@ class Outcome:
     With ``SUCCESS`` only: ``note``, one line on what came of the work; ``result``, the JSON text of
     what a function returned, "" where there is none; ``result_file``, where that lies if it is too
     long. ``receipt``: of an agent (a ``receipts.Receipt``), whatever came of its attempt.
+    ``unprepared``, with ``RETRY``: nothing was run, because no worktree could be made.
     """
 
     kind: OutcomeKind
@@ -255,6 +256,7 @@ class Outcome:
     result: str = ""
     result_file: str = ""
     receipt: Any = None
+    unprepared: bool = False
 
 
 def note_of(result: Any) -> str:

@@ -31,6 +31,7 @@ from beads_workers.core.landings import LANDER_DUE
 from beads_workers.core.lifecycle import IDLE_OUT, RUN_OUT, SETTLE_TIMEOUT, STOP_DEADLINE, Ending
 from beads_workers.core.model import IssueId
 from beads_workers.core.parts import make_parts
+from beads_workers.core.retry import PREPARATION_TRIAL
 from beads_workers.core.round_trips import CLAIM_AGAIN, LINGER, WriteRetryDue
 from beads_workers.core.settings import FleetSettings
 from beads_workers.core.source import Action, Result, Settled
@@ -314,6 +315,7 @@ class Orchestrator:
         named: dict[Hashable, Callable[[], object]] = {
             ACCOUNTS: self._look_at_accounts,
             LANDER_DUE: self._parts.landings.again,
+            PREPARATION_TRIAL: self._scheduler.reschedule,
             CLAIM_AGAIN: self._take_again,
             RECHECK: self._scheduler.recheck,
             REVOKE: self._sender.revoke,

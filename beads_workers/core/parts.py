@@ -9,7 +9,7 @@ from beads_workers.core.effects import Effects
 from beads_workers.core.inflight import Leases, Tasks
 from beads_workers.core.journal import Listed
 from beads_workers.core.landings import Landings
-from beads_workers.core.retry import CircuitBreaker, RetryState
+from beads_workers.core.retry import CircuitBreaker, PreparationBrake, RetryState
 from beads_workers.core.round_trips import RoundTrips
 from beads_workers.core.sessions import ConnectionRegistry
 from beads_workers.core.settings import FleetSettings
@@ -38,6 +38,7 @@ class Parts:
     round_trips: RoundTrips
     retry_state: RetryState
     breaker: CircuitBreaker
+    preparation: PreparationBrake
     agents: AgentWork
     tasks: Tasks
     traces: Traces
@@ -73,6 +74,7 @@ def make_parts(
     round_trips = RoundTrips(effects, push=push)
     retry_state = RetryState(effects, round_trips)
     breaker = CircuitBreaker(retry_state)
+    preparation = PreparationBrake(effects)
     traces = Traces(settings.tracing, keeps=not settings.policy.hand_back)
     registry, supervisor = ConnectionRegistry(), Supervisor(effects)
 
@@ -82,7 +84,7 @@ def make_parts(
         return _slots(registry, supervisor) + orphaned
 
     agents = AgentWork(effects, settings, slots)
-    history = retry_state, breaker, traces, agents
+    history = retry_state, breaker, preparation, traces, agents
     lands = settings.landing is not None
     tasks = Tasks(effects, round_trips, *history, settings.policy, run_id, lands=lands)
     landings = Landings(effects, tasks, round_trips, settings)
@@ -98,6 +100,7 @@ def make_parts(
         round_trips,
         retry_state,
         breaker,
+        preparation,
         agents,
         tasks,
         traces,

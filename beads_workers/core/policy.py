@@ -5,6 +5,7 @@ Source: docs/SEMANTICS.md, "Failure and retry".
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import assert_never
 
@@ -30,10 +31,15 @@ class Policy:
 
 @value
 class AttemptHistory:
-    """What earlier attempts at this job left: survives restarts through the journal."""
+    """What earlier attempts at this job left: survives restarts through the journal.
+
+    ``unprepared``: attempts in a row without a worktree, all for ``reason``, the last error.
+    """
 
     charged: int = 0
     free_in_a_row: int = 0
+    unprepared: int = 0
+    reason: str = ""
 
     @property
     def attempt(self) -> int:
@@ -79,6 +85,8 @@ Verdict = Finish | Land | Requeue | Quarantine | HandBack
 
 def judge(policy: Policy, history: AttemptHistory, outcome: Outcome, jitter: float) -> Verdict:
     """Decide; ``jitter`` in 0..1 spreads retries over the last fifth of the delay."""
+    if not outcome.unprepared and outcome.kind is not OutcomeKind.CANCELLED:
+        history = replace(history, unprepared=0)
     match outcome.kind:
         case OutcomeKind.SUCCESS:
             return Finish()
@@ -91,6 +99,8 @@ def judge(policy: Policy, history: AttemptHistory, outcome: Outcome, jitter: flo
         case OutcomeKind.RETRY if outcome.receipt is not None and outcome.receipt.refusal:
             # The account was closed, and says when it opens: no fault of the issue, however often.
             return Requeue(0.0, history)
+        case OutcomeKind.RETRY if outcome.unprepared:
+            return _unprepared(policy, history, outcome, jitter)
         case OutcomeKind.RETRY if history.free_in_a_row < policy.free_retries_max:
             free = history.free_in_a_row + 1
             delay = outcome.retry_after_seconds
@@ -114,7 +124,30 @@ def quarantine_note(attempts: int, reason: str, branch: str = "") -> str:
     """What a person reads about it in the tracker. ``branch``: its work is done, and is there."""
     if branch:
         return f"beads-workers quarantined this: {reason}. The work is on the branch {branch}."
+    if not attempts:
+        return f"beads-workers quarantined this: {reason}"
     return f"beads-workers quarantined this after {attempts} attempts. Last error: {reason}"
+
+
+def _unprepared(
+    policy: Policy, history: AttemptHistory, outcome: Outcome, jitter: float
+) -> Verdict:
+    """Never charged, and not for ever either: what fails for one reason again and again does not
+    mend itself."""
+    same = same_reason(history.reason, outcome.error)
+    times = history.unprepared + 1 if same else 1
+    after = replace(history, unprepared=times, reason=outcome.error)
+    if times >= limits.UNPREPARED_MAX:
+        return Quarantine(outcome.error, replace(after, unprepared=0))
+    return Requeue(_backoff(policy, times, jitter), after)
+
+
+def same_reason(reason: str, other: str) -> bool:
+    """Whether two errors say the same; names of worktrees and processes have numbers in them."""
+    return _NUMBER.sub("#", reason) == _NUMBER.sub("#", other)
+
+
+_NUMBER = re.compile(r"(?:\.\d+)+|\d+")
 
 
 def _charge(policy: Policy, history: AttemptHistory, outcome: Outcome, jitter: float) -> Verdict:

@@ -9,12 +9,17 @@ from __future__ import annotations
 from beads_workers.core import limits
 from beads_workers.core.effects import Effects, RetryDue
 from beads_workers.core.issues import Issue, Standing
-from beads_workers.core.journal import Refunded, RetryAsked
+from beads_workers.core.journal import DegradedBegan, DegradedEnded, Refunded, RetryAsked
 from beads_workers.core.model import IssueId, Outcome, OutcomeKind
 from beads_workers.core.policy import AttemptHistory
 from beads_workers.core.round_trips import RoundTrips
 from beads_workers.core.source import Action, Settlement
 from beads_workers.core.text import printable
+
+
+def history_of(issue: Issue) -> AttemptHistory:
+    """Attempts of an issue so far."""
+    return AttemptHistory(issue.charged, issue.free_in_a_row, issue.unprepared, issue.error)
 
 
 class RetryState:
@@ -30,7 +35,7 @@ class RetryState:
     def history(self, issue_id: IssueId) -> AttemptHistory:
         """Attempts so far."""
         issue = self._issues.known.get(issue_id)
-        return AttemptHistory(issue.charged, issue.free_in_a_row) if issue else AttemptHistory()
+        return history_of(issue) if issue else AttemptHistory()
 
     def standing(self, issue_id: IssueId) -> Standing | None:
         """How it stands now; None where nothing is remembered of it."""
@@ -74,6 +79,75 @@ class RetryState:
         self._effects.write(record)
         if was_quarantined and issue.pending is Action.REOPEN:
             self._round_trips.enqueue(Settlement(Action.REOPEN, IssueId(issue.issue_id)))
+
+
+# --- preparation ---------------------------------------------------------------------------------
+# No worktree can be made: the disk is full, a filter's program is gone, a branch is in the way.
+#
+# One issue after another would be tried in vain, at no cost but without end. What strikes one issue
+# is the policy's (``policy.judge``); what strikes several is the repository's fault, or the
+# machine's, and nothing new is begun until one of them has found out that it is over. Source:
+# docs/SEMANTICS.md, "Failure and retry".
+
+PREPARATION_TRIAL = "preparation trial"
+"""Timer key: one issue may find out whether a worktree can be made again."""
+
+PREPARATION = "worktrees"
+"""What the condition is called while none can be made."""
+
+_PREPARED = (OutcomeKind.SUCCESS, OutcomeKind.ERROR, OutcomeKind.TIMEOUT)
+
+
+class PreparationBrake:
+    """Sees every attempt end. While ``is_on``, only one issue at a time is begun, now and then."""
+
+    def __init__(self, effects: Effects) -> None:
+        self._effects = effects
+        self._struck: set[IssueId] = set()
+        self._trial_at = 0.0
+        self.is_on = False
+        self.tried: set[IssueId] = set()
+        """Those that a trial leaves out, as long as there are others: each has been one."""
+
+    def ended(self, issue_id: IssueId, outcome: Outcome) -> bool:
+        """An attempt has ended; True: not for its issue's sake, so that it does not count."""
+        if not outcome.unprepared:
+            if outcome.kind in _PREPARED:
+                self.reset()
+            return False
+        self._struck.add(issue_id)
+        if not self.is_on:
+            if len(self._struck) < limits.UNPREPARED_ISSUES:
+                return False
+            self._begin(outcome.error)
+        self.tried.add(issue_id)
+        self._trial_at = self._effects.now + limits.UNPREPARED_TRIAL_SECONDS
+        self._effects.timers.set(PREPARATION_TRIAL, self._trial_at)
+        return True
+
+    def room(self) -> int | None:
+        """How many may be in work at once; None for any number."""
+        if not self.is_on:
+            return None
+        return int(self._effects.now >= self._trial_at)
+
+    def reset(self) -> None:
+        """A worktree could be made, or a person says that it can be."""
+        self._struck.clear()
+        self.tried.clear()
+        if self.is_on:
+            self.is_on = False
+            self._effects.write(DegradedEnded(PREPARATION))
+            self._effects.timers.set(PREPARATION_TRIAL, self._effects.now)
+
+    def _begin(self, error: str) -> None:
+        self.is_on = True
+        text = f"no worktree can be made, for {len(self._struck)} issues: {error}"
+        minutes = limits.UNPREPARED_TRIAL_SECONDS / 60
+        todo = f"put that right; one issue tries again every {minutes:g} minutes"
+        self._effects.write(
+            DegradedBegan(PREPARATION, text[: limits.ERROR_CHARS_MAX], todo, stops=True)
+        )
 
 
 # --- circuit breaker -----------------------------------------------------------------------------

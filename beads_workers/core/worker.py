@@ -28,6 +28,7 @@ from beads_workers.core.states import step as look_up
 from beads_workers.core.wire import (
     BATCH,
     CANCEL,
+    CANNOT_PREPARE,
     CANNOT_START,
     GROUPED,
     HEARTBEAT,
@@ -132,7 +133,10 @@ def timed_out(step: Step, seconds: float, ended: StepOver) -> Outcome:
 
 
 def detail(step: Step, task: Task, ended: StepOver) -> str:
-    """``CANNOT_START`` where no task of this fleet can run: its own command is missing."""
+    """``CANNOT_START`` if no task of this fleet can run: its own command is missing;
+    ``CANNOT_PREPARE`` if there is no worktree."""
+    if step.kind is StepKind.PREPARE:
+        return CANNOT_PREPARE
     missing = isinstance(ended, StepNotStarted) and ended.missing
     of_fleet = step.kind is StepKind.RUN and not task.payload.get("command")
     return CANNOT_START if missing and of_fleet else ""
@@ -304,6 +308,7 @@ class Current:
             case WorkerState.TIMING_OUT:
                 seconds = (self.times_out_at or self.started) - self.started
                 self.answer = timed_out(self.step, seconds, ended)
+                self.error_detail = detail(self.step, self.task, ended)
             case WorkerState.ABANDONING if well and self._has_returned(ended):
                 # It was done before it was told to end: that there is nobody to hear it changes
                 # nothing. An exit status says less: many programs exit with 0 on TERM.

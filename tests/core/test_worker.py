@@ -14,7 +14,17 @@ from beads_workers.core.model import IssueId, OutcomeKind
 from beads_workers.core.plans import NotRunnable, Plan, Step, StepKind
 from beads_workers.core.settings import Work
 from beads_workers.core.states import WORKER, WorkerReaction, WorkerState, WorkerStimulus
-from beads_workers.core.wire import CANNOT_START, Cancel, Done, Failed, Ready, Shutdown, Task, Wait
+from beads_workers.core.wire import (
+    CANNOT_PREPARE,
+    CANNOT_START,
+    Cancel,
+    Done,
+    Failed,
+    Ready,
+    Shutdown,
+    Task,
+    Wait,
+)
 from beads_workers.core.worker import WorkerHalf
 
 CLAIM = Step(StepKind.CLAIM, ("bd", "update"))
@@ -226,6 +236,20 @@ def test_an_issue_whose_own_command_is_missing_speaks_only_for_itself() -> None:
         CONNECTED, ev.MessageReceived(Task(IssueId("t-1"), 2, "x", payload={"command": ["x"]}))
     )
     assert detail_of(book.tell(missing)[0]) == ""
+
+
+def test_a_worktree_that_cannot_be_made_in_time_or_at_all_has_a_mark_of_its_own() -> None:
+    prepare = Step(StepKind.PREPARE, ("make it",))
+    assert detail_of(busy(prepare, RUN).tell(BAD)[0]) == CANNOT_PREPARE
+    late = busy(prepare, RUN, timeout=10.0)
+    assert late.tick() == [TERM]
+    assert detail_of(late.tell(TERMINATED)[0]) == CANNOT_PREPARE
+    stopped = busy(prepare, RUN)
+    stopped.tell(SHUTDOWN)
+    assert detail_of(stopped.tell(TERMINATED)[0]) == ""
+    begun = busy(prepare, RUN)
+    begun.tell(OK)
+    assert detail_of(begun.tell(BAD)[0]) == ""
 
 
 def detail_of(command: ev.Command) -> str:
