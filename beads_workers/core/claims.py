@@ -19,7 +19,7 @@ from beads_workers.core.round_trips import CLAIM_AGAIN
 from beads_workers.core.sessions import Connection
 from beads_workers.core.source import Action, Result, Taken
 from beads_workers.core.states import ConnState, IssueState, RunState
-from beads_workers.core.text import some
+from beads_workers.core.text import counted, some
 
 RECHECK = "recheck"
 """Timer key: something has come for which nobody may be free."""
@@ -53,6 +53,7 @@ class ClaimScheduler:
         self._asked_for = 0
         # Whether somebody waits to be told how each job went.
         self._awaited = parts.push and parts.settings.awaited
+        self._was_held = self._blocked = False
         self.found_nothing = False
         """The last turn asked, and there was nothing that we may take."""
         self.others_work = False
@@ -160,6 +161,7 @@ class ClaimScheduler:
                 del self.unwanted[issue_id]  # A person may have changed it.
         if self._unmet and self._parts.state is RunState.RUNNING:
             self._give_up_unwanted()
+        self._heed_landing()
         off = (RunState.RECOVERING, RunState.ENDED)
         if round_trips.busy or round_trips.resting or self._parts.state in off:
             return
@@ -180,6 +182,34 @@ class ClaimScheduler:
         self._overtaken = False
         self._parts.leases.asked(renew)
         round_trips.begin(RoundTrip(settlements, renew, take, skip))
+
+    def _heed_landing(self) -> None:
+        """While nothing lands, no more is begun than there are workers: each attempt would be paid
+        for, and its branch would wait with the others."""
+        room = self._landing_room()
+        if room is None:
+            if self._was_held:
+                self._was_held = self._blocked = False
+                self.reschedule()
+            return
+        self._was_held = True
+        waiting = self._parts.landings.waiting()
+        if not self._blocked and waiting >= max(1, self._parts.slots()):
+            self._blocked = True
+            branches = counted(waiting, "branch waits", "branches wait")
+            text = f"nothing new is begun: landing is paused, and {branches} to land"
+            self._effects.note("warning", text)
+        running = self._parts.state is RunState.RUNNING
+        if running and self._issues.count(IssueState.CLAIMED) > max(room, 0):
+            self._tasks.requeue_unsent()
+
+    def _landing_room(self) -> int | None:
+        """How many attempts may be begun while landing is paused; None if it is not."""
+        landings = self._parts.landings
+        if not landings.is_blocked:
+            return None
+        busy = self._issues.count(IssueState.RUNNING, IssueState.DELEGATING)
+        return self._parts.slots() - landings.waiting() - busy
 
     def _may_linger(self) -> bool:
         # While workers find their next job here, a round trip for one or two closes is a waste.
@@ -245,6 +275,8 @@ class ClaimScheduler:
         if (left := self._issues_left()) is not None:
             want = min(want, left)
         if (room := self._parts.agents.room()) is not None:
+            want = min(want, room - unsent)
+        if (room := self._landing_room()) is not None:
             want = min(want, room - unsent)
         if (room := self._parts.preparation.room()) is not None:
             want = min(want, room - unsent - busy)

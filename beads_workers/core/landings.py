@@ -31,9 +31,13 @@ from beads_workers.core.round_trips import RoundTrips
 from beads_workers.core.settings import FleetSettings
 from beads_workers.core.source import Action, Settlement
 from beads_workers.core.states import IssueState, IssueStimulus
+from beads_workers.core.text import counted
 
 LANDER_DUE = "lander due"
 """Timer key: the lander has died, and is started again."""
+
+LANDING_HELPLESS = "landing helpless"
+"""Timer key: nothing has landed for as long as a person is waited for."""
 
 WHAT = "landing"
 """What the condition is called while nothing lands."""
@@ -55,6 +59,9 @@ class Landings:
         self._begun = False
         self._died = 0
         self._paused = False
+        self._why = ""
+        self._blocked_since: float | None = None
+        self._person_wait = settings.pace.person_wait_seconds
         self._idle = True
         self._early: dict[str, ld.Landed] = {}
         self._gates: dict[int, tuple[tuple[str, ...], float]] = {}
@@ -91,6 +98,24 @@ class Landings:
         """A person says that what made it pause is mended."""
         if self._alive:
             self._effects.ask(TellLander(ld.GoOn()))
+
+    def waiting(self) -> int:
+        """How many branches are to land yet, of this run and of earlier ones."""
+        return self._issues.count(*_WAITS) if self._settings is not None else 0
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether landing has paused, and nothing has come of it since, though it tried again."""
+        return self._blocked_since is not None
+
+    def helpless(self) -> str | None:
+        """What a run says that ends because nobody came to mend what keeps branches from landing;
+        None as long as somebody may."""
+        if self._blocked_since is None or not self._paused or not self.waiting():
+            return None
+        if self._effects.now - self._blocked_since < self._person_wait:
+            return None
+        return f"{counted(self.waiting(), 'branch', 'branches')} did not land: {self._why}"
 
     def is_busy(self) -> bool:
         """Whether a branch is to land yet, or the lander has still to do with the last one; not
@@ -130,6 +155,8 @@ class Landings:
                 self._refused(said)
             case ld.Gate(lane, state, tree, issues, seconds, why, flaky, kept):
                 self._gates.pop(lane, None)
+                if state == "green" and issues and not kept:
+                    self._blocked_since = None
                 if state == "began":
                     self._gates[lane] = issues, self._effects.now
                 self._effects.write(GateRan(lane, state, tree, issues, seconds, why, flaky, kept))
@@ -151,6 +178,8 @@ class Landings:
                 self._idle = True
                 if not waiting:
                     self._works()
+                    if not self._paused:
+                        self._blocked_since = None
             case ld.LandingCancelled():
                 pass
             case _:
@@ -211,6 +240,7 @@ class Landings:
 
     def _landed(self, said: ld.Landed) -> None:
         self._works()
+        self._blocked_since = None
         issue = self._issues.known.get(said.issue_id)
         if issue is None or not self._is_of(issue, said.attempt):
             return
@@ -271,7 +301,11 @@ class Landings:
     def _pause(self, why: str, files: tuple[str, ...]) -> None:
         named = f": {', '.join(files[: ld.FILES_NAMED])}" if files else ""
         if not self._paused:
-            self._paused = True
+            self._paused, self._why = True, f"{why}{named}"
+            if self._blocked_since is None:
+                self._blocked_since = self._effects.now
+                due = self._effects.now + self._person_wait
+                self._effects.timers.set(LANDING_HELPLESS, due)
             todo = "put that right, then 'beads-workers resume'"
             self._effects.write(DegradedBegan(WHAT, f"nothing lands, {why}{named}", todo))
 

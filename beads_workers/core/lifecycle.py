@@ -99,6 +99,8 @@ class Ending:
             self.move(RunStimulus.RESUME, "an attempt has succeeded after all")
         elif state is RunState.RUNNING and self._nobody_comes():
             self.stop(StopAsked(reason="error", exit_code=7, why="nobody mended the login"))
+        elif state is RunState.RUNNING and (unlanded := self._lands_nothing()) is not None:
+            self.stop(StopAsked(reason="error", exit_code=7, why=unlanded))
         elif state is RunState.RUNNING:
             self._consider_empty()
         elif state is RunState.DRAINING and not self._is_busy():
@@ -140,6 +142,13 @@ class Ending:
         if helpless is None or self._parts.tasks.in_flight:
             return False
         return helpless >= self._parts.settings.pace.person_wait_seconds
+
+    def _lands_nothing(self) -> str | None:
+        """Why ``--until-empty`` ends over branches that a person would have to help."""
+        parts = self._parts
+        if not parts.settings.until_empty or parts.tasks.running_here():
+            return None
+        return parts.landings.helpless()
 
     def settle_timed_out(self) -> None:
         """The tracker had its time; the journal remembers what is pending."""
@@ -289,7 +298,7 @@ class Ending:
             return False  # Nor is what waits for a worker that takes it.
         if parts.preparation.is_on:
             return False  # Nor what waits for a worktree.
-        if parts.landings.is_busy() or self._scheduler.others_work:
+        if parts.landings.is_busy() or parts.landings.waiting() or self._scheduler.others_work:
             return False
         quiet = not parts.round_trips.busy and not parts.retry_state.cooling()
         if parts.round_trips.pending and quiet:

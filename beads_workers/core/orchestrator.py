@@ -27,7 +27,7 @@ from beads_workers.core.control import Control
 from beads_workers.core.effects import RetryDue
 from beads_workers.core.issues import Issues
 from beads_workers.core.journal import Checkpointed, SettledRecord, UsageFound
-from beads_workers.core.landings import LANDER_DUE
+from beads_workers.core.landings import LANDER_DUE, LANDING_HELPLESS
 from beads_workers.core.lifecycle import IDLE_OUT, RUN_OUT, SETTLE_TIMEOUT, STOP_DEADLINE, Ending
 from beads_workers.core.model import IssueId
 from beads_workers.core.parts import make_parts
@@ -315,6 +315,7 @@ class Orchestrator:
         named: dict[Hashable, Callable[[], object]] = {
             ACCOUNTS: self._look_at_accounts,
             LANDER_DUE: self._parts.landings.again,
+            LANDING_HELPLESS: lambda: None,  # ``consider`` finds out whether it still is.
             PREPARATION_TRIAL: self._scheduler.reschedule,
             CLAIM_AGAIN: self._take_again,
             RECHECK: self._scheduler.recheck,

@@ -15,12 +15,12 @@ from beads_workers.core.facts import IssueFacts
 from beads_workers.core.journal import Checkpointed
 from beads_workers.core.model import IssueId
 from beads_workers.core.recovery import recovery_state
-from beads_workers.core.settings import Agent, Landing, Work
+from beads_workers.core.settings import Agent, Landing, ProbePace, Work
 from beads_workers.core.source import Action, Result, Settled, Settlement
 from beads_workers.core.states import IssueState, RunState
 from beads_workers.core.status import status
 from beads_workers.core.wire import Task
-from tests.core.playbook import Play, done, of, ready, records, said, task_of
+from tests.core.playbook import Play, done, lost, notes, of, ready, records, said, task_of
 
 CLAUDE = Agent("claude", (), "", adapter="claude", account="acc")
 LANDING = Landing("bw-landing/main", "f" * 40, "main")
@@ -453,3 +453,116 @@ def test_what_landed_while_the_machine_slept_is_looked_at_before_it_is_closed() 
     there.sleep(60.0)
     there.do(landed("a"))
     assert there.settlement().read_first
+
+
+# --- a pause that ends the spending --------------------------------------------------------------
+
+PAUSED = ev.LanderSaid(ld.LandingPaused("main at 1234 does not merge", ("a.py",)))
+RESUMED = ev.LanderSaid(ld.LandingResumed())
+WAIT = ProbePace().person_wait_seconds
+
+
+def pool(there: Play, *open_: str, warnings: list[str] | None = None) -> list[str]:
+    """What is begun of these issues within a minute by workers that say READY again, and done."""
+    left, begun = list(open_), list[str]()
+    heard = list[str]() if warnings is None else warnings
+    until = there.now + 60.0
+    while there.now < until:
+        commands = there.wait(5.0)
+        for conn in (1, 2):
+            commands += there.do(ready(conn))
+        while there.round_trip is not None:
+            take = [i for i in left if i not in there.round_trip.skip]
+            took = take[: there.round_trip.take or 0]
+            commands += there.answer(*took, listed=take[len(took) :])
+        heard += notes(commands, "warning")
+        for sent in of(commands, Send):
+            if isinstance(sent.message, Task):
+                issue_id = str(sent.message.issue_id)
+                begun.append(issue_id)
+                left.remove(issue_id)
+                ended = there.do(done(sent.conn_id, issue_id, receipt=work_of(issue_id)))
+                heard += notes(ended, "warning")
+    return begun
+
+
+def test_while_landing_is_paused_no_more_is_begun_than_there_are_workers() -> None:
+    there = play()
+    there.join(1)
+    there.join(2)
+    there.do(PAUSED)
+    warnings = list[str]()
+    assert pool(there, "a", "b", "c", "d", "e", "f", warnings=warnings) == ["a", "b"]
+    assert state_of(there, "a") is state_of(there, "b") is IssueState.LANDING
+    (said_once,) = [text for text in warnings if "nothing new is begun" in text]
+    assert "2 branches wait to land" in said_once
+
+
+def test_what_earlier_runs_left_counts_and_a_landing_makes_room_again() -> None:
+    there = play()
+    there.join(1)
+    there.join(2)
+    there.do(PAUSED)
+    assert pool(there, "a", "b", "c", "d") == ["a", "b"]
+    # It tries again, and in vain: nothing has changed.
+    there.do(RESUMED, PAUSED, RESUMED)
+    assert pool(there, "c", "d") == []
+    there.do(landed("a"))
+    settled(there)
+    assert pool(there, "c", "d") == ["c", "d"]
+
+
+def test_claims_that_nobody_has_begun_go_back_when_there_is_no_room_left() -> None:
+    there = play()
+    there.join(1)
+    there.join(2)
+    there.quiet()
+    there.wait(30.0)
+    there.do(ready(1), ready(2))
+    assert there.asked() == 2
+    there.do(lost(2))
+    there.answer("a", "b")
+    assert any(i.state is IssueState.CLAIMED for i in there.board.issues.known.values())
+    there.do(PAUSED)
+    assert all(i.state is not IssueState.CLAIMED for i in there.board.issues.known.values())
+
+
+def test_until_empty_ends_with_7_once_a_person_had_the_time_to_come() -> None:
+    there = play(until_empty=True)
+    there.join(1)
+    there.join(2)
+    there.do(PAUSED)
+    assert pool(there, "a", "b", "c") == ["a", "b"]
+    there.wait(WAIT - 120.0)
+    assert there.core.state is RunState.RUNNING
+    # Trying again in vain gives no new time.
+    there.do(RESUMED, PAUSED)
+    there.wait(100.0)
+    assert there.core.state is not RunState.RUNNING
+    for conn in (1, 2):
+        there.do(lost(conn))
+    while there.round_trip is not None:
+        there.answer()
+    assert there.ended == 7
+    ended = [each.record for each in there.entries if isinstance(each.record, rec.RunEnded)]
+    assert "2 branches did not land: main at 1234 does not merge: a.py" in ended[0].reason
+
+
+def test_a_pause_of_a_moment_ends_no_run() -> None:
+    there = play(until_empty=True)
+    there.join(1)
+    there.do(PAUSED)
+    assert pool(there, "a") == ["a"]
+    there.do(RESUMED)
+    there.do(ev.LanderSaid(ld.Gate(0, "green", "tree", ("a",), 1.0)))
+    there.wait(2 * WAIT)
+    assert there.core.state is RunState.RUNNING
+
+
+def test_a_fleet_that_serves_on_waits_for_as_long_as_it_takes() -> None:
+    there = play()
+    there.join(1)
+    there.do(PAUSED)
+    assert pool(there, "a") == ["a"]
+    there.wait(5 * WAIT)
+    assert there.core.state is RunState.RUNNING
