@@ -25,7 +25,7 @@ def left_marks(git: Git, directory: Path, base: str, tip: str) -> list[str]:
     ``GitError``.
     """
     # There all of git's answers name a file in the same way.
-    at_top = _at_top(git)
+    at_top = at_top_of(git)
     found = set()
     for name, sides in _conflicted(at_top, directory, base, tip):
         if name not in found and _has_marks(at_top, name, sides):
@@ -36,12 +36,13 @@ def left_marks(git: Git, directory: Path, base: str, tip: str) -> list[str]:
 def unmerged(git: Git) -> tuple[str, ...]:
     """Return the files whose conflicts nobody has resolved yet, also those outside of the folder of
     ``git``, as seen from there; raises ``GitError``."""
-    at_top = _at_top(git)
+    at_top = at_top_of(git)
     names = at_top("diff", "--name-only", "--diff-filter=U", "-z").split("\0")
     return tuple(_from(git, at_top, name) for name in names if name)
 
 
-def _at_top(git: Git) -> Git:
+def at_top_of(git: Git) -> Git:
+    """Return git at the top of the worktree."""
     return Git(git("rev-parse", "--show-toplevel").rstrip("\n"), git.seconds)
 
 

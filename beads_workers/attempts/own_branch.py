@@ -8,7 +8,7 @@ other ref moves. What does not fit is refused by name.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -166,13 +166,20 @@ class OwnBranch:
         return done.output.strip() if done.status == 0 else ""
 
 
-def whole_tree(git: Git) -> str:
+def whole_tree(git: Git, only: Sequence[str] = (), besides: Sequence[str] = ()) -> str:
     """Return the tree of all that is there, committed or not, but for ignored files.
+
+    ``only``: pathspecs; ``besides``: ignored files, as seen from the folder of ``git``.
 
     Through an index of its own: what the agent has staged stays staged. Raises ``GitError``.
     """
     with tempfile.TemporaryDirectory(prefix="bw-index-") as place:
         index = str(Path(place, "index"))
         git("read-tree", "HEAD", index=index)
-        git("add", "--all", index=index)
+        git("add", "--all", *only, index=index)
+        if besides:
+            from_stdin = ("--pathspec-from-file=-", "--pathspec-file-nul")
+            given = "".join(f"{name}\0" for name in besides)
+            places = {"GIT_LITERAL_PATHSPECS": "1"}
+            git("add", "--force", *from_stdin, given=given, index=index, places=places)
         return git("write-tree", index=index).strip()

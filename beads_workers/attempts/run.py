@@ -38,6 +38,7 @@ from beads_workers.core.assignment import (
 )
 from beads_workers.core.model import OutcomeKind
 from beads_workers.core.receipts import Receipt, Tokens, to_json
+from beads_workers.core.text import some
 from beads_workers.runtime import sessions
 from beads_workers.runtime.usage_file import UsageFile
 from beads_workers.worktrees.git import GitError
@@ -382,8 +383,14 @@ class AgentAttempt:
 
     def _keep(self) -> None:
         try:
-            if self._place.own and (not self._come_back() or self._changes().any):
-                self._place.keep()
+            kept, left = self._place.hidden()
+            if self._place.own and (not self._come_back() or self._changes().any or kept):
+                ref = self._place.keep()
+                rules = "your own ignore rules hide"
+                if kept:
+                    self._flags.append(f"{rules} {some(kept)}: kept in {ref}")
+                if left:
+                    self._flags.append(f"{rules} {some(left)}: too large, not kept")
         except (GitError, OSError) as error:
             self._flags.append(f"its tree could not be kept: {error}")
 

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from beads_workers.attempts.conflicts import left_marks, unmerged
+from beads_workers.attempts.conflicts import at_top_of, left_marks, unmerged
 from beads_workers.attempts.git_calls import GIT_SECONDS, Git, NoAnswer
+from beads_workers.attempts.nested import bare_gitlinks, hidden, nested, others_in, without
 from beads_workers.attempts.own_branch import DoesNotFit, OwnBranch, whole_tree
 from beads_workers.attempts.refs import moved, refs_at_first, refs_now
 from beads_workers.core import limits
@@ -77,6 +79,7 @@ class Workplace:
     run_id: str
     dirty: tuple[str, ...] = ()
     seconds: float = GIT_SECONDS
+    began: float = field(default_factory=time.time)
     mine: OwnBranch | None = None
     refs: Mapping[str, str] = field(default_factory=dict)
 
@@ -130,7 +133,26 @@ class Workplace:
         done = self._git.ask(*_STATUS, good=good)
         if done.status != 0:
             raise GitError(done.error or f"git status exited with {done.status}")
-        return parse_status(done.output)
+        head, branch, files = parse_status(done.output)
+        if self.own and any(name.endswith("/") for name in files):
+            files = self._without_worktrees(files)
+        return head, branch, files
+
+    def _without_worktrees(self, files: tuple[str, ...]) -> tuple[str, ...]:
+        """Without the worktrees of sub-agents, which are no change of this one."""
+        at_top = at_top_of(self._git)
+        left_out = {*self._nested(at_top)[0]}
+        there = [name for name in others_in(at_top) if name not in left_out] if left_out else []
+        return tuple(
+            name
+            for name in files
+            if not (left_out and name.endswith("/"))
+            or any(other.startswith(name) for other in there)
+        )
+
+    def _nested(self, at_top: Git) -> tuple[list[str], list[str]]:
+        common = self._git("rev-parse", "--path-format=absolute", "--git-common-dir")
+        return nested(at_top, Path(common.rstrip("\n")))
 
     @property
     def _git(self) -> Git:
@@ -171,9 +193,10 @@ class Workplace:
     def _commit(self, title: str, text: str) -> str | None:
         unlock_worktree(self.folder)
         self._check_operation()
+        self._check_gitlinks()
         if not self.status()[2] and not self._merging():
             return None
-        self._git("add", "--all")
+        self._stage()
         if not self._git("diff", "--cached", "--name-only", "-z") and not self._merging():
             return None
         message = f"{_subject(title)}\n\n{text}{self._trailers()}"
@@ -183,6 +206,16 @@ class Workplace:
         if done.status != 0:
             raise GitError(done.error or f"git commit exited with {done.status}")
         return self.head()
+
+    def _stage(self) -> None:
+        at_top = at_top_of(self._git)
+        worktrees, repositories = self._nested(at_top)
+        _refuse(repositories)
+        at_top("add", "--all", *without(worktrees))
+        self._check_gitlinks()
+
+    def _check_gitlinks(self) -> None:
+        _refuse(bare_gitlinks(at_top_of(self._git), self.base or self._tip()))
 
     def _identity(self) -> tuple[str, ...]:
         """Options by which a commit can be made, also if nobody ever said who commits."""
@@ -269,11 +302,11 @@ class Workplace:
     def keep(self) -> str | None:
         """Keep the tree as it is, whatever becomes of the worktree; gives the name of the ref.
 
-        Files that git ignores are left out. None outside of a worktree of its own.
+        Files that the repository ignores are left out. None outside of a worktree of its own.
         """
         if not self.own or self.base is None:
             return None
-        tree, head = self.whole_tree(), self._git("rev-parse", "HEAD").strip()
+        tree, head = self.whole_tree(self.hidden()[0]), self._git("rev-parse", "HEAD").strip()
         commit, own = head, self.head()
         if tree != self._git("rev-parse", "HEAD^{tree}").strip() or own != head:
             message = f"Attempt {self.attempt} at {self.issue_id}, as it was left\n"
@@ -289,11 +322,17 @@ class Workplace:
         self._git("update-ref", ref, commit)
         return ref
 
-    def whole_tree(self) -> str:
+    def hidden(self) -> tuple[list[str], list[str]]:
+        """See ``nested.hidden``; raises ``GitError``."""
+        return hidden(at_top_of(self._git), self.began) if self.own else ([], [])
+
+    def whole_tree(self, besides: Sequence[str] = ()) -> str:
         """Of all that is there, committed or not, but for ignored files; raises ``GitError``."""
-        if not self.status()[2]:
+        if not besides and not self.status()[2]:
             return self._git("rev-parse", "HEAD^{tree}").strip()
-        return whole_tree(self._git)
+        at_top = at_top_of(self._git)
+        worktrees, repositories = self._nested(at_top)
+        return whole_tree(at_top, without([*worktrees, *repositories]), besides)
 
     def _check_operation(self) -> None:
         if under_way := self._operation(except_for=("BISECT_LOG", "MERGE_HEAD")):
@@ -326,6 +365,15 @@ _STATUS = (
     *("-c", "status.showUntrackedFiles=normal", "-c", "core.fsmonitor=false"),
     *("status", "--porcelain=v2", "--branch", "-z", "--ignore-submodules=none"),
 )
+
+
+def _refuse(repositories: Sequence[str]) -> None:
+    if repositories:
+        raise CannotCommit(
+            f"a git repository of its own: {', '.join(repositories[:FILES_NAMED])}; remove its .git"
+            " so that its files are committed (first 'git rm --cached' it if it was added), or make"
+            " it a submodule"
+        )
 
 
 def _subject(title: str) -> str:

@@ -1,0 +1,107 @@
+"""What lies in a worktree and no commit would hold: other repositories, and files that only the
+user's own ignore rules hide.
+
+git commits a repository inside of another one as a gitlink, which names a commit that is nowhere
+else: without an entry in ``.gitmodules`` its files are lost to everybody.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from beads_workers.attempts.git_calls import Git
+from beads_workers.worktrees.git import GitError
+
+GITLINK = "160000"
+NONE_SET = 1
+"""The exit status of ``git config`` if there is no such key."""
+
+HIDDEN_BYTES_MAX = 16 << 20
+HIDDEN_FILES_MAX = 1000
+"""Of files that the user's own rules hide: more of them is a cache or a package folder."""
+
+
+def nested(git: Git, common: Path) -> tuple[list[str], list[str]]:
+    """Return the folders that are worktrees of this repository (of sub-agents), and those that are
+    repositories of their own; raises ``GitError``.
+
+    ``git``: at the top of the worktree; ``common``: the repository's common git directory.
+    """
+    worktrees, others = list[str](), list[str]()
+    for name in others_in(git):
+        if name.endswith("/"):
+            of_ours = _leads_to(Path(git.folder, name, ".git"), common)
+            (worktrees if of_ours else others).append(name)
+    return worktrees, others
+
+
+def others_in(git: Git) -> list[str]:
+    """Return all that is neither tracked nor ignored; another repository ends with ``/``."""
+    listed = git("ls-files", "-z", "--others", "--exclude-standard")
+    return [name for name in listed.split("\0") if name]
+
+
+def bare_gitlinks(git: Git, base: str) -> list[str]:
+    """Return the gitlinks in the index that ``base`` has not, without an entry in ``.gitmodules``;
+    raises ``GitError``."""
+    told = git("diff-index", "--cached", "--no-renames", "--raw", "-z", base)
+    fields = told.split("\0")
+    rows = zip(fields[0::2], fields[1::2], strict=False)
+    links = [name for row, name in rows if row[1:].split()[:2][1:] == [GITLINK]]
+    new = [name for name in links if not _is_link(git, base, name)]
+    return sorted({*new} - _submodules(git)) if new else []
+
+
+def hidden(git: Git, since: float) -> tuple[list[str], list[str]]:
+    """Return the files that only the user's own rules hide (``core.excludesFile``,
+    ``info/exclude``) and that are newer than ``since``, and those of them that are too many or too
+    large to be kept; raises ``GitError``."""
+    listed = git("ls-files", "-z", "--others", "--exclude-per-directory=.gitignore")
+    names = {name for name in listed.split("\0") if name and not name.endswith("/")}
+    kept, left, size = list[str](), list[str](), 0
+    for name in sorted(names - {*others_in(git)}):
+        try:
+            found = Path(git.folder, name).lstat()
+        except OSError:
+            continue
+        if found.st_ctime < since:
+            continue
+        size += found.st_size
+        fits = size <= HIDDEN_BYTES_MAX and len(kept) < HIDDEN_FILES_MAX
+        (kept if fits else left).append(name)
+    return kept, left
+
+
+def without(folders: Sequence[str]) -> tuple[str, ...]:
+    """Return the pathspecs of all but these folders."""
+    if not folders:
+        return ()
+    return ("--", ":/", *(f":(exclude,top,literal){name.rstrip('/')}" for name in folders))
+
+
+def _is_link(git: Git, commit: str, name: str) -> bool:
+    told = git("ls-tree", "-z", commit, "--", name)
+    return told.startswith(GITLINK)
+
+
+def _submodules(git: Git) -> set[str]:
+    file = Path(git.folder, ".gitmodules")
+    if not file.is_file():
+        return set()
+    asked = ("config", "-z", "--file", str(file), "--get-regexp", r"^submodule\..*\.path$")
+    done = git.ask(*asked, good=(0, NONE_SET))
+    if done.status not in (0, NONE_SET):
+        raise GitError(done.error or f"git config exited with {done.status}")
+    return {row.partition("\n")[2] for row in done.output.split("\0") if row}
+
+
+def _leads_to(dot_git: Path, common: Path) -> bool:
+    """Whether a ``.git`` file is that of a linked worktree of this repository."""
+    try:
+        said = os.fsdecode(dot_git.read_bytes()).removeprefix("gitdir:").strip()
+        place = (dot_git.parent / said).resolve()
+    except OSError:
+        return False
+    return place.is_relative_to(common.resolve() / "worktrees")
