@@ -19,14 +19,15 @@ def first_prompt(
     worktree: bool,
     room: int | None,
     standing: Sequence[str] = (),
+    unmerged: str = "",
 ) -> str:
     """The whole issue, and what earlier attempts have taught. ``ends``: of what it waited for, see
     ``attempts.delivered``. ``resumed``: the agent knows the issue, so that only what is new is
     said. ``room``: bytes that its prompt may have. ``standing``: files in which conflicts with what
-    has landed are to be resolved."""
+    has landed are to be resolved. ``unmerged``: why that could not be merged at all."""
     lessons = _lessons(asked, resumed=resumed)
     if asked.mend is not None:
-        merged = _merged(asked.mend, standing)
+        merged = _merged(asked.mend, standing, unmerged)
         lessons = replace(lessons, error=f"{lessons.error}\n\n{merged}".strip())
     if resumed:
         why = block("How it ended", lessons.error)
@@ -46,9 +47,11 @@ def first_prompt(
     return render(briefing, asked.agent.prompt or TEMPLATE, room)
 
 
-def _merged(mend: Mend, standing: Sequence[str]) -> str:
+def _merged(mend: Mend, standing: Sequence[str], unmerged: str) -> str:
     """What was done to its branch so that it can be mended, and how to see both sides."""
     tip = mend.tip[:12]
+    if unmerged:
+        return _UNMERGED.format(tip=tip, why=unmerged)
     if not standing:
         return _FITS.format(tip=tip)
     return _CONFLICTS.format(tip=tip, files="\n".join(f"  {name}" for name in standing))
@@ -89,6 +92,9 @@ def _lessons(asked: Assignment, *, resumed: bool) -> Lessons:
 _FITS = """\
 What has landed meanwhile (commit {tip}) is merged into your branch. 'git log HEAD...{tip}' and
 'git diff {tip}' show what came, and what is yours. Mend your work so that it fits."""
+_UNMERGED = """\
+What has landed meanwhile (commit {tip}) is not merged into your branch: {why}.
+Merge it yourself, this once: 'git merge {tip}'. Keep what both sides wanted, and commit."""
 _CONFLICTS = """\
 What has landed meanwhile (commit {tip}) is being merged into your branch, and conflicts stand in:
 {files}

@@ -67,6 +67,7 @@ class AgentAttempt:
         self._verified = False
         self._is_told = False
         self._standing: tuple[str, ...] = ()
+        self._unmerged = ""
         self._tree = ""
         self._is_renewed = False
         guarded = guard_environment(os.environ, folder, asked.issue_id, self._guards)
@@ -183,7 +184,10 @@ class AgentAttempt:
         """What has landed comes into its branch; what does not fit stands there to be mended."""
         try:
             self._standing = self._place.merge(mend.tip)
+        except NoAnswer:
+            raise
         except (CannotCommit, GitError) as error:
+            self._unmerged = str(error)
             self._log.say(f"what has landed cannot be merged: {error}")
             return
         marks = f", conflicts in {', '.join(self._standing)}" if self._standing else ""
@@ -196,7 +200,13 @@ class AgentAttempt:
         ends = delivered_by_us(self._asked)
         own, standing = self._place.own, self._standing
         return first_prompt(
-            self._asked, ends, resumed=resumed, worktree=own, room=room, standing=standing
+            self._asked,
+            ends,
+            resumed=resumed,
+            worktree=own,
+            room=room,
+            standing=standing,
+            unmerged=self._unmerged,
         )
 
     def _ask(self, prompt: str, *, resume: bool) -> Verdict:
@@ -240,8 +250,11 @@ class AgentAttempt:
             return ""
         self._tell("running verify")
         self._log.say(f"verify: {command}")
+        was_clean = self._place.own and not self._place.status()[2]
         status, lines = self._run_verify(command)
         self._verified = status == 0
+        if was_clean:
+            self._take_back_from_verify()
         if self._verified:
             return ""
         from beads_workers.core.worker import reason  # Most work passes.
@@ -249,6 +262,13 @@ class AgentAttempt:
         last = reason("\n".join(lines)) or f"exit status {status}"
         said = "\n".join(lines)
         return f"verify failed: {last}\n\n$ {command} (exit status {status})\n{said}"
+
+    def _take_back_from_verify(self) -> None:
+        """What a check writes is no work: in tracked files it would be in the way of a merge, and
+        beside them it would be committed, or keep the worktree after its landing."""
+        if written := self._place.status()[2]:
+            self._place.discard()
+            self._log.say(f"verify wrote {some(written)}: taken back")
 
     def _run_verify(self, command: str) -> tuple[int, list[str]]:
         """Its exit status, and the end of what it printed."""

@@ -276,7 +276,18 @@ class Workplace:
             return ()
         self.come_back()
         if not self._merging():
-            self._merge(tip)
+            try:
+                self._merge(tip)
+            except NoAnswer:
+                raise
+            except GitError:
+                if not self.status()[2]:
+                    raise
+                # What lies there is in the way. Its branch was whole, so this came later, from a
+                # check for instance; it is kept.
+                self.keep()
+                self.discard()
+                self._merge(tip)
         self.base = tip
         return unmerged(self._git)
 
@@ -298,6 +309,16 @@ class Workplace:
                     raise GitError(done.error or f"git merge exited with {done.status}")
             if self._merging():
                 return
+
+    def discard(self) -> None:
+        """Have the files of HEAD again, and no others but those that git ignores, and repositories.
+
+        For a caller that knows whose changes these are. Raises ``GitError``.
+        """
+        unlock_worktree(self.folder)
+        at_top = at_top_of(self._git)
+        at_top("reset", "--quiet", "--hard")
+        at_top("clean", "--quiet", "-d", "--force")
 
     def keep(self) -> str | None:
         """Keep the tree as it is, whatever becomes of the worktree; gives the name of the ref.

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from beads_workers.attempts.prompts import first_prompt, mend_prompt
-from beads_workers.core.assignment import AgentSpec, Assignment
+from beads_workers.core.assignment import AgentSpec, Assignment, Mend
 from beads_workers.core.journal import Finished
 from beads_workers.core.receipts import Receipt, to_text
 
@@ -92,6 +92,23 @@ def test_a_session_that_goes_on_is_told_what_is_new_alone() -> None:
     assert "What was found:\n```text\n$ make\nx\n```" in text
     assert "do not push" in text
     assert "With a total." not in text
+
+
+@pytest.mark.parametrize(
+    ("standing", "unmerged", "says"),
+    [
+        ((), "", "(commit 123456789abc) is merged into your branch"),
+        (("a.py",), "", "is being merged into your branch, and conflicts stand in:\n  a.py"),
+        ((), "local changes", "is not merged into your branch: local changes.\nMerge it yourself"),
+    ],
+)
+def test_a_branch_that_did_not_land_is_told_what_was_merged(
+    standing: tuple[str, ...], unmerged: str, says: str
+) -> None:
+    told = asked(mend=Mend("conflicts", "123456789abcdef0"), attempt=2)
+    text = prompt(told, standing=standing, unmerged=unmerged)
+    assert says in text
+    assert text.count("into your branch") == 1
 
 
 def test_what_is_to_be_mended_is_said_first_and_shown_as_data() -> None:

@@ -107,6 +107,19 @@ def test_a_merge_whose_conflicts_are_gone_ends_with_the_commit(folder: Path) -> 
     assert place.merge(tip) == ()
 
 
+@pytest.mark.parametrize("untracked", [False, True])
+def test_a_check_that_wrote_is_not_in_the_way_of_a_merge(folder: Path, untracked: bool) -> None:
+    checkout = folder.parent / "checkout"
+    tip = commit(checkout, "new.py" if untracked else "cart.py", "total = 5\n")
+    place = entered(folder)
+    (folder / ("new.py" if untracked else "cart.py")).write_text("formatted\n")
+    assert place.merge(tip) == ()
+    assert git(folder, "status", "--porcelain") == ""
+    assert git(folder, "merge-base", "--is-ancestor", tip, "HEAD") == ""
+    kept = git(folder, "ls-tree", "-r", "--name-only", "refs/bw/attempts/i-1/1")
+    assert ("new.py" in kept) is untracked
+
+
 def test_nobody_ever_said_who_commits(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (*IDENTITY, "EMAIL", "HOME"):
         monkeypatch.delenv(name, raising=False)

@@ -164,6 +164,20 @@ def test_what_verify_finds_goes_back_to_the_same_session(
     assert dollars == sorted(dollars), "what the first run has cost counts during the second"
 
 
+def test_what_verify_writes_is_taken_back(attempts: Attempts) -> None:
+    verify = "echo formatted >>cart.py; echo x >.coverage; test $(wc -l <cart.py) = 3"
+    description = (
+        '[[stub: write cart.py "total = 1"]]\n'
+        '[[stub when "verify failed": run "test ! -e .coverage && printf \'1\\n2\\n\' >cart.py"]]'
+    )
+    asked = attempts.assignment(description, verify=verify, fix_rounds=1)
+    outcome, error, receipt = attempts.run(asked)
+    assert (outcome, receipt.rounds) == ("success", 1), (error, attempts.log)
+    assert git(attempts.worktree, "status", "--porcelain") == ""
+    assert git(attempts.worktree, "show", "HEAD:cart.py") == "1\n2"
+    assert not (attempts.worktree / ".coverage").exists()
+
+
 def test_rounds_end_and_leave_a_lesson(attempts: Attempts) -> None:
     asked = attempts.assignment('[[stub: write a.py "1"]]', verify="echo broken wheel; false")
     outcome, error, receipt = attempts.run(asked)
