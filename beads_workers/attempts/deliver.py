@@ -40,6 +40,8 @@ def main() -> int:
         outcome, error = OutcomeKind.RETRY, f"git does not say what was done: {trouble}"
     except (CannotCommit, GitError) as trouble:
         outcome, error = OutcomeKind.ERROR, f"its work cannot be committed: {trouble}"
+    except FileNotFoundError:
+        outcome, error = OutcomeKind.ERROR, "its work cannot be committed: its worktree is gone"
     fields = {"outcome": outcome.value, "error": error, "receipt": to_json(receipt)}
     os.write(1, json.dumps({"answer": fields}).encode() + b"\n")
     return 0

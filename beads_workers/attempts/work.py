@@ -9,6 +9,7 @@ import os
 import re
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -68,7 +69,8 @@ class Workplace:
     ``own``: a worktree that nobody else uses, so that all changes are the attempt's, and may be
     committed for it. ``seconds``: what a call of git may take.
     ``mine``: the branch of such a worktree; nothing of ours reads or commits elsewhere. ``refs``:
-    all of them as the attempt began.
+    all of them as the attempt began. ``directory``: where git keeps what belongs to the worktree,
+    ``dot_git`` and ``dot_git_text``: the file that leads there.
     """
 
     folder: str
@@ -81,6 +83,9 @@ class Workplace:
     seconds: float = GIT_SECONDS
     began: float = field(default_factory=time.time)
     mine: OwnBranch | None = None
+    directory: Path | None = None
+    dot_git: Path | None = None
+    dot_git_text: str = ""
     refs: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -105,13 +110,23 @@ class Workplace:
             before = refs_at_first(place._git, place._git_directory())
             place.mine = OwnBranch(place._git, branch, before, base or "")
             place.mine.commit()
+            place.remember_dot_git()
         return place
+
+    def remember_dot_git(self) -> None:
+        """Know how git finds the worktree; raises ``GitError``."""
+        directory, top = self._git_directory(), at_top_of(self._git).folder
+        file = Path(top, ".git")
+        with suppress(OSError):
+            self.dot_git_text = file.read_text("utf-8", "surrogateescape")
+            self.directory, self.dot_git = directory, file
 
     def come_back(self) -> str:
         """Bring HEAD back to the attempt's own branch; what was done, "" for nothing.
 
         Raises ``CannotCommit`` if what lies elsewhere does not fit there, and ``GitError``.
         """
+        self._check_dot_git()
         if self.mine is None or not self.mine.is_elsewhere():
             return ""
         unlock_worktree(self.folder)
@@ -156,7 +171,25 @@ class Workplace:
 
     @property
     def _git(self) -> Git:
+        self._check_dot_git()
         return Git(self.folder, self.seconds)
+
+    def _check_dot_git(self) -> None:
+        """Without its ``.git`` file git would take whatever repository lies around the worktree:
+        one that was removed is written again. Raises ``GitError`` if it leads elsewhere."""
+        if self.directory is None or self.dot_git is None:
+            return
+        try:
+            found = self.dot_git.read_text("utf-8", "surrogateescape")
+        except FileNotFoundError:
+            if not self.dot_git.parent.is_dir() or not self.directory.is_dir():
+                raise GitError(f"its worktree is gone: {self.dot_git.parent}") from None
+            self.dot_git.write_text(self.dot_git_text, "utf-8", "surrogateescape")
+        except OSError:
+            raise GitError(f"{self.dot_git} is another repository; remove it") from None
+        else:
+            if found != self.dot_git_text:
+                raise GitError(f"{self.dot_git} leads to another repository; remove it")
 
     def changes(self) -> Changes:
         """What the attempt has changed up to now; raises ``GitError``."""
@@ -227,6 +260,7 @@ class Workplace:
         return self._git("rev-parse", self._tip()).strip()
 
     def _tip(self) -> str:
+        self._check_dot_git()
         return "HEAD" if self.mine is None else self.mine.commit()
 
     def tree(self) -> str:

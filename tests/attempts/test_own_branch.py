@@ -9,6 +9,7 @@ import pytest
 
 from beads_workers.attempts.work import CannotCommit, Workplace
 from beads_workers.core.receipts import Receipt
+from beads_workers.worktrees.git import GitError
 from tests.support.repository import IDENTITY, commit, git, make_repository
 
 OWN = "bw/i-1/1"
@@ -181,3 +182,35 @@ def test_what_the_lander_and_other_attempts_do_meanwhile_is_not_named(scene: Sce
     made = git(scene.checkout, "commit-tree", tree, "-p", "bw-landing/dev", "-m", message)
     git(scene.checkout, "update-ref", "refs/heads/bw-landing/dev", made)
     assert place.receipt(Receipt()).flags == ()
+
+
+@pytest.mark.parametrize("around", [False, True])
+def test_who_removes_dot_git_loses_nothing(scene: Scene, around: bool) -> None:
+    """``around``: another repository lies around the worktree, which git would take for it."""
+    if around:
+        make_repository(scene.tree.parent)
+    place = scene.enter()
+    scene.agent("echo 1 >a.py; rm .git")
+    assert place.changes().any and place.commit("T") == git(scene.checkout, "rev-parse", OWN)
+    assert "a.py" in scene.files()
+    if around:
+        assert git(scene.tree.parent, "rev-list", "--count", "--all") == "1"
+        assert git(scene.tree.parent, "symbolic-ref", "HEAD") == "refs/heads/main"
+
+
+def test_a_repository_in_place_of_its_own_is_refused_by_name(scene: Scene) -> None:
+    place = scene.enter()
+    scene.agent("rm .git; git init -q .; git add -A; git commit -qm all")
+    before = git(scene.tree, "rev-parse", "HEAD")
+    with pytest.raises(GitError, match="is another repository"):
+        place.commit("T")
+    assert git(scene.tree, "rev-parse", "HEAD") == before
+    scene.agent("rm -rf .git; echo 1 >a.py")
+    assert place.commit("T") is not None and "a.py" in scene.files()
+
+
+def test_a_worktree_that_the_agent_removed_is_a_failure_in_one_line(scene: Scene) -> None:
+    place = scene.enter()
+    git(scene.checkout, "worktree", "remove", "--force", str(scene.tree))
+    with pytest.raises(GitError, match="its worktree is gone"):
+        place.commit("T")
