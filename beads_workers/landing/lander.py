@@ -55,6 +55,7 @@ from beads_workers.runtime.locks import try_lock
 from beads_workers.runtime.processes import say
 from beads_workers.worktrees.git import GitError, unlock_all
 from beads_workers.worktrees.places import GATED_REPOSITORY, make_folder
+from beads_workers.worktrees.records import Records
 from beads_workers.worktrees.remote import RemoteTrouble
 
 LOCK_SECONDS = 10.0
@@ -131,6 +132,7 @@ class Lander:
     _gates: dict[int, _Running] = field(default_factory=dict)
     _bad: dict[str, GateResult] = field(default_factory=dict)
     _unread: dict[str, Add] = field(default_factory=dict)
+    _trespassed: dict[tuple[str, int], str] = field(default_factory=dict)
     _conflict: Conflict | None = None
     _stuck: str = ""
     _stuck_until: float = 0.0
@@ -163,6 +165,8 @@ class Lander:
                 self._tip = self._repository.commit_of(self._repository.ref) or ""
         else:
             self._fetch_at = time.monotonic() + FETCH_SECONDS
+            with suppress(GitError):  # The next look finds it, too.
+                self._tip = self._without_trespass(self._tip)
         if self._tip:
             self.say(messages.Tip(self._tip, settings.landing.branch))
         with suppress(GitError):  # It is tried again after the next landing.
@@ -189,6 +193,9 @@ class Lander:
 
     def _add(self, add: Add) -> None:
         if self._passengers.get(add.issue_id) == add and add.issue_id in self.queue.order:
+            return
+        if (why := self._trespassed.get((add.issue_id, add.attempt))) is not None:
+            self._refuse(add, "branch", why)
             return
         try:
             # Without a tip the remote was never reached: where it stands is not known yet.
@@ -348,12 +355,38 @@ class Lander:
         return f"{self.settings.landing.branch} is checked out in {held}: nothing lands while it is"
 
     def _moved(self, tip: str) -> None:
+        if (tip := self._without_trespass(tip)) == self._tip:
+            return
         earlier, self._tip = self._tip, tip
         try:
             self._look_who_landed(tip)
         except GitError:
             self._tip = earlier  # Nothing is known yet: it is looked at again.
             raise
+
+    def _without_trespass(self, tip: str) -> str:
+        """Take back what an attempt has put there by itself; gives the tip. Raises ``GitError``."""
+        found = self._repository.trespass(tip)
+        if found is None:
+            return tip
+        try:
+            self._repository.take_back(found)
+        except Moved:
+            return self._repository.tip()
+        records = Records(Path(self.settings.worktrees.state_directory)).all()
+        of = [(each.issue_id, each.attempt) for each in records if each.token == found.token]
+        why = (
+            f"its attempt moved {self.settings.landing.branch} to {found.commit[:12]} by itself,"
+            f" which was taken back; 'git branch NAME {found.commit[:12]}' keeps it"
+        )
+        self._trespassed |= dict.fromkeys(of, why)
+        say("lander", f"{', '.join(issue for issue, _ in of)}: {why}")
+        for issue_id, attempt in of:
+            add = self._passengers.get(issue_id)
+            if isinstance(add, Add) and add.attempt == attempt and self.queue.withdraw(issue_id):
+                del self._passengers[issue_id]
+                self._refuse(add, "branch", why)
+        return found.back
 
     def _look_who_landed(self, tip: str) -> None:
         self.say(messages.Tip(tip, self.settings.landing.branch))

@@ -8,9 +8,11 @@ the lander keeps nothing of its own, and may be killed at any moment. Source: do
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from pathlib import Path, PurePosixPath
 
 from beads_workers.core.landing import Add, Into, LanderSettings
+from beads_workers.core.model import value
 from beads_workers.core.settings import Worktrees
 from beads_workers.core.text import printable
 from beads_workers.executors.files import branch_part
@@ -23,6 +25,7 @@ from beads_workers.worktrees.git import (
     git,
     is_object,
     lines,
+    log_format,
     objects,
     row_format,
     rows,
@@ -30,6 +33,7 @@ from beads_workers.worktrees.git import (
     unlock_all,
 )
 from beads_workers.worktrees.landed import LandedCommit, git_too_old, landed_commits, still_landed
+from beads_workers.worktrees.records import git_directories, token_in
 from beads_workers.worktrees.remote import LostRace, RemoteTrouble, push, remote_heads
 from beads_workers.worktrees.removal import OPERATIONS, status
 
@@ -43,6 +47,20 @@ REOPENING = "refs/bw/reopening"
 be told. ``asked``: a run or an issue."""
 PINS = "refs/bw/train"
 """The train that is gated just now: ``git gc`` would remove what no ref names."""
+
+
+WHY = "landing: "
+"""How the reasons in the reflog of the integration branch begin, for whatever we do there."""
+
+
+@value
+class Trespass:
+    """``token``: of the worktree whose attempt moved the branch; ``commit``: where it stands;
+    ``back``: where we had put it last."""
+
+    token: str
+    commit: str
+    back: str
 
 
 class CannotLand(Exception):
@@ -209,7 +227,8 @@ class LandingRepository:
         if self._history[:2] != (add.base, tip):
             self._history = (add.base, tip, still_landed(list(self.landed(add.base, tip))))
         for each in self._history[2]:
-            if (each.issue_id, each.attempt) == (add.issue_id, add.attempt):
+            of = (each.issue_id, each.attempt, each.run_id)
+            if of == (add.issue_id, add.attempt, add.run_id):
                 return each
         return None
 
@@ -236,6 +255,29 @@ class LandingRepository:
         self.objects.git(
             "update-ref", _undone(each.run_id, each.issue_id, each.attempt), each.commit
         )
+
+    def trespass(self, tip: str) -> Trespass | None:
+        """Commits that an attempt has put on the integration branch by itself; raises
+        ``GitError``. What a person does there is theirs."""
+        told = self.objects.git("log", "-g", log_format("%H", "%gs"), self.ref, "--")
+        moves = rows(told, 2)
+        others = list(takewhile(lambda move: not move[1].startswith(WHY), moves))
+        if not others or others[0][0] != tip or len(others) == len(moves):
+            return None
+        new = {commit for commit, _ in others}
+        for directory, _ in git_directories(self.common):
+            token = token_in(directory)
+            if token is None:
+                continue
+            asked = (f"--git-dir={directory}", "log", "-g", "--format=%H", "HEAD", "--")
+            if new.intersection(objects(git(self.common, *asked))):
+                return Trespass(token, tip, moves[len(others)][0])
+        return None
+
+    def take_back(self, found: Trespass) -> None:
+        """By compare-and-swap, also while somebody has it checked out: whoever begins now would
+        begin with what no gate has seen. Raises ``Moved`` and ``GitError``."""
+        self._move(found.commit, found.back, f"{WHY}taken back, no gate has seen it")
 
     def was_undone(self, add: Add) -> bool:
         """Whether this attempt's work was taken back once; raises ``GitError``."""

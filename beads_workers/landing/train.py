@@ -22,6 +22,7 @@ from beads_workers.worktrees.git import (
     call,
     identity,
     lines,
+    log_format,
     names,
     pairs,
     rows,
@@ -321,10 +322,12 @@ class Builder:
         try:
             if objects.contains(onto, follow.commit):
                 return Coupled(onto, objects.tree(onto))
-            if objects.contains(follow.commit, onto):
+            ahead = objects.contains(follow.commit, onto)
+            if ahead and self._stands_on(follow.commit, onto):
                 tree = objects.tree(follow.commit)
                 return Coupled(follow.commit, tree, (PlannedCommit(tree, made=follow.commit),))
-            merged = objects.merge(onto, follow.commit)
+            # What has landed is read from the first parents: it stays among them.
+            merged = objects.tree(follow.commit) if ahead else objects.merge(onto, follow.commit)
             if isinstance(merged, Conflict):
                 return merged
             message = f"Merge branch '{follow.branch}'\n\n"
@@ -334,6 +337,12 @@ class Builder:
         except GitError as error:
             raise CannotMerge(str(error)) from None
         return Coupled(scratch, merged, (PlannedCommit(merged, message, merged=(follow.commit,)),))
+
+    def _stands_on(self, commit: str, onto: str) -> bool:
+        """Whether ``onto`` is among the first parents of ``commit``, which contains it."""
+        asked = ("log", "--first-parent", "--format=%P", f"{onto}..{commit}")
+        (*_, oldest) = lines(self.objects.git(*asked))
+        return oldest.split(" ")[0] == onto
 
     def _changes(self, onto: str, add: Add, merged: str) -> Iterator[PlannedCommit]:
         trailers = f"Issue: {add.issue_id}\nAttempt: {add.attempt}\nRun: {add.run_id}\n"
@@ -380,7 +389,7 @@ class Builder:
     def _read(self, commit: str) -> tuple[tuple[str, str, str], str, str]:
         shown = self.objects.git(
             *("-c", "log.showSignature=false", "-c", "i18n.logOutputEncoding=UTF-8"),
-            *("log", "-1", "--date=raw", "--format=%an%x00%ae%x00%ad%x00%s%x00%b%x00", commit),
+            *("log", "-1", "--date=raw", log_format("%an", "%ae", "%ad", "%s", "%b"), commit),
         )
         ((name, mail, date, subject, text),) = rows(shown, 5)
         return (name or mail or "unknown", mail or "unknown", date), subject, text

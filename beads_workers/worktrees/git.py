@@ -191,12 +191,17 @@ def identity(folder: str) -> tuple[str, ...]:
 
 
 def row_format(*fields: str) -> str:
-    """The option that asks for these fields of each row, for ``rows``."""
+    """The option of ``for-each-ref`` that asks for these fields of each row, for ``rows``."""
     return "--format=" + "".join(f"{field}%00" for field in fields)
 
 
+def log_format(*fields: str) -> str:
+    """The same option of ``log``."""
+    return "--format=" + "".join(f"{field}%x00" for field in fields)
+
+
 def rows(told: str, count: int) -> list[tuple[str, ...]]:
-    """The rows that were asked for by ``row_format``, each of ``count`` fields; raises
+    """The rows that ``row_format`` or ``log_format`` asked for, each of ``count`` fields; raises
     ``GitError``."""
     *found, rest = told.split("\0")
     read = [tuple(found[at : at + count]) for at in range(0, len(found), count)]

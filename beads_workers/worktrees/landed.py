@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 
 from beads_workers.core.model import value
-from beads_workers.worktrees.git import GitError, call, git, lines, row_format, rows
+from beads_workers.worktrees.git import GitError, call, git, lines, log_format, row_format, rows
 
 PREFIX = "bw-landing"
 """Integration branches are ``bw-landing/<the user's branch>``: a name below ``bw/`` would be in the
@@ -62,15 +62,12 @@ def landed_commits(
     what changed one of ``files``, pathspecs, if some are named. Raises ``GitError``."""
     told = _asked(
         folder,
-        *("log", "--topo-order", "--fixed-strings", "--grep=Verified: "),
-        *(("--first-parent",) if files else ()),
-        *(f"--format={_COMMIT}", *tips, *([f"^{since}"] if since else []), "--", *files),
+        # What others have merged into it may carry trailers that somebody has copied.
+        *("log", "--first-parent", "--topo-order", "--fixed-strings", "--grep=Verified: "),
+        *(log_format("%H", "%B"), *tips, *([f"^{since}"] if since else []), "--", *files),
     )
     found = (_read(commit, message) for commit, message in rows(told, 2))
     return [each for each in found if each is not None]
-
-
-_COMMIT = "%H%x00%B%x00"
 
 
 def _asked(folder: str, *arguments: str) -> str:

@@ -19,6 +19,7 @@ from beads_workers.worktrees.git import (
     GitError,
     call,
     git,
+    log_format,
     names,
     objects,
     row_format,
@@ -219,7 +220,7 @@ class Repository:
         """The branches on which something was stashed away, once for each time."""
         if not git(self.common, "for-each-ref", "refs/stash"):
             return []
-        told = git(self.common, "log", "-g", "--format=%gs%x00", "refs/stash", "--")
+        told = git(self.common, "log", "-g", log_format("%gs"), "refs/stash", "--")
         heads = [subject.partition(":")[0] for (subject,) in rows(told, 1)]
         return [head.removeprefix("WIP on ").removeprefix("On ") for head in heads]
 

@@ -33,6 +33,7 @@ from beads_workers.core.landing import (
 from beads_workers.landing.repository import landing_folder
 from beads_workers.runtime.lander import LINE_BYTES_MAX
 from beads_workers.runtime.sessions import kill, with_variable
+from beads_workers.worktrees.records import Records, WorktreeRecord
 from tests.landing.program import Program
 from tests.landing.world import BRANCH, LandingWorld
 from tests.support.fleet import until
@@ -358,6 +359,83 @@ def test_locks_of_our_own_refs_and_of_packed_refs_go_when_they_are_old(world: La
     assert program.end() == 0
     said = program.errors()
     assert all(f"removed {lock}" in said and not lock.exists() for lock in locks)
+
+
+# --- only what it has put there has landed --------------------------------------------------------
+
+
+def of_another(issue_id: str) -> str:
+    """A message that carries trailers as the lander writes them."""
+    return f"copied\n\nIssue: {issue_id}\nAttempt: 1\nRun: run-1\nVerified: none\n"
+
+
+@pytest.mark.parametrize("style", ["merge", "rebase", "squash"])
+def test_copied_trailers_in_a_branch_land_nothing_of_another_issue(
+    world: LandingWorld, style: str
+) -> None:
+    other = world.work("other", {"other": ""})
+    git(world.desk, "checkout", "--quiet", "--force", "-B", "bw/a/1", world.start)
+    for n in range(2):
+        world.commit(world.desk, {f"a{n}": ""}, of_another("other"))
+    program = landing(world, world.added("a", world.start, branch="bw/a/1"), style=style)
+    program.idle("a")
+    program.tell(other)
+    program.idle("other")
+    assert {"a0", "a1", "other"} <= set(world.files())
+    assert program.landed == {"a", "other"} and program.end() == 0
+
+
+def test_what_landed_is_still_found_after_a_person_has_merged_it_into_main(
+    world: LandingWorld,
+) -> None:
+    first = world.work("a", {"a": ""})
+    program = landing(world, first)
+    program.idle("a")
+    world.main({"hand": ""})
+    git(world.top, "merge", "--quiet", "--no-edit", BRANCH)
+    world.main({"more": ""})
+    second = world.work("b", {"b": ""}, base=world.tip())
+    program.tell(second)
+    program.idle("b")
+    assert {"a", "b", "hand", "more"} <= set(world.files())
+    program.tell(first)
+    program.idle("a")
+    assert not program.of(Landed)[-1].contained
+    assert program.end() == 0
+
+
+@pytest.mark.parametrize("while_it_lives", [True, False])
+def test_an_attempt_that_moves_the_branch_itself_lands_nothing(
+    world: LandingWorld, while_it_lives: bool
+) -> None:
+    program = landing(world)
+    program.until(lambda news: isinstance(news, Tip))
+    tip = world.tip()
+    if not while_it_lives:
+        assert program.end() == 0
+    made = WorktreeRecord(
+        *("a.1", "a", 1, "bw/a/1", tip, str(world.folder / "a.1"), str(world.top / ".git")),
+        *("run-1", "W1", "token"),
+    )
+    git(world.top, "worktree", "add", "-q", "-b", "bw/a/1", made.path, tip)
+    records = Records(world.top / ".beads-workers")
+    os.close(records.begin(made))
+    directory = Path(git(Path(made.path), "rev-parse", "--absolute-git-dir"))
+    records.mark(made, directory, world.settings().worktrees)
+    worktree = Path(made.path)
+    git(worktree, "checkout", "-q", BRANCH)
+    taken = world.commit(worktree, {"broken": ""})
+    git(worktree, "checkout", "-q", "bw/a/1")
+    own = world.commit(worktree, {"fine": ""})
+    if not while_it_lives:
+        program = landing(world)
+    until(lambda: world.tip() == tip)
+    program.tell(replace(world.work("a", {}), commit=own, base=tip), world.work("b", {"b": ""}))
+    program.idle("a", "b")
+    (refused,) = program.of(Refused)
+    assert f"git branch NAME {taken[:12]}" in refused.text
+    assert program.landed == {"b"} and "broken" not in world.files()
+    assert program.end() == 0
 
 
 # --- what it cannot do is a line and a pause ------------------------------------------------------
