@@ -147,13 +147,17 @@ def no_push(environment: Mapping[str, str], folder: str) -> dict[str, str]:
 
     The user's own configuration stays as it is. A remote with a push URL of its own is not
     rewritten by ``pushInsteadOf``; its URL is replaced as such. Of several rewritings the longest
-    one holds, so each remote's whole URL is named, too: the user may rewrite a part of it.
+    one holds, so each remote's whole URL is named, too: the user may rewrite a part of it. In a
+    worktree of the attempt's own nothing is signed.
     """
     settings = [(f"url.{NO_PUSH}.pushInsteadOf", "")]
     settings += [(f"url.{NO_PUSH}.pushInsteadOf", url) for url in _urls(folder, "url")]
     settings += [(f"url.{NO_PUSH}.insteadOf", url) for url in _urls(folder, "pushurl")]
     # A push URL that the agent sets itself: what is to take the push there, on a disk or by ssh.
     settings += [(f"remote.{name}.receivepack", NO_RECEIVER) for name in _remotes(folder)]
+    if environment.get("BW_WORKTREE"):
+        # What lands is signed as it lands; here nobody is there whom a signer could ask.
+        settings.append(("commit.gpgSign", "false"))
     try:
         first = max(0, int(environment.get("GIT_CONFIG_COUNT", "0")))
     except ValueError:

@@ -44,6 +44,10 @@ class GitKilled(GitError):
     """A signal ended git, again and again: that says nothing of what it was asked."""
 
 
+class CannotSign(GitError):
+    """The user signs commits, and the signer refused, or did not answer."""
+
+
 class CannotMerge(Exception):
     """git could not say whether it merges: nobody's fault that is known. ``str()`` is one line."""
 
@@ -307,11 +311,18 @@ class Builder:
         for group in groups:
             for change in group:
                 parents = [word for each in (parent, *change.merged) for word in ("-p", each)]
-                parent = change.made or objects.git(
-                    *(*commit, change.tree, *parents),
-                    given=f"{change.message}Verified: {verified}\n",
-                    author=change.author if change.author[0] else (),
-                )
+                message = f"{change.message}Verified: {verified}\n"
+                author = change.author if change.author[0] else ()
+                try:
+                    parent = change.made or objects.git(
+                        *(*commit, change.tree, *parents), given=message, author=author
+                    )
+                except GitError as error:
+                    if not signs or isinstance(error, GitKilled):
+                        raise
+                    raise CannotSign(
+                        f"the commit that lands cannot be signed ({error}): unlock the signer"
+                    ) from None
             last.append(parent)
         return last
 

@@ -143,6 +143,19 @@ def test_nor_by_a_rewriting_of_the_users(remote: Remote) -> None:
     assert not remote.pushes("git", "push", "origin", "HEAD:main")
 
 
+def test_an_agent_signs_nothing_in_a_worktree_of_its_own_and_elsewhere_as_the_user_does(
+    tmp_path: Path,
+) -> None:
+    top = make_repository(tmp_path / "r")
+    git(top, "config", "commit.gpgSign", "true")
+    for own, signs in (({"BW_WORKTREE": str(top)}, "false"), ({}, "true")):
+        environment = {**os.environ, **own}
+        environment |= no_push(environment, str(top))
+        asked = ["git", "config", "--type=bool", "commit.gpgSign"]
+        told = subprocess.run(asked, cwd=top, env=environment, capture_output=True, check=True)
+        assert told.stdout.decode().strip() == signs
+
+
 @pytest.mark.parametrize("count", ["1", "-3", "many", ""])
 def test_what_the_user_has_set_in_the_environment_stays(remote: Remote, count: str) -> None:
     given = {"GIT_CONFIG_COUNT": count, "GIT_CONFIG_KEY_0": "user.name"}

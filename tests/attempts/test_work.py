@@ -136,6 +136,36 @@ def test_nobody_ever_said_who_commits(folder: Path, monkeypatch: pytest.MonkeyPa
     )
 
 
+def locked(folder: Path) -> None:
+    """The user signs, and the signer has nobody to ask."""
+    git(folder, "config", "commit.gpgSign", "true")
+    git(folder, "config", "gpg.program", "false")
+
+
+def test_a_locked_signer_is_not_asked_for_commits_of_an_attempt(folder: Path) -> None:
+    place = entered(folder)
+    locked(folder)
+    (folder / "new").write_text("x")
+    commit = place.commit("It")
+    assert commit is not None
+    (folder / "left").write_text("x")
+    assert place.keep() is not None
+    raw = git(folder, "cat-file", "commit", commit)
+    assert "gpgsig" not in raw
+
+
+def test_nor_for_the_merge_of_what_has_landed(folder: Path) -> None:
+    place = entered(folder)
+    (folder / "mine").write_text("x")
+    place.commit("Mine")
+    git(folder, "checkout", "--quiet", "-b", "landed", str(place.base))
+    tip = commit(folder, "theirs")
+    git(folder, "checkout", "--quiet", "-")
+    locked(folder)
+    assert place.merge(tip) == ()
+    assert git(folder, "rev-list", "--merges", "--count", "HEAD") == "1"
+
+
 def test_no_hook_of_the_users_runs(folder: Path, tmp_path: Path) -> None:
     hooks = tmp_path / "checkout" / ".git" / "hooks"
     hooks.mkdir(exist_ok=True)

@@ -295,7 +295,8 @@ def test_a_program_that_cannot_sign_pauses_and_goes_on_when_told(world: LandingW
     add = world.work("a", {"a": ""})
     git(world.top, "config", "commit.gpgSign", "true")
     program = landing(world, add)
-    assert "sign" in program.until(lambda news: isinstance(news, LandingPaused)).why
+    why = program.until(lambda news: isinstance(news, LandingPaused)).why
+    assert "cannot be signed (gpg failed to sign the data): unlock the signer" in why
     git(world.top, "config", "commit.gpgSign", "false")
     program.tell(GoOn())
     program.idle("a")
