@@ -162,6 +162,8 @@ class ClaimScheduler:
         if self._unmet and self._parts.state is RunState.RUNNING:
             self._give_up_unwanted()
         self._heed_landing()
+        if self._parts.state is RunState.RUNNING and self._parts.preparation.room() == 0:
+            self._tasks.requeue_unsent()
         off = (RunState.RECOVERING, RunState.ENDED)
         if round_trips.busy or round_trips.resting or self._parts.state in off:
             return
@@ -279,7 +281,7 @@ class ClaimScheduler:
         if (room := self._landing_room()) is not None:
             want = min(want, room - unsent)
         if (room := self._parts.preparation.room()) is not None:
-            want = min(want, room - unsent - busy)
+            want = min(want, room - unsent)
         # Refill in one go when half is used up, not one by one; at once when somebody is idle.
         registry = self._parts.registry
         idle = registry.count(ConnState.READY) - registry.idle_paused() > unsent

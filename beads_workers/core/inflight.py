@@ -282,6 +282,8 @@ class Tasks:
 
     def next_to_begin(self, wants: Priority | None = None) -> InFlight | None:
         """The most urgent one that may begin now; those whose agents may not go back."""
+        if self._preparation.room() == 0:
+            return None
         while (in_flight := self.most_urgent(wants)) is not None:
             candidate = self._agents.choose(in_flight.job)
             if candidate is not None:
@@ -314,6 +316,7 @@ class Tasks:
     def begin(self, in_flight: InFlight, conn_id: ConnId, worker_id: str) -> None:
         """A new attempt: the TASK is sent right after this."""
         self._requests += 1
+        self._preparation.begun()
         job, request_id = in_flight.job, f"{self._run_id}.{self._requests}"
         in_flight.conn_id, in_flight.started_at = conn_id, self._effects.now
         in_flight.reached = ""
@@ -382,8 +385,6 @@ class Tasks:
                 self._enqueue(in_flight, Action.QUARANTINE, note, unseen=unseen, by_agent=by_agent)
         if struck:
             self._breaker.refund()
-        if unprepared:
-            self.requeue_unsent()
         if by_agent and outcome.receipt is None:
             end = issue.end
             assert end is not None, "its record says so"

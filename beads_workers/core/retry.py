@@ -125,8 +125,14 @@ class PreparationBrake:
         self._effects.timers.set(PREPARATION_TRIAL, self._trial_at)
         return True
 
+    def begun(self) -> None:
+        """An attempt begins: while it is on, that is a trial."""
+        if self.is_on:
+            self._trial_at = self._effects.now + limits.UNPREPARED_TRIAL_SECONDS
+            self._effects.timers.set(PREPARATION_TRIAL, self._trial_at)
+
     def room(self) -> int | None:
-        """How many may be in work at once; None for any number."""
+        """How many may be begun now; None for any number."""
         if not self.is_on:
             return None
         return int(self._effects.now >= self._trial_at)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from beads_workers.core.commands import ReadUsage
 from beads_workers.core.events import Event, Misread, UsageRead
 from beads_workers.core.journal import UsageFound
+from beads_workers.core.model import OutcomeKind
 from beads_workers.core.orchestrator import Orchestrator
 
 
@@ -241,6 +242,30 @@ class ForgetsTheQueue(Orchestrator):
         landings.shelve = give_back  # type: ignore
 
 
+class TriesAll(Orchestrator):
+    """Begins one issue after the other though none can have a worktree."""
+
+    def __init__(self, *args, **named) -> None:  # type: ignore
+        super().__init__(*args, **named)
+        self._parts.preparation.ended = lambda issue_id, outcome: False  # type: ignore
+
+
+class ChargesNoWorktree(Orchestrator):
+    """Takes a worktree that cannot be made for a failure of the issue."""
+
+    def __init__(self, *args, **named) -> None:  # type: ignore
+        super().__init__(*args, **named)
+        tasks = self._parts.tasks
+        ended = tasks.attempt_ended
+
+        def charged(in_flight, outcome, duration_ms=None) -> None:  # type: ignore
+            if outcome.unprepared:
+                outcome = replace(outcome, kind=OutcomeKind.ERROR, unprepared=False)
+            ended(in_flight, outcome, duration_ms)
+
+        tasks.attempt_ended = charged  # type: ignore
+
+
 class AsksOnce(Orchestrator):
     """Does not ask a new lander for what the last one was asked for."""
 
@@ -282,8 +307,10 @@ MUTANTS = {
     "limit-is-empty": Mutant((4, 9), seed=52, agents=True, orchestrator=EndsTooSoon),
     "sleep-unnoticed": Mutant((20,), seed=21, agents=True, orchestrator=SleepsOn),
     "closed-before-it-landed": Mutant((21,), landing=True, orchestrator=ClosesFirst),
-    "queue-forgotten": Mutant((22,), seed=17, landing=True, orchestrator=ForgetsTheQueue),
+    "queue-forgotten": Mutant((22,), seed=3, landing=True, orchestrator=ForgetsTheQueue),
     "lander-asked-once": Mutant((2, 4, 9), seed=3, landing=True, orchestrator=AsksOnce),
+    "none-has-a-worktree": Mutant((24,), landing=True, orchestrator=TriesAll),
+    "no-worktree-charged": Mutant((24,), landing=True, orchestrator=ChargesNoWorktree),
     "lands-twice": Mutant((22,), landing=True, forgets_landed=True),
     "invented-commit": Mutant((21,), landing=True, invents_commits=True),
     "answers-twice": Mutant((10,), push=True, kind="rrq", answers_twice=True),

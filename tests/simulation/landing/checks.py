@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from beads_workers.core import journal as rec
+from beads_workers.core import limits
 from beads_workers.core.journal import Entry
 from beads_workers.trackers.settlement_rules import CLOSED, Ownership
 from tests.simulation.checkers import Checks, Violation
@@ -16,13 +18,25 @@ if TYPE_CHECKING:
     from tests.simulation.nodes import Node
 
 
+@dataclass(slots=True)
+class Unmade:
+    """``issues``: without a worktree since another attempt had one. ``begun_at``: of the last
+    attempt, or the end of the last one without."""
+
+    node: Node | None = None
+    issues: set[str] = field(default_factory=set)
+    begun_at: float = 0.0
+
+
 class LandingChecks(Checks):
-    """21: closed means landed. 22: nothing lands twice, and what is done is not done again."""
+    """21: closed means landed. 22: nothing lands twice, and what is done is not done again. 24: an
+    attempt without a worktree is not charged, and several of them end the beginning of others."""
 
     _world: LandingWorld
 
     def __init__(self, world: LandingWorld) -> None:
         super().__init__(world)
+        self._unmade = Unmade()
         self._heads: dict[str, list[str]] = {}
         self._by_strangers: set[str] = set()
         self._done: dict[str, tuple[Node, int]] = {}
@@ -80,12 +94,36 @@ class LandingChecks(Checks):
             self._done[record.issue_id] = node, offset
         elif isinstance(record, rec.Started) and record.issue_id in self._done:
             raise Violation(22, f"{record.issue_id} is done, waits to land, and is begun again")
+        self._worktrees(node, entry)
         if isinstance(record, rec.BranchLanded):
             self._done.pop(record.issue_id, None)
             heads, landed = self._heads.get(record.issue_id, []), self._world.repository.landed
             known = {self._world.repository.commit_of(head) for head in heads if head in landed}
             if record.commit not in known:
                 raise Violation(21, f"{record.issue_id}: {record.commit} is not on the branch")
+
+    def _worktrees(self, node: Node, entry: Entry) -> None:
+        if self._unmade.node is not node:
+            self._unmade = Unmade(node)
+        unmade, record = self._unmade, entry.record
+        match record:
+            case rec.Started() if len(unmade.issues) >= limits.UNPREPARED_ISSUES:
+                if entry.elapsed - unmade.begun_at < limits.UNPREPARED_TRIAL_SECONDS - 1:
+                    raise Violation(24, f"{record.issue_id} is begun: {unmade.issues} had none")
+                unmade.begun_at = entry.elapsed
+            case rec.Started():
+                unmade.begun_at = entry.elapsed
+            case rec.Finished() if record.error.startswith("no worktree"):
+                unmade.issues.add(record.issue_id)
+                unmade.begun_at = max(unmade.begun_at, entry.elapsed)
+                if record.charged >= record.attempt:
+                    raise Violation(24, f"{record.issue_id}: it had no worktree, and was charged")
+            case rec.Finished() if record.outcome in ("success", "error", "timeout"):
+                unmade.issues.clear()
+            case rec.DegradedEnded("worktrees"):
+                unmade.issues.clear()
+            case _:
+                pass
 
     def turn_over(self, node: Node) -> None:
         """A turn of the loop."""

@@ -18,6 +18,7 @@ from tests.simulation.workers import Worker
 if TYPE_CHECKING:
     from tests.simulation.landing.world import LandingWorld
 
+NO_WORKTREE = "no room for a worktree\n"
 DIES = 0.03
 """So often it dies around each landing, before it and after it."""
 
@@ -151,12 +152,21 @@ class CommittingWorker(Worker):
 
     def _plan(self, task: Task) -> Plan:
         self._task = task
-        steps = (Step(StepKind.RUN, ("x",)), Step(StepKind.DELIVER, ("x",), is_attempt=True))
+        prepare = Step(StepKind.PREPARE, ("x",))
+        steps = (
+            prepare,
+            Step(StepKind.RUN, ("x",)),
+            Step(StepKind.DELIVER, ("x",), is_attempt=True),
+        )
         return Plan(steps, "", str(task.issue_id), "", "")
 
     def _run_step(self, issue_id: str, step: Step) -> None:
         if step.kind is StepKind.RUN:
             super()._run_step(issue_id, step)
+        elif step.kind is StepKind.PREPARE:
+            made = self._world.makes_worktrees()
+            ended = wev.StepEnded(0) if made else wev.StepEnded(1, NO_WORKTREE)
+            self.process.later(self._world.delay(), lambda: self._handle(ended))
         else:
             self.process.later(self._world.delay(), lambda: self._deliver(issue_id))
 

@@ -29,9 +29,14 @@ class LandingWorld(World):
         super().__init__(options, mutant)
         self.self_claiming = self.own_self_claiming = self.functions = False
         self.repository = Repository(Random(options.seed + 2))
+        self.unmade_until = 0.0
         self.mends = options.seed // 8 % 3 > 0
         self.check = LandingChecks(self)
         self.mishaps = LandingMishaps(self)
+
+    def makes_worktrees(self) -> bool:
+        """Whether one can be made now."""
+        return self.peace or self.agenda.now >= self.unmade_until
 
     def cut_power(self) -> None:
         """The whole machine stops."""
@@ -47,14 +52,19 @@ class LandingWorld(World):
 
 
 class LandingMishaps(Mishaps):
-    """The same, and a lander that is killed."""
+    """The same, a lander that is killed, and times in which no worktree can be made."""
 
     _world: LandingWorld
 
     def __init__(self, world: LandingWorld) -> None:
         super().__init__(world)
         self._sorts += [(12, "lander: killed", self._kill_lander)]
+        self._sorts += [(2, "worktrees: none can be made", self._unmake)]
         self._weights = [weight for weight, _, _ in self._sorts]
+
+    def _unmake(self) -> bool:
+        self._world.unmade_until = self._world.agenda.now + self._random.expovariate(1 / 60.0)
+        return True
 
     def _kill_lander(self) -> bool:
         node = self._world.node
