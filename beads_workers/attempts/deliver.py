@@ -12,7 +12,7 @@ import os
 import sys
 from pathlib import Path
 
-from beads_workers.attempts.git_calls import NoAnswer
+from beads_workers.attempts.git_calls import GitNoAnswer
 from beads_workers.attempts.work import CannotCommit, Workplace
 from beads_workers.core.model import OutcomeKind
 from beads_workers.core.receipts import Receipt, to_json
@@ -36,7 +36,7 @@ def main() -> int:
     outcome, error, receipt = OutcomeKind.SUCCESS, "", Receipt()
     try:
         receipt = deliver(asked, os.environ.get("BW_ISSUE_TITLE", ""))
-    except NoAnswer as trouble:
+    except GitNoAnswer as trouble:
         outcome, error = OutcomeKind.RETRY, f"git does not say what was done: {trouble}"
     except (CannotCommit, GitError) as trouble:
         outcome, error = OutcomeKind.ERROR, f"its work cannot be committed: {trouble}"

@@ -1,7 +1,7 @@
 """Calls of git that an attempt depends on: no answer is not an answer.
 
 A git that was killed, hangs or cannot be started has said nothing of what it was asked. It is asked
-again; then it is ``NoAnswer``, which nobody may read as "no change".
+again; then it is ``GitNoAnswer``, which nobody may read as "no change".
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ GIT_SECONDS = 600.0
 """A commit of a large worktree, or a program that signs, takes minutes; none takes longer."""
 
 
-class NoAnswer(GitError):
+class GitNoAnswer(GitError):
     """git was killed, hung or could not be started, again and again."""
 
 
@@ -38,7 +38,7 @@ class Git:
         index: str | None = None,
         places: Mapping[str, str] | None = None,
     ) -> str:
-        """Return what it prints; raises ``GitError``, which is ``NoAnswer`` if git said nothing.
+        """Return what it prints; raises ``GitError``, which is ``GitNoAnswer`` if git said nothing.
 
         ``index``: another than the folder's own; ``places``: as in ``worktrees.git.call``.
         """
@@ -55,14 +55,14 @@ class Git:
         places: Mapping[str, str] | None = None,
         good: tuple[int, ...] = (0,),
     ) -> GitCall:
-        """Return how it ended, for a call that may be made twice; raises ``NoAnswer``.
+        """Return how it ended, for a call that may be made twice; raises ``GitNoAnswer``.
 
         ``good``: exit statuses that are answers; after any other one it is asked again.
         """
         for tries_left in reversed(range(TRIES_MAX)):
             try:
                 done = self.once(*arguments, given=given, places=places)
-            except NoAnswer:
+            except GitNoAnswer:
                 if not tries_left:
                     raise
             else:
@@ -83,7 +83,7 @@ class Git:
         except GitError as error:
             if not Path(self.folder).is_dir():
                 raise GitError(f"{self.folder} is gone") from None
-            raise NoAnswer(str(error)) from None
+            raise GitNoAnswer(str(error)) from None
         if done.status < 0:
-            raise NoAnswer(f"git {arguments[0]} was ended by signal {-done.status}")
+            raise GitNoAnswer(f"git {arguments[0]} was ended by signal {-done.status}")
         return done

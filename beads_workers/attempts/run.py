@@ -22,7 +22,7 @@ from beads_workers.agents.verdict import WINDOWS, Verdict, said_outcome
 from beads_workers.attempts import review
 from beads_workers.attempts.agent import AttemptContext, WorkingAgent
 from beads_workers.attempts.delivered import delivered_by_us
-from beads_workers.attempts.git_calls import NoAnswer
+from beads_workers.attempts.git_calls import GitNoAnswer
 from beads_workers.attempts.guards import guard_environment, refusals, write_settings
 from beads_workers.attempts.log import MaskedLog
 from beads_workers.attempts.process import Clocks, Hearing, run_agent
@@ -94,7 +94,7 @@ class AgentAttempt:
         """Work, check, mend. Raises ``OSError`` where the agent cannot be started."""
         try:
             verdict, lesson = self._work_and_check()
-        except NoAnswer as error:
+        except GitNoAnswer as error:
             verdict, lesson, self._unread = Verdict(Kind.UNFINISHED, str(error)), "", True
         finally:
             self._keep()
@@ -184,7 +184,7 @@ class AgentAttempt:
         """What has landed comes into its branch; what does not fit stands there to be mended."""
         try:
             self._standing = self._place.merge(mend.tip)
-        except NoAnswer:
+        except GitNoAnswer:
             raise
         except (CannotCommit, GitError) as error:
             self._unmerged = str(error)
@@ -225,12 +225,12 @@ class AgentAttempt:
         return self._verify() or self._review(verdict)
 
     def _commit(self, verdict: Verdict) -> str:
-        """Commit what lies there; why that cannot be done, for the agent. Raises ``NoAnswer``."""
+        """Commit what lies there; why that cannot be done, for the agent. Raises ``GitNoAnswer``."""
         if verdict.kind is Kind.NO_CHANGE:
             return ""
         try:
             commit = self._place.commit(self._asked.title, _for_commit(verdict.text))
-        except NoAnswer:
+        except GitNoAnswer:
             raise
         except (CannotCommit, GitError) as error:
             return f"your work cannot be committed: {error}"
@@ -370,7 +370,7 @@ class AgentAttempt:
             receipt = replace(receipt, flags=(*receipt.flags, f"git: {error}"))
             if verdict.kind not in (Kind.DONE, Kind.NO_CHANGE):
                 return verdict, receipt
-            self._unread = isinstance(error, NoAnswer)
+            self._unread = isinstance(error, GitNoAnswer)
             kind = Kind.UNFINISHED
             receipt = replace(receipt, verdict=kind.value, why=str(error))
             return Verdict(kind, str(error), text=verdict.text), receipt

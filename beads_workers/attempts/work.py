@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from beads_workers.attempts.conflicts import at_top_of, left_marks, unmerged
-from beads_workers.attempts.git_calls import GIT_SECONDS, Git, NoAnswer
+from beads_workers.attempts.git_calls import GIT_SECONDS, Git, GitNoAnswer
 from beads_workers.attempts.nested import bare_gitlinks, hidden, nested, others_in, without
 from beads_workers.attempts.own_branch import DoesNotFit, OwnBranch, whole_tree
 from beads_workers.attempts.refs import moved, refs_at_first, refs_now
@@ -92,13 +92,13 @@ class Workplace:
     def enter(cls, folder: str, issue_id: str, attempt: int, run_id: str) -> Workplace:
         """Look before the agent begins; the environment says whether a worktree was made.
 
-        Raises ``GitError`` if a worktree cannot be read, and ``NoAnswer``.
+        Raises ``GitError`` if a worktree cannot be read, and ``GitNoAnswer``.
         """
         base = os.environ.get("BW_BASE") if os.environ.get("BW_WORKTREE") else None
         place = cls(folder, base is not None, base, issue_id, attempt, run_id)
         try:
             head, _, dirty = place.status(good=(0,) if place.own else (0, NO_REPOSITORY))
-        except NoAnswer:
+        except GitNoAnswer:
             raise
         except GitError:
             if place.own:
@@ -312,7 +312,7 @@ class Workplace:
         if not self._merging():
             try:
                 self._merge(tip)
-            except NoAnswer:
+            except GitNoAnswer:
                 raise
             except GitError:
                 if not self.status()[2]:
@@ -331,7 +331,7 @@ class Workplace:
                 done = self._git.once(
                     *self._identity(), "merge", "--no-gpg-sign", "--quiet", "--no-edit", tip
                 )
-            except NoAnswer:
+            except GitNoAnswer:
                 if not tries_left:
                     raise
                 # Nobody else works here: what the killed one has locked is nobody's.

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from beads_workers.attempts.deliver import deliver
-from beads_workers.attempts.git_calls import Git, NoAnswer
+from beads_workers.attempts.git_calls import Git, GitNoAnswer
 from beads_workers.attempts.run import AgentAttempt, not_begun
 from beads_workers.core.assignment import AgentSpec, Assignment, AttemptAnswer
 from beads_workers.core.model import OutcomeKind
@@ -157,7 +157,7 @@ def test_no_command_is_delivered_without_its_work(place: Place, how: str) -> Non
         try:
             receipt = deliver(asked, "A cart")
         except GitError as error:
-            assert how == "fails" or isinstance(error, NoAnswer), position
+            assert how == "fails" or isinstance(error, GitNoAnswer), position
             return
         calls = place.mortal.calls
         place.mortal.dies("exit 0", "-eq 0")
@@ -174,5 +174,5 @@ def test_a_git_that_hangs_once_is_asked_again_and_one_that_always_does_is_no_ans
     place.mortal.dies("exec sleep 60", "-eq 1")
     assert Git(str(place.worktree), seconds=0.5)("rev-parse", "HEAD").strip() == place.base
     place.mortal.dies("exec sleep 60", "-ge 1")
-    with pytest.raises(NoAnswer, match="longer than"):
+    with pytest.raises(GitNoAnswer, match="longer than"):
         Git(str(place.worktree), seconds=0.1)("rev-parse", "HEAD")
