@@ -445,7 +445,7 @@ class Options:
     person_wait: float | None = _option(
         _duration(0),
         limits.PERSON_WAIT_SECONDS,
-        "Wait this long for a login; default 12h.",
+        "Wait this long for a person: a login, a landing that is paused; default 12h.",
         panel=AGENTS,
     )
     limit: int | None = _option(

@@ -225,7 +225,7 @@ class AgentAttempt:
         return self._verify() or self._review(verdict)
 
     def _commit(self, verdict: Verdict) -> str:
-        """Commit what lies there; why that cannot be done, for the agent. Raises ``GitNoAnswer``."""
+        """Commit what lies there; why it cannot be done, for the agent. Raises ``GitNoAnswer``."""
         if verdict.kind is Kind.NO_CHANGE:
             return ""
         try:

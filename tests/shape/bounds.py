@@ -31,12 +31,12 @@ KNOWN_CIRCLES: tuple[str, ...] = ()
 """No module joins one of these, and there is no other."""
 
 BOUNDS = {
-    # What became of an attempt without a worktree, and of a landing that is paused, is asked as well.
+    # What becomes of an attempt without a worktree, and of a paused landing, is asked, too.
     "journey_functions": Bound(142, slack=6),
     # The knot of the core is cut: `Connection` and its registry have a file of their own.
     "journey_files": Bound(27),
-    # `start` asks all conditions, where it asked a third of them: 103 functions in 20 files more. An
-    # attempt and the lander ask git through one reader, and look at what moved: 60 functions more.
+    # `start` asks all conditions, where it asked a third of them: 103 functions in 20 files more.
+    # An attempt and the lander ask git through one reader, and look at what moved: 60 functions.
     "life_functions": Bound(1468, slack=10),
     "life_files": Bound(142),
     "circles": Bound(CIRCLES_MAX),
@@ -50,13 +50,13 @@ BOUNDS = {
     "text_fields": Bound(7),
     "text_readings": Bound(27),
     "text_modules": Bound(13),
-    # Rows of conditions: 420 lines of code more than both halves had before. Git as people have it:
-    # branches, nested repositories, conflict marks, hidden files, signers, remotes: 1,100.
+    # Rows of conditions: 420 lines more than both halves had before. Git as people have it
+    # (branches, nested repositories, conflict marks, hidden files, signers, remotes): 1,100.
     "code_lines": Bound(60187, slack=300),
     "functions": Bound(5361, slack=30),
     "classes": Bound(900, slack=10),
     # Oracles and their recorder, bounds of the shape, the tracer, tests of conditions.
-    "test_lines": Bound(95001, slack=1000),
+    "test_lines": Bound(95004, slack=1000),
 }
 """Files and lines of the product are printed only: a cap on files staples ideas together, and one
 on lines strips docstrings. From Python 3.12 on a list comprehension is no function: six fewer in
