@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -59,7 +59,7 @@ def land(
     Those whose last attempt succeeded; a branch that is named lands however its attempt ended.
     """
     from beads_workers.cli.preparation import check_gate
-    from beads_workers.landing.left import states
+    from beads_workers.landing.left import UNDONE, states
 
     directory = find_state_directory(state_dir)
     settings = _settings(directory, verify or _verify_of_last_run(directory))
@@ -86,7 +86,9 @@ def land(
     refused = [each for each in news if isinstance(each, messages.Refused)]
     refused = [r for r in refused if r.issue_id not in {each.issue_id for each in landed}]
     notes = {each.issue_id: _close_note(each, settings) for each in landed}
-    closed = _settle(directory, "CLOSE", notes)
+    # What was taken back is open again, in nobody's name.
+    again = {left.add.issue_id for left in wanted if left.outcome == UNDONE} & notes.keys()
+    closed = _settle(directory, "CLOSE", notes, again)
     if as_json:
         rows = {
             "landed": [asdict(each) for each in landed],
@@ -121,9 +123,11 @@ def branches(as_json: Json = False, state_dir: StateDir = None) -> None:
 
 def undo(
     what: Annotated[
-        str,
+        list[str],
         typer.Argument(
-            metavar="RUN|ISSUE", help="What is taken back.", autocompletion=may_be_undone
+            metavar="RUN|ISSUE...",
+            help="What is taken back. The beginning of a run's name will do.",
+            autocompletion=may_be_undone,
         ),
     ],
     with_dependents: Annotated[
@@ -146,7 +150,7 @@ def undo(
     check_gate(settings.verify)
     _check_no_fleet(directory, "a fleet runs here, and lands: stop it first")
     try:
-        done = Undo(settings, what, with_dependents).run()
+        done = Undo(settings, tuple(what), with_dependents).run()
     except CannotLand as error:
         raise CommandError(str(error), "", EXIT_UNKNOWN) from None
     opened = _settle(directory, "REOPEN", dict.fromkeys(done.issue_ids, ""))
@@ -302,9 +306,23 @@ def _close_note(landed: messages.Landed, settings: LanderSettings) -> str:
     return f"{how} {landed.commit[:12]} on {settings.landing.branch}{verified}"
 
 
-def _settle(directory: Path, action: str, notes: dict[str, str]) -> list[str]:
+def _claim(source: Any, some: Set[str]) -> None:
+    """Make these ours, of those that nobody has; raises ``SourceError``."""
+    from beads_workers.core.source import Action, Settlement
+
+    others = [key for key in source.ready() if key not in some]
+    taken = source.take(len(some), others)
+    # One that became ready just now is not what was asked for.
+    strays = [job.issue_id for job in taken.jobs if job.issue_id not in some]
+    source.settle([Settlement(Action.RELEASE, key) for key in strays])
+
+
+def _settle(
+    directory: Path, action: str, notes: dict[str, str], again: Set[str] = frozenset()
+) -> list[str]:
     """Write it to the tracker; gives the issues that are as asked now. The next start has heard
-    nothing else of them: it neither lands them nor takes them for done."""
+    nothing else of them: it neither lands them nor takes them for done. ``again``: those that are
+    open, as they were taken back."""
     from beads_workers.cli.preparation import find_tracker
     from beads_workers.core.model import IssueId
     from beads_workers.core.settings import FleetSettings
@@ -327,6 +345,8 @@ def _settle(directory: Path, action: str, notes: dict[str, str]) -> list[str]:
         taken_back=action == "REOPEN",
     )
     try:
+        if again:
+            _claim(source, again)
         settled = source.settle([make(issue_id) for issue_id in notes])
     except SourceError as error:
         raise CommandError(str(error), error.hint, EXIT_TRACKER) from None

@@ -13,6 +13,7 @@ from beads_workers.landing.train import CannotMerge, Conflict
 from beads_workers.runtime.journal_file import read_journal
 from beads_workers.runtime.run_directory import RunDirectory
 from beads_workers.worktrees.git import BRANCHES, GitError, git, row_format, rows
+from beads_workers.worktrees.landed import still_landed
 from beads_workers.worktrees.records import Records, WorktreeRecord
 
 RUNS_MAX = 20
@@ -80,7 +81,20 @@ def left_branches(state_directory: Path, repository: LandingRepository) -> list[
             outcome = UNDONE
         worktree = record.path if Path(record.path).exists() else ""
         newest[record.issue_id] = LeftBranch(add, outcome, worktree)
+    for left in _taken_back(repository, newest):
+        newest[left.add.issue_id] = left
     return sorted(newest.values(), key=lambda left: (left.add.priority, left.add.ended_at))
+
+
+def _taken_back(repository: LandingRepository, known: Collection[str]) -> list[LeftBranch]:
+    """What was taken back whose branch went when it had landed, and that has not landed since."""
+    tip = repository.commit_of(repository.ref)
+    gone = [each for each in repository.undone() if each.issue_id not in known]
+    if tip is None or not gone:
+        return []
+    there = {each.issue_id for each in still_landed(list(repository.landed("", tip)))}
+    adds = [repository.again(each) for each in gone if each.issue_id not in there]
+    return [LeftBranch(add, UNDONE) for add in adds if add is not None]
 
 
 def states(repository: LandingRepository, some: list[LeftBranch]) -> list[BranchState]:

@@ -32,7 +32,13 @@ from beads_workers.worktrees.git import (
     unlock,
     unlock_all,
 )
-from beads_workers.worktrees.landed import LandedCommit, git_too_old, landed_commits, still_landed
+from beads_workers.worktrees.landed import (
+    ATTEMPTS,
+    LandedCommit,
+    git_too_old,
+    landed_commits,
+    still_landed,
+)
 from beads_workers.worktrees.records import git_directories, token_in
 from beads_workers.worktrees.remote import LostRace, RemoteTrouble, push, remote_heads
 from beads_workers.worktrees.removal import OPERATIONS, status
@@ -249,6 +255,34 @@ class LandingRepository:
             return found
         ours = {ref.removeprefix(f"{RUNS}/") for ref, _ in runs}
         return [each for each in found if branch_part(each.run_id or "none") in ours]
+
+    def run_named(self, beginning: str) -> str | None:
+        """The one run whose name begins so; None if there is none, or more than one. Raises
+        ``GitError``."""
+        told = self.objects.git("for-each-ref", row_format("%(refname)"), f"{RUNS}/")
+        names = [name.removeprefix(f"{RUNS}/") for (name,) in rows(told, 1)]
+        part = branch_part(beginning)
+        found = [name for name in names if name == part] or [n for n in names if n.startswith(part)]
+        return found[0] if len(found) == 1 else None
+
+    def undone(self) -> list[LandedCommit]:
+        """What was taken back; raises ``GitError``."""
+        told = self.objects.git("for-each-ref", "--format=%(objectname)", f"{UNDONE}/")
+        found = (landed_commits(self.common, f"{each}^", [each]) for each in objects(told))
+        return [commit for commits in found for commit in commits[:1]]
+
+    def again(self, landed: LandedCommit) -> Add | None:
+        """What was taken back, to land once more: what its attempt had left, in a commit of its own
+        that nothing has; None if its ref is gone. Raises ``GitError``."""
+        kept = f"{ATTEMPTS}/{branch_part(landed.issue_id)}/{landed.attempt}"
+        head = self.commit_of(kept)
+        if head is None:
+            return None
+        base = self.objects.git("merge-base", f"{landed.commit}^1", head)
+        subject, text = self.builder.said_of(landed.commit)
+        again = self.builder.copy_of(landed.commit, self.objects.tree(head), base)
+        of = (landed.issue_id, landed.attempt, landed.run_id, again, base, kept)
+        return Add(*of, title=subject, text=text)
 
     def mark_undone(self, each: LandedCommit) -> None:
         """It is about to be taken back; raises ``GitError``."""

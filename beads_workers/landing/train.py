@@ -326,6 +326,17 @@ class Builder:
             last.append(parent)
         return last
 
+    def said_of(self, commit: str) -> tuple[str, str]:
+        """Subject and text of a commit that we wrote, without our trailers; raises ``GitError``."""
+        _, subject, text = self._about(commit)
+        return subject, text.strip().rpartition("\n\n")[0]
+
+    def copy_of(self, commit: str, tree: str, parent: str) -> str:
+        """This tree on another commit, by the author of ``commit``; raises ``GitError``."""
+        author, subject, _ = self._about(commit)
+        words = (*_SCRATCH, "commit-tree", tree, "-p", parent)
+        return self.objects.git(*words, given=f"{subject}\n", author=author)
+
     # --- inside -----------------------------------------------------------------------------------
 
     def _follow(self, onto: str, follow: Follow) -> Coupled | Conflict:

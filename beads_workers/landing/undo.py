@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from beads_workers.core.landing import LanderSettings
 from beads_workers.core.model import value
-from beads_workers.landing.gate import GateOrder, GateResult, Verdicts, start_gate
+from beads_workers.landing.gate import GateOrder, GatePlace, GateResult, Verdicts, start_gate
 from beads_workers.landing.lander import take_lock
 from beads_workers.landing.queue import GateVerdict
 from beads_workers.landing.repository import (
@@ -43,14 +43,14 @@ class Undone:
 
 @dataclass(slots=True)
 class Undo:
-    """``undo`` of the issues, or of the run, that ``asked`` names.
+    """``undo`` of what ``asked`` names: issues, and runs by their names or how these begin.
 
     Whoever opens the issues again says so then, by ``LandingRepository.reopened``. Until that the
     same can be asked again: what is not on the branch any more is answered once more.
     """
 
     settings: LanderSettings
-    asked: str
+    asked: tuple[str, ...]
     with_dependents: bool = False
 
     def run(self) -> Undone:
@@ -75,19 +75,36 @@ class Undo:
 
     def _undo(self, repository: LandingRepository, tip: str) -> Undone:
         history = self._history(repository, tip)
-        gone = self._chosen(repository, history, tip)
+        self.asked = tuple(repository.run_named(each) or each for each in self.asked)
+        chosen, reopening = list[LandedCommit](), list[str]()
+        for each in self.asked:
+            found = self._chosen(repository, history, tip, each)
+            left = [] if found else repository.reopening(each)
+            if not found and not left:
+                raise CannotLand(f"nothing of {each} is on {repository.branch}")
+            chosen += found
+            reopening += left
+        gone = [each for each in history if each in chosen]
         if not gone:
-            if left := repository.reopening(self.asked):
-                return Undone(tuple(left), tip, False)
-            raise CannotLand(f"nothing of {self.asked} is on {repository.branch}")
+            return Undone(tuple(dict.fromkeys(reopening)), tip, False)
+        done = self._take_back(repository, gone, history, tip)
+        return replace(done, issue_ids=tuple(dict.fromkeys((*done.issue_ids, *reopening))))
+
+    def _take_back(
+        self,
+        repository: LandingRepository,
+        gone: list[LandedCommit],
+        history: list[LandedCommit],
+        tip: str,
+    ) -> Undone:
         if (back := self._whole_end(repository, gone, tip)) is not None:
             # It may be inside of a train, whose trees were not all gated.
-            self._gate(repository, repository.objects.tree(back), back)
+            self._gate(repository, repository.objects.tree(back), back, gone)
             names = self._mark(repository, gone)
             repository.go_back(tip, back)
             return Undone(names, back, True)
         changes, tree = self._changes(repository, gone, history, tip)
-        verified = self._gate(repository, tree, tip)
+        verified = self._gate(repository, tree, tip, gone)
         names = self._mark(repository, gone)
         (*_, commit) = repository.land(tip, [changes], verified)
         return Undone(names, commit, False)
@@ -103,15 +120,15 @@ class Undo:
         return found
 
     def _chosen(
-        self, repository: LandingRepository, history: list[LandedCommit], tip: str
+        self, repository: LandingRepository, history: list[LandedCommit], tip: str, asked: str
     ) -> list[LandedCommit]:
-        in_run = repository.landed_in(self.asked, tip)
+        in_run = repository.landed_in(asked, tip)
         if in_run is not None:
             commits = {each.commit for each in in_run}
             chosen = [each for each in history if each.commit in commits]
         else:
-            newest = next((e.attempt for e in history if e.issue_id == self.asked), None)
-            mine = [e for e in history if e.issue_id == self.asked and e.attempt == newest]
+            newest = next((e.attempt for e in history if e.issue_id == asked), None)
+            mine = [e for e in history if e.issue_id == asked and e.attempt == newest]
             chosen = mine
         return chosen
 
@@ -172,10 +189,17 @@ class Undo:
         """Before the branch moves; gives the issues."""
         for each in gone:
             repository.mark_undone(each)
-            repository.mark_reopening(self.asked, each)
+            repository.mark_reopening(self._asked_for(repository, each), each)
         return tuple(dict.fromkeys(each.issue_id for each in gone))
 
-    def _gate(self, repository: LandingRepository, tree: str, tip: str) -> str:
+    def _asked_for(self, repository: LandingRepository, each: LandedCommit) -> str:
+        """By which of the names it is found again: its own, or a run's."""
+        runs = [name for name in self.asked if repository.run_named(name)]
+        return each.issue_id if each.issue_id in self.asked or not runs else runs[0]
+
+    def _gate(
+        self, repository: LandingRepository, tree: str, tip: str, gone: Sequence[LandedCommit]
+    ) -> str:
         if self.settings.verify is None:
             return "none"
         folder = landing_folder(self.settings.worktrees)
@@ -189,7 +213,11 @@ class Undo:
             result = start_gate(self.settings, folder, order, verdicts).result()
             repository.unpin()
         if result.verdict is not GateVerdict.GREEN:
-            raise CannotLand(f"without it, what has landed does not pass: {result.why}")
+            names = ", ".join(dict.fromkeys(each.issue_id for each in gone))
+            told = next(reversed(result.text.splitlines()), "")
+            why = f"without {names}, what has landed does not pass: {result.why}"
+            log = GatePlace(self.settings, folder, 0).log
+            raise CannotLand(f"{why}{f': {told}' if told else ''}; see {log}")
         return tree
 
 

@@ -116,7 +116,7 @@ def still_landed(commits: Sequence[LandedCommit]) -> list[LandedCommit]:
     found = []
     for each in commits:
         undone.update(each.undoes)
-        if each.issue_id and each.commit not in undone:
+        if each.issue_id and not each.undoes and each.commit not in undone:
             found.append(each)
     return found
 

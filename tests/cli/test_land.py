@@ -304,6 +304,7 @@ def test_undo_takes_one_issue_back_and_opens_it_again(left: Left) -> None:
     assert isinstance(again, CommandError) and "nothing of app-1" in again.message
     commands.told("land", "app-1", "--verify", "true")
     assert "one" in files(left)
+    assert left.status() == {"app-1": "closed", "app-2": "closed"}
 
 
 def test_undo_of_what_landed_last_moves_the_branch_back(left: Left) -> None:
@@ -333,7 +334,7 @@ def test_undo_that_was_killed_before_the_tracker_knew_is_finished_when_it_is_ask
     landed(left, ("app-1", {"one": "1"}), ("app-2", {"two": "2"}))
     asked = "app-2" if whole else "app-1"
     settings = land._settings(left.state, "true")
-    done = Undo(settings, asked).run()
+    done = Undo(settings, (asked,)).run()
     assert done.moved_back == whole
     tip = git(left.top, "rev-parse", BRANCH)
     assert left.status() == {"app-1": "closed", "app-2": "closed"}
@@ -351,7 +352,7 @@ def test_undo_of_a_run_that_was_killed_is_finished_by_the_run_or_by_its_issue(le
     commands.told("land", "--verify", "true")
     (ref,) = git(left.top, "for-each-ref", "--format=%(refname)", "refs/bw/runs").splitlines()
     run = ref.removeprefix("refs/bw/runs/")
-    Undo(land._settings(left.state, "true"), run).run()
+    Undo(land._settings(left.state, "true"), (run,)).run()
     commands.told("undo", "app-1", "--verify", "true")
     assert left.status() == {"app-1": "open", "app-2": "closed"}
     assert "taken back: app-2" in commands.told("undo", run, "--verify", "true")
@@ -376,5 +377,27 @@ def test_undo_goes_through_the_gate(left: Left) -> None:
     tip = git(left.top, "rev-parse", BRANCH)
     error = commands.asked("undo", "app-1", "--verify", "test -e one").exception
     assert isinstance(error, CommandError) and "does not pass" in error.message
+    assert "without app-1, " in error.message and "gate-0.log" in error.message
+    said = commands.asked("undo", "app-1", "--verify", "test -e one || ! echo 'FAILED x: 3'")
+    assert isinstance(said.exception, CommandError) and "FAILED x: 3" in said.exception.message
     assert git(left.top, "rev-parse", BRANCH) == tip
     assert left.status() == {"app-1": "closed", "app-2": "closed"}
+
+
+def test_undo_takes_several_back_at_once_also_by_the_beginning_of_a_run(left: Left) -> None:
+    landed(left, ("app-1", {"one": "1"}), ("app-2", {"two": "2"}), ("app-3", {"three": "3"}))
+    error = commands.asked("undo", "app-1", "app-9", "--verify", "true").exception
+    assert isinstance(error, CommandError) and "nothing of app-9" in error.message
+    assert left.status() == dict.fromkeys(("app-1", "app-2", "app-3"), "closed")
+    commands.told("undo", "app-1", "app-3", "--verify", "true")
+    assert files(left) == {".gitignore", "two"}
+    assert left.status() == {"app-1": "open", "app-2": "closed", "app-3": "open"}
+
+
+def test_a_run_is_named_by_its_beginning(left: Left) -> None:
+    left.branch("app-1", {"one": "1"})
+    left.ended()
+    commands.told("land", "--verify", "true")
+    (ref,) = git(left.top, "for-each-ref", "--format=%(refname)", "refs/bw/runs").splitlines()
+    commands.told("undo", ref.removeprefix("refs/bw/runs/")[:11], "--verify", "true")
+    assert left.status() == {"app-1": "open"}

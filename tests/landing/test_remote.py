@@ -292,12 +292,12 @@ def test_what_is_taken_back_is_taken_back_at_the_remote_by_a_commit(clones: Clon
         assert program.end() == 0
     before = clones.tip()
     settings = one.settings("./check", remote="origin")
-    done = Undo(settings, "b").run()
+    done = Undo(settings, ("b",)).run()
     assert not done.moved_back and clones.tip() == one.tip() == done.tip != before
     assert one.files() == [".gitignore", "a", "check", "file"]
     clones.origin.rename(clones.origin.with_name("away"))
     with pytest.raises(CannotLand, match="origin cannot be reached"):
-        Undo(settings, "a").run()
+        Undo(settings, ("a",)).run()
     clones.origin.with_name("away").rename(clones.origin)
     clones.assert_sound()
 
@@ -309,7 +309,7 @@ def test_a_run_that_is_taken_back_is_that_of_this_clone(clones: Clones) -> None:
     other = two.lander(two.work("b", {"b": "1"}, run_id="run-of-two"))
     other.idle("b")
     assert first.end() == 0 and other.end() == 0
-    done = Undo(one.settings("./check", remote="origin"), "run-1").run()
+    done = Undo(one.settings("./check", remote="origin"), ("run-1",)).run()
     assert done.issue_ids == ("a",) and "b" in one.files()
 
 

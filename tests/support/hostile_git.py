@@ -27,6 +27,7 @@ from tests.support.repository import IDENTITY, git
 TIP = "bw-landing/main"
 MAIN, LANDED = "refs/heads/main", f"refs/heads/{TIP}"
 PATIENCE = 60.0
+VERIFY = "test -e base.txt"
 TITLES = {"bw-1": "#12 Größe: the first", "bw-2": "; a second, \u201cquoted\u201d"}
 WRITE = 'mkdir -p "dir ä"; echo "$BW_ISSUE_ID" >"dir ä/$BW_ISSUE_ID.txt"; printf "x\\r\\n" >> crlf'
 RUN = f'{WRITE}; rm -f crlf; cp base.txt "$BW_ISSUE_ID copy.txt"'
@@ -295,12 +296,15 @@ class HostileProject:
         self.call("undo", "bw-2")
         self._landed("bw-1")
         assert self._statuses() == {"bw-1": "closed", "bw-2": "open"}
+        self.call("land", "bw-2", "--verify", VERIFY)
+        self._landed("bw-1", "bw-2")
+        assert self._statuses() == {"bw-1": "closed", "bw-2": "closed"}
         self.call("clean")
         self._nothing_left()
 
     def _start(self) -> None:
         options = ("-n", "2", "--until-empty", "--worktree", "--max-attempts", "1")
-        verify = ("--verify", "test -e base.txt")
+        verify = ("--verify", VERIFY)
         fleet = Fleet(self.project, *options, *verify, "--", "sh", "-c", RUN)
         try:
             assert fleet.wait(PATIENCE) == 0, fleet.said()
