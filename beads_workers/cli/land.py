@@ -7,9 +7,10 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -150,7 +151,7 @@ def undo(
     check_gate(settings.verify)
     _check_no_fleet(directory, "a fleet runs here, and lands: stop it first")
     try:
-        done = Undo(settings, tuple(what), with_dependents).run()
+        done = Undo(settings, tuple(what), with_dependents, partial(_waits_for, directory)).run()
     except CannotLand as error:
         raise CommandError(str(error), "", EXIT_UNKNOWN) from None
     opened = _settle(directory, "REOPEN", dict.fromkeys(done.issue_ids, ""))
@@ -306,6 +307,31 @@ def _close_note(landed: messages.Landed, settings: LanderSettings) -> str:
     return f"{how} {landed.commit[:12]} on {settings.landing.branch}{verified}"
 
 
+def _open_tracker(directory: Path) -> Any:
+    from beads_workers.cli.preparation import find_tracker
+    from beads_workers.core.settings import FleetSettings
+    from beads_workers.runtime.sources import open_source
+
+    tracker = find_tracker(None)
+    place = (tracker.source, str(tracker.place), str(tracker.folder), str(directory))
+    return open_source(FleetSettings(0, *place), f"beads-workers/{NAME}")
+
+
+def _waits_for(directory: Path, issue_ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """What the tracker says that each of these waits for."""
+    from beads_workers.core.model import IssueId
+    from beads_workers.core.source import SourceError
+
+    source = _open_tracker(directory)
+    try:
+        seen = source.look([IssueId(each) for each in issue_ids])
+    except SourceError as error:
+        raise CommandError(str(error), error.hint, EXIT_TRACKER) from None
+    finally:
+        source.close()
+    return {str(key): tuple(map(str, each.waits_for)) for key, each in seen.items()}
+
+
 def _claim(source: Any, some: Set[str]) -> None:
     """Make these ours, of those that nobody has; raises ``SourceError``."""
     from beads_workers.core.source import Action, Settlement
@@ -323,19 +349,14 @@ def _settle(
     """Write it to the tracker; gives the issues that are as asked now. The next start has heard
     nothing else of them: it neither lands them nor takes them for done. ``again``: those that are
     open, as they were taken back."""
-    from beads_workers.cli.preparation import find_tracker
     from beads_workers.core.model import IssueId
-    from beads_workers.core.settings import FleetSettings
     from beads_workers.core.source import Action, Result, Settlement, SourceError
     from beads_workers.runtime.retention import forget
     from beads_workers.runtime.run_directory import RunDirectory
-    from beads_workers.runtime.sources import open_source
 
     if not notes:
         return []
-    tracker = find_tracker(None)
-    place = (tracker.source, str(tracker.place), str(tracker.folder), str(directory))
-    source = open_source(FleetSettings(0, *place), f"beads-workers/{NAME}")
+    source = _open_tracker(directory)
     make: Callable[[str], Settlement] = lambda issue_id: Settlement(  # noqa: E731
         Action[action],
         IssueId(issue_id),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import selectors
+import shlex
 import signal
 import subprocess
 import time
@@ -633,6 +634,9 @@ class Lander:
                 why = f"with {of} verify does not pass on {branch}"
                 if self._conflict is not None:
                     why, files = f"{of} does not merge with {branch}", self._conflict.files
+                    # Also for a commit that was amended after it had landed.
+                    folder = shlex.quote(self.settings.worktrees.checkout)
+                    why += f"; 'git -C {folder} merge {branch}' brings both together"
                     self._conflict = None
             case _:
                 assert_never(pause)

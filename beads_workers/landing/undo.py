@@ -8,8 +8,8 @@ gate like any other.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from beads_workers.core.landing import LanderSettings
 from beads_workers.core.model import value
@@ -52,6 +52,9 @@ class Undo:
     settings: LanderSettings
     asked: tuple[str, ...]
     with_dependents: bool = False
+    waits_for: Callable[[Sequence[str]], Mapping[str, Collection[str]]] = lambda issue_ids: {}
+    """What each of these issues waits for, as the tracker says it."""
+    _dependents: tuple[str, ...] = field(init=False, default=())
 
     def run(self) -> Undone:
         """Do it; raises ``CannotLand`` where it cannot be done, and says who is in the way."""
@@ -87,8 +90,22 @@ class Undo:
         gone = [each for each in history if each in chosen]
         if not gone:
             return Undone(tuple(dict.fromkeys(reopening)), tip, False)
+        self._dependents = self._standing_on(gone, history)
+        if self.with_dependents:
+            gone = [e for e in history if e in gone or e.issue_id in self._dependents]
         done = self._take_back(repository, gone, history, tip)
         return replace(done, issue_ids=tuple(dict.fromkeys((*done.issue_ids, *reopening))))
+
+    def _standing_on(
+        self, gone: Sequence[LandedCommit], history: Sequence[LandedCommit]
+    ) -> tuple[str, ...]:
+        """The other issues on the branch that wait for these, directly or not."""
+        landed = list(dict.fromkeys(each.issue_id for each in history))
+        waits_for, found = self.waits_for(landed), {each.issue_id for each in gone}
+        mine = frozenset(found)
+        while more := {i for i in landed if i not in found and found & {*waits_for.get(i, ())}}:
+            found |= more
+        return tuple(i for i in landed if i in found - mine)
 
     def _take_back(
         self,
@@ -217,7 +234,11 @@ class Undo:
             told = next(reversed(result.text.splitlines()), "")
             why = f"without {names}, what has landed does not pass: {result.why}"
             log = GatePlace(self.settings, folder, 0).log
-            raise CannotLand(f"{why}{f': {told}' if told else ''}; see {log}")
+            also = ""
+            if self._dependents and not self.with_dependents:
+                waiting = ", ".join(self._dependents[:NAMED_MAX])
+                also = f"; {waiting} waited for it: --with-dependents takes that back as well"
+            raise CannotLand(f"{why}{f': {told}' if told else ''}; see {log}{also}")
         return tree
 
 

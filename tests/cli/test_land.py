@@ -401,3 +401,21 @@ def test_a_run_is_named_by_its_beginning(left: Left) -> None:
     (ref,) = git(left.top, "for-each-ref", "--format=%(refname)", "refs/bw/runs").splitlines()
     commands.told("undo", ref.removeprefix("refs/bw/runs/")[:11], "--verify", "true")
     assert left.status() == {"app-1": "open"}
+
+
+def test_undo_knows_who_waited_for_it_in_the_tracker(left: Left) -> None:
+    for n in (1, 2, 3):
+        left.branch(f"app-{n}", {f"f{n}": ""})
+    waits = {"type": "blocks", "created_at": "2026-01-02T03:04:05Z", "created_by": "x"}
+    for n in (2, 3):
+        needs = {"issue_id": f"app-{n}", "depends_on_id": f"app-{n - 1}"}
+        left.issues[n - 1]["dependencies"] = [waits | needs]
+    left.ended()
+    commands.told("land", "--verify", "true")
+    verify = "test -e f1 || test ! -e f2"
+    error = commands.asked("undo", "app-1", "--verify", verify).exception
+    assert isinstance(error, CommandError)
+    assert "app-2 waited for it: --with-dependents" in error.message.replace("app-3, ", "")
+    commands.told("undo", "app-1", "--with-dependents", "--verify", verify)
+    assert files(left) == {".gitignore"}
+    assert left.status() == dict.fromkeys(("app-1", "app-2", "app-3"), "open")

@@ -264,6 +264,26 @@ def test_a_conflict_with_what_a_person_commits_pauses_and_names_the_files(
     assert "b" in program.landed
 
 
+def test_a_commit_of_main_that_is_amended_after_it_landed_names_the_command(
+    world: LandingWorld,
+) -> None:
+    program = landing(world, world.work("a", {"a": ""}))
+    program.idle("a")
+    world.main({"file": "1\n"})
+    program.tell(world.work("b", {"b": ""}, base=world.tip()))
+    program.idle("b")
+    (world.top / "file").write_text("2\n")
+    git(world.top, "commit", "-qa", "--amend", "--no-edit")
+    paused = program.until(lambda news: isinstance(news, LandingPaused))
+    command = f"git -C {world.top} merge {BRANCH}"
+    assert f"'{command}' brings both together" in paused.why
+    git(world.top, "merge", "-q", "-X", "ours", "--no-edit", BRANCH)
+    program.until(lambda news: isinstance(news, LandingResumed))
+    program.tell(world.work("c", {"c": ""}))
+    program.idle("c")
+    assert world.read("file") == "2" and program.end() == 0
+
+
 def test_a_branch_that_is_checked_out_somewhere_is_held_until_it_is_not(
     world: LandingWorld,
 ) -> None:
