@@ -419,3 +419,17 @@ def test_undo_knows_who_waited_for_it_in_the_tracker(left: Left) -> None:
     commands.told("undo", "app-1", "--with-dependents", "--verify", verify)
     assert files(left) == {".gitignore"}
     assert left.status() == dict.fromkeys(("app-1", "app-2", "app-3"), "open")
+
+
+def test_a_project_that_was_renamed_has_its_branches(
+    left: Left, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left.branch("app-1", {"one": "1"})
+    left.ended()
+    moved = left.top.rename(tmp_path / "renamed")
+    monkeypatch.chdir(moved)
+    (row,) = json.loads(commands.told("branches", "--json"))["branches"]
+    assert row["issue_id"] == "app-1" and row["merges"]
+    commands.told("land", "--verify", "true")
+    assert "one" in git(moved, "ls-tree", "--name-only", BRANCH).splitlines()
+    assert statuses(moved / ".beads-workers" / "tracker.db") == {"app-1": "closed"}
