@@ -52,11 +52,11 @@ BOUNDS = {
     "text_modules": Bound(13),
     # Rows of conditions: 420 lines more than both halves had before. Git as people have it
     # (branches, nested repositories, conflict marks, hidden files, signers, remotes): 1,100.
-    "code_lines": Bound(60269, slack=300),
-    "functions": Bound(5370, slack=30),
+    "code_lines": Bound(60307, slack=300),
+    "functions": Bound(5374, slack=30),
     "classes": Bound(900, slack=10),
     # Oracles and their recorder, bounds of the shape, the tracer, tests of conditions.
-    "test_lines": Bound(95031, slack=1000),
+    "test_lines": Bound(95083, slack=1000),
 }
 """Files and lines of the product are printed only: a cap on files staples ideas together, and one
 on lines strips docstrings. From Python 3.12 on a list comprehension is no function: six fewer in
