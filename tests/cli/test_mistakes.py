@@ -121,7 +121,7 @@ MISTAKES = [
     ("export --boo", "No such option: --boo", "'beads-workers export --help'", 2),
     ("init --boo", "No such option: --boo", "'beads-workers init --help'", 2),
     ("clean --boo", "No such option: --boo", "'beads-workers clean --help'", 2),
-    ("undo", "Missing argument 'RUN|ISSUE'.", "'beads-workers undo --help'", 2),
+    ("undo", "Missing argument 'RUN|ISSUE...'.", "'beads-workers undo --help'", 2),
     ("land --boo", "No such option: --boo", "'beads-workers land --help'", 2),
     ("branches --boo", "No such option: --boo", "'beads-workers branches --help'", 2),
     (
