@@ -215,8 +215,8 @@ def rows(told: str, count: int) -> list[tuple[str, ...]]:
 def names(told: str) -> list[str]:
     """What a call with ``-z`` names; raises ``GitError``."""
     *found, rest = told.split("\0")
-    if rest:
-        raise GitError(f"git's answer is cut off: {rest[-80:]!r}")
+    if rest or "" in found:
+        raise GitError(f"git's answer is cut off: {told[-80:]!r}")
     return found
 
 

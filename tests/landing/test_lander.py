@@ -451,7 +451,8 @@ def test_an_attempt_that_moves_the_branch_itself_lands_nothing(
     if not while_it_lives:
         program = landing(world)
     until(lambda: world.tip() == tip)
-    program.tell(replace(world.work("a", {}), commit=own, base=tip), world.work("b", {"b": ""}))
+    moved = replace(world.added("a", tip, branch="bw/a/1"), commit=own)
+    program.tell(moved, world.work("b", {"b": ""}))
     program.idle("a", "b")
     (refused,) = program.of(Refused)
     assert f"git branch NAME {taken[:12]}" in refused.text
