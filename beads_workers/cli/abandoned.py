@@ -7,11 +7,12 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from beads_workers.cli.errors import EXIT_TRACKER, EXIT_UNKNOWN, EXIT_USAGE, CommandError
+from beads_workers.cli.errors import CommandError
 from beads_workers.cli.why import Scheduler
 from beads_workers.core.model import IssueId
 from beads_workers.core.source import ClaimingSource, Result, Settled, SourceError
 from beads_workers.core.text import json_line, printable
+from beads_workers.exits import EXIT_TRACKER, EXIT_UNKNOWN, EXIT_USAGE
 from beads_workers.runtime.abandoned import RunClaims, claims_of_runs, give_back
 from beads_workers.runtime.run_directory import RunDirectory, tracker_folder
 from beads_workers.runtime.sources import open_source

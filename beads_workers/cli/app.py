@@ -13,7 +13,8 @@ import sys
 from typing import Any, NoReturn
 
 from beads_workers import __version__
-from beads_workers.cli.errors import EXIT_ERROR, CommandError
+from beads_workers.cli.errors import CommandError
+from beads_workers.exits import EXIT_ERROR
 
 MACHINE = frozenset(
     {

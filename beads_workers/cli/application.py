@@ -14,8 +14,9 @@ from typing import Annotated, Any
 import typer
 
 from beads_workers import __version__
-from beads_workers.cli.errors import EXIT_USAGE, CommandError
+from beads_workers.cli.errors import CommandError
 from beads_workers.cli.layout import WIDTH_MAX, GroupedCommands, LaidOut
+from beads_workers.exits import EXIT_USAGE
 from beads_workers.registry import COMMANDS, commands
 
 COMPLETING = "_BEADS_WORKERS_COMPLETE"

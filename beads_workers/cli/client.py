@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from beads_workers.cli.errors import EXIT_NOT_RUNNING, EXIT_USAGE, CommandError
+from beads_workers.cli.errors import CommandError
+from beads_workers.exits import EXIT_NOT_RUNNING, EXIT_USAGE
 from beads_workers.runtime.locks import is_locked
 
 if TYPE_CHECKING:

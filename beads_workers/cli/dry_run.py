@@ -14,7 +14,7 @@ from beads_workers.attempts.delivered import delivered_by_us
 from beads_workers.attempts.prompts import first_prompt
 from beads_workers.checks.rules import Check
 from beads_workers.cli.checking import to_json
-from beads_workers.cli.errors import EXIT_TRACKER, CommandError
+from beads_workers.cli.errors import CommandError
 from beads_workers.cli.preparation import shown_place
 from beads_workers.cli.shown_work import shown_command
 from beads_workers.core import limits
@@ -27,6 +27,7 @@ from beads_workers.core.source import ReadableSource, Source, SourceError
 from beads_workers.core.text import printable
 from beads_workers.core.wire import Task
 from beads_workers.executors.command import plan
+from beads_workers.exits import EXIT_TRACKER
 from beads_workers.runtime.sources import open_source
 
 

@@ -2,27 +2,7 @@
 
 from __future__ import annotations
 
-from beads_workers.exits import (
-    EXIT_ERROR,
-    EXIT_NOT_RUNNING,
-    EXIT_RUNNING,
-    EXIT_TRACKER,
-    EXIT_UNFINISHED,
-    EXIT_UNKNOWN,
-    EXIT_USAGE,
-)
-
-__all__ = [
-    "EXIT_ERROR",
-    "EXIT_NOT_RUNNING",
-    "EXIT_RUNNING",
-    "EXIT_TRACKER",
-    "EXIT_UNFINISHED",
-    "EXIT_UNKNOWN",
-    "EXIT_USAGE",
-    "CommandError",
-    "unreadable",
-]
+from beads_workers.exits import EXIT_ERROR, EXIT_USAGE
 
 
 class CommandError(Exception):

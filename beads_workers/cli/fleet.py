@@ -20,14 +20,9 @@ from beads_workers.cli.client import (
     wait_for_exit,
 )
 from beads_workers.cli.completion import runs, under_way, workers
-from beads_workers.cli.errors import (
-    EXIT_NOT_RUNNING,
-    EXIT_UNFINISHED,
-    EXIT_UNKNOWN,
-    EXIT_USAGE,
-    CommandError,
-)
+from beads_workers.cli.errors import CommandError
 from beads_workers.cli.kinds import need
+from beads_workers.exits import EXIT_NOT_RUNNING, EXIT_UNFINISHED, EXIT_UNKNOWN, EXIT_USAGE
 
 # --- leftovers -----------------------------------------------------------------------------------
 # After the end of a fleet: whether any process of its run is still there.

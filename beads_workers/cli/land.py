@@ -19,16 +19,11 @@ import typer
 from beads_workers.cli.arguments import Json, StateDir
 from beads_workers.cli.client import find_state_directory
 from beads_workers.cli.completion import may_be_undone, with_branches
-from beads_workers.cli.errors import (
-    EXIT_RUNNING,
-    EXIT_TRACKER,
-    EXIT_UNFINISHED,
-    EXIT_UNKNOWN,
-    CommandError,
-)
+from beads_workers.cli.errors import CommandError
 from beads_workers.core import landing as messages
 from beads_workers.core.landing import LanderSettings
 from beads_workers.core.text import counted, printable
+from beads_workers.exits import EXIT_RUNNING, EXIT_TRACKER, EXIT_UNFINISHED, EXIT_UNKNOWN
 
 Verify = Annotated[
     str | None,

@@ -17,11 +17,12 @@ from types import FrameType
 from typing import Any
 
 from beads_workers.cli.client import ControlClient, wait_for_exit
-from beads_workers.cli.errors import EXIT_UNKNOWN, CommandError
+from beads_workers.cli.errors import CommandError
 from beads_workers.cli.last_run import how_it_ended
 from beads_workers.core.journal import from_json, heads
 from beads_workers.core.settings import FleetSettings, Worktrees
 from beads_workers.core.text import counted, printable
+from beads_workers.exits import EXIT_UNKNOWN
 from beads_workers.runtime.processes import heard, wake_on
 from beads_workers.ui import landing
 from beads_workers.ui.agents import account, spent

@@ -17,7 +17,8 @@ import typer
 from beads_workers.cli.arguments import StateDir
 from beads_workers.cli.client import find_state_directory
 from beads_workers.cli.completion import with_logs
-from beads_workers.cli.errors import EXIT_UNKNOWN, EXIT_USAGE, CommandError
+from beads_workers.cli.errors import CommandError
+from beads_workers.exits import EXIT_UNKNOWN, EXIT_USAGE
 
 if TYPE_CHECKING:
     from beads_workers.cli.agent_logs import ReadableLog

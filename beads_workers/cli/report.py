@@ -12,8 +12,9 @@ import typer
 from beads_workers.cli.arguments import Json, StateDir
 from beads_workers.cli.client import find_state_directory
 from beads_workers.cli.completion import runs
-from beads_workers.cli.errors import EXIT_UNKNOWN, EXIT_USAGE, CommandError
+from beads_workers.cli.errors import CommandError
 from beads_workers.cli.runs import find_run
+from beads_workers.exits import EXIT_UNKNOWN, EXIT_USAGE
 
 if TYPE_CHECKING:
     from beads_workers.core.history import History

@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from beads_workers.cli.client import connect, find_state_directory, wait_for_exit
-from beads_workers.cli.errors import EXIT_USAGE, CommandError
+from beads_workers.cli.errors import CommandError
+from beads_workers.exits import EXIT_USAGE
 
 
 def register(app: typer.Typer) -> None:

@@ -11,14 +11,9 @@ import typer
 from beads_workers.cli.arguments import Json, StateDir
 from beads_workers.cli.client import connect, find_state_directory
 from beads_workers.cli.completion import quarantined
-from beads_workers.cli.errors import (
-    EXIT_NOT_RUNNING,
-    EXIT_TRACKER,
-    EXIT_UNKNOWN,
-    EXIT_USAGE,
-    CommandError,
-)
+from beads_workers.cli.errors import CommandError
 from beads_workers.cli.fleet import report
+from beads_workers.exits import EXIT_NOT_RUNNING, EXIT_TRACKER, EXIT_UNKNOWN, EXIT_USAGE
 
 
 def register(app: typer.Typer) -> None:

@@ -13,8 +13,9 @@ import typer
 
 from beads_workers.cli.arguments import Json, StateDir
 from beads_workers.cli.client import find_state_directory
-from beads_workers.cli.errors import EXIT_UNKNOWN, EXIT_USAGE, CommandError
+from beads_workers.cli.errors import CommandError
 from beads_workers.cli.last_run import how_it_ended
+from beads_workers.exits import EXIT_UNKNOWN, EXIT_USAGE
 
 if TYPE_CHECKING:
     from beads_workers.runtime.run_directory import RunDirectory

@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from beads_workers.cli.errors import EXIT_TRACKER, EXIT_USAGE, CommandError
+from beads_workers.cli.errors import CommandError
 from beads_workers.core.model import IssueId
 from beads_workers.core.source import SourceError
+from beads_workers.exits import EXIT_TRACKER, EXIT_USAGE
 
 if TYPE_CHECKING:
     from beads_workers.core.source import Seen, Source

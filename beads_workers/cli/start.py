@@ -16,13 +16,14 @@ import typer
 from beads_workers.cli.client import ControlClient
 from beads_workers.cli.completion import AFTER_DASHES
 from beads_workers.cli.completion import issues as known_issues
-from beads_workers.cli.errors import EXIT_USAGE, CommandError
+from beads_workers.cli.errors import CommandError
 from beads_workers.cli.layout import LaidOut
 from beads_workers.cli.parameters import takes
 from beads_workers.cli.shown_work import ISSUES_OWN, shown_command
 from beads_workers.cli.web import with_port
 from beads_workers.core.settings import Agent, FleetSettings, understood
 from beads_workers.core.text import printable
+from beads_workers.exits import EXIT_USAGE
 from beads_workers.options import FLEET, Options
 from beads_workers.runtime.processes import NOT_KEPT, outlive_output
 

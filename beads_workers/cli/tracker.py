@@ -17,13 +17,14 @@ import typer
 from beads_workers.cli.arguments import StateDir
 from beads_workers.cli.client import find_state_directory
 from beads_workers.cli.completion import issues
-from beads_workers.cli.errors import EXIT_UNKNOWN, EXIT_USAGE, CommandError, unreadable
+from beads_workers.cli.errors import CommandError, unreadable
 from beads_workers.cli.kinds import need
 from beads_workers.cli.layout import LaidOut
 from beads_workers.cli.source_listing import located
 from beads_workers.cli.tracker_folder import Json, init, opened, warn
 from beads_workers.core.model import PRIORITY_DEFAULT, PRIORITY_LEAST_URGENT, PRIORITY_MOST_URGENT
 from beads_workers.core.text import json_line, printable
+from beads_workers.exits import EXIT_UNKNOWN, EXIT_USAGE
 
 if TYPE_CHECKING:
     from beads_workers.trackers.issue import TrackerIssue

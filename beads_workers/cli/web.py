@@ -25,8 +25,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from beads_workers.cli.client import connect
-from beads_workers.cli.errors import EXIT_USAGE, CommandError
+from beads_workers.cli.errors import CommandError
 from beads_workers.cli.layout import LaidOut
+from beads_workers.exits import EXIT_USAGE
 from beads_workers.runtime.locks import is_locked, try_lock
 
 if TYPE_CHECKING:

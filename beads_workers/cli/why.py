@@ -16,7 +16,7 @@ from beads_workers.cli import receipts
 from beads_workers.cli.arguments import Json, StateDir
 from beads_workers.cli.client import ControlClient, connect, find_state_directory
 from beads_workers.cli.completion import issues
-from beads_workers.cli.errors import EXIT_NOT_RUNNING, EXIT_TRACKER, EXIT_UNKNOWN, CommandError
+from beads_workers.cli.errors import CommandError
 from beads_workers.cli.receipts import find_receipts
 from beads_workers.core import limits
 from beads_workers.core.facts import NO_FLEET, Facts, IssueFacts, facts_from_json
@@ -28,6 +28,7 @@ from beads_workers.core.recovery import RecoveryState
 from beads_workers.core.settings import FleetSettings
 from beads_workers.core.source import Seen, Source, SourceError
 from beads_workers.core.text import json_line, printable
+from beads_workers.exits import EXIT_NOT_RUNNING, EXIT_TRACKER, EXIT_UNKNOWN
 from beads_workers.registry import kind_of
 from beads_workers.runtime.result_spool import hear
 from beads_workers.runtime.run_directory import RunDirectory

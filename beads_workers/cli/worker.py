@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from beads_workers.cli.errors import EXIT_USAGE, CommandError
+from beads_workers.cli.errors import CommandError
+from beads_workers.exits import EXIT_USAGE
 
 if TYPE_CHECKING:
     from beads_workers.core.settings import Work

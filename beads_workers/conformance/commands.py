@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from beads_workers.cli.errors import EXIT_USAGE, CommandError
+from beads_workers.cli.errors import CommandError
+from beads_workers.exits import EXIT_USAGE
 
 if TYPE_CHECKING:
     from beads_workers.conformance.report import Report

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from beads_workers.checks.combinations import meaningless, of_trackers
-from beads_workers.cli.errors import EXIT_USAGE, CommandError
+from beads_workers.cli.errors import CommandError
 from beads_workers.cli.refusals import refuse
+from beads_workers.exits import EXIT_USAGE
 from beads_workers.integrations.hero.options import HeroTable
 
 if TYPE_CHECKING:

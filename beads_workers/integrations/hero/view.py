@@ -10,10 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from beads_workers.cli.errors import EXIT_USAGE, CommandError
+from beads_workers.cli.errors import CommandError
 from beads_workers.core.redaction import shown as without_values
 from beads_workers.core.text import as_shown, counted, printable
 from beads_workers.core.times import write_time
+from beads_workers.exits import EXIT_USAGE
 
 if TYPE_CHECKING:
     from beads_workers.integrations.hero.client import JobRow

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from beads_workers.cli.errors import EXIT_USAGE, CommandError
+from beads_workers.cli.errors import CommandError
 from beads_workers.cli.parameters import takes
 from beads_workers.cli.start import CommandAfterDashes, command_of
+from beads_workers.exits import EXIT_USAGE
 from beads_workers.options import WORKERS_DEFAULT, WORKERS_MAX, Options
 from beads_workers.runtime.locks import is_locked, try_lock
 

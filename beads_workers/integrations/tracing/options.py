@@ -7,9 +7,10 @@ import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
-from beads_workers.cli.errors import EXIT_USAGE, CommandError
+from beads_workers.cli.errors import CommandError
 from beads_workers.core.settings import Tracing
 from beads_workers.executors.functions import is_there
+from beads_workers.exits import EXIT_USAGE
 
 EXPORTER = "opentelemetry.exporter.otlp.proto.http.trace_exporter"
 PROTOCOL = "http/protobuf"

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from beads_workers.cli.config import resolve
-from beads_workers.cli.errors import EXIT_USAGE, CommandError
+from beads_workers.cli.errors import CommandError
 from beads_workers.cli.kinds import kind_said
 from beads_workers.core.policy import Policy
 from beads_workers.core.settings import FleetSettings
+from beads_workers.exits import EXIT_USAGE
 from beads_workers.integrations.dispatcherd.configuration import Brokers
 from beads_workers.integrations.dispatcherd.fleet_settings import prepare_dispatcherd
 from beads_workers.options import Options
