@@ -155,8 +155,6 @@ class Landings:
                 self._refused(said)
             case ld.Gate(lane, state, tree, issues, seconds, why, flaky, kept):
                 self._gates.pop(lane, None)
-                if state == "green" and issues and not kept:
-                    self._blocked_since = None
                 if state == "began":
                     self._gates[lane] = issues, self._effects.now
                 self._effects.write(GateRan(lane, state, tree, issues, seconds, why, flaky, kept))

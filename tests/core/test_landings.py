@@ -512,6 +512,20 @@ def test_what_earlier_runs_left_counts_and_a_landing_makes_room_again() -> None:
     assert pool(there, "c", "d") == ["c", "d"]
 
 
+def test_a_gate_that_passes_makes_no_room_before_something_has_landed() -> None:
+    """What comes after it may fail again: the signature, the push."""
+    there = play()
+    there.join(1)
+    there.join(2)
+    there.do(PAUSED)
+    assert pool(there, "a", "b", "c", "d") == ["a", "b"]
+    there.do(RESUMED, ev.LanderSaid(ld.Gate(0, "green", "tree", ("a", "b"), 1.0)))
+    assert pool(there, "c", "d") == []
+    there.do(landed("a"))
+    settled(there)
+    assert pool(there, "c", "d") == ["c", "d"]
+
+
 def test_claims_that_nobody_has_begun_go_back_when_there_is_no_room_left() -> None:
     there = play()
     there.join(1)
