@@ -51,6 +51,8 @@ UNDONE = "refs/bw/undone"
 REOPENING = "refs/bw/reopening"
 """``refs/bw/reopening/<asked>/<issue>``: the commit that was taken back, of which the tracker is to
 be told. ``asked``: a run or an issue."""
+DAY_CHARS = 8
+"""Names of runs begin with their day. Less of it might be meant for an issue."""
 PINS = "refs/bw/train"
 """The train that is gated just now: ``git gc`` would remove what no ref names."""
 
@@ -256,14 +258,15 @@ class LandingRepository:
         ours = {ref.removeprefix(f"{RUNS}/") for ref, _ in runs}
         return [each for each in found if branch_part(each.run_id or "none") in ours]
 
-    def run_named(self, beginning: str) -> str | None:
-        """The one run whose name begins so; None if there is none, or more than one. Raises
-        ``GitError``."""
+    def runs_named(self, beginning: str) -> list[str]:
+        """Return the run of this name, or else all whose names begin so, with a day at least;
+        raises ``GitError``."""
+        if len(beginning) < DAY_CHARS:
+            return []
         told = self.objects.git("for-each-ref", row_format("%(refname)"), f"{RUNS}/")
         names = [name.removeprefix(f"{RUNS}/") for (name,) in rows(told, 1)]
         part = branch_part(beginning)
-        found = [name for name in names if name == part] or [n for n in names if n.startswith(part)]
-        return found[0] if len(found) == 1 else None
+        return [name for name in names if name == part] or [n for n in names if n.startswith(part)]
 
     def undone(self) -> list[LandedCommit]:
         """What was taken back; raises ``GitError``."""

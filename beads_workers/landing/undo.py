@@ -78,7 +78,10 @@ class Undo:
 
     def _undo(self, repository: LandingRepository, tip: str) -> Undone:
         history = self._history(repository, tip)
-        self.asked = tuple(repository.run_named(each) or each for each in self.asked)
+        landed = {each.issue_id for each in history}
+        self.asked = tuple(
+            each if each in landed else _run_or_issue(repository, each) for each in self.asked
+        )
         chosen, reopening = list[LandedCommit](), list[str]()
         for each in self.asked:
             found = self._chosen(repository, history, tip, each)
@@ -211,7 +214,7 @@ class Undo:
 
     def _asked_for(self, repository: LandingRepository, each: LandedCommit) -> str:
         """By which of the names it is found again: its own, or a run's."""
-        runs = [name for name in self.asked if repository.run_named(name)]
+        runs = [name for name in self.asked if name in repository.runs_named(name)]
         return each.issue_id if each.issue_id in self.asked or not runs else runs[0]
 
     def _gate(
@@ -240,6 +243,15 @@ class Undo:
                 also = f"; {waiting} waited for it: --with-dependents takes that back as well"
             raise CannotLand(f"{why}{f': {told}' if told else ''}; see {log}{also}")
         return tree
+
+
+def _run_or_issue(repository: LandingRepository, asked: str) -> str:
+    """Return the whole name of a run, if one begins so; raises ``CannotLand`` if several do."""
+    runs = repository.runs_named(asked)
+    if len(runs) > 1:
+        named = ", ".join(runs[-NAMED_MAX:])
+        raise CannotLand(f"{len(runs)} runs begin with {asked}: {named}")
+    return runs[0] if runs else asked
 
 
 def _back(each: LandedCommit, tree: str) -> PlannedCommit:

@@ -322,6 +322,33 @@ def test_undo_of_a_run_takes_all_of_it_back(left: Left) -> None:
     assert "nothing to land" in commands.told("land", "--verify", "true")
 
 
+def test_undo_takes_a_name_for_an_issue_before_it_takes_it_for_the_beginning_of_a_run(
+    left: Left,
+) -> None:
+    left.branch("2", {"one": "1"})
+    left.branch("app-2", {"two": "2"})
+    left.ended()
+    commands.told("land", "--verify", "true")
+    assert "taken back: 2\n" in commands.told("undo", "2", "--verify", "true")
+    assert left.status() == {"2": "open", "app-2": "closed"}
+
+
+def test_undo_of_less_than_a_day_or_of_a_beginning_of_several_runs_takes_nothing_back(
+    left: Left,
+) -> None:
+    landed(left, ("app-1", {"one": "1"}))
+    (run,) = git(left.top, "for-each-ref", "--format=%(refname)", "refs/bw/runs").splitlines()
+    name = run.removeprefix("refs/bw/runs/")
+    for less in ("", name[:7]):
+        error = commands.asked("undo", less, "--verify", "true").exception
+        assert isinstance(error, CommandError) and f"nothing of {less}" in error.message
+    git(left.top, "update-ref", f"refs/bw/runs/{name[:8]}-235959-land", "main")
+    several = commands.asked("undo", name[:8], "--verify", "true").exception
+    assert isinstance(several, CommandError) and name in several.message
+    assert f"2 runs begin with {name[:8]}: " in several.message
+    assert left.status() == {"app-1": "closed"}
+
+
 @pytest.mark.parametrize("whole", [True, False])
 def test_undo_that_was_killed_before_the_tracker_knew_is_finished_when_it_is_asked_again(
     left: Left, whole: bool
