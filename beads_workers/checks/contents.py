@@ -6,14 +6,15 @@ from __future__ import annotations
 import shlex
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from beads_workers.checks.probe import ask
 from beads_workers.checks.rules import Check, fail, warn
 from beads_workers.core.settings import Worktrees
 from beads_workers.core.text import counted, printable
-from beads_workers.worktrees.git import GitError, call, git
-from beads_workers.worktrees.making import resolve_base
+from beads_workers.worktrees.git import call, git, git_or_none
+from beads_workers.worktrees.making import base_of
 
 SET_UP_SUBMODULES = "git submodule update --init --recursive"
 GITLINK = "160000"
@@ -48,12 +49,7 @@ def submodules(worktrees: Worktrees) -> list[str]:
 
 
 def _begins_at(worktrees: Worktrees) -> str:
-    try:
-        return resolve_base(worktrees.checkout, worktrees.base)
-    except GitError:
-        if not worktrees.base_else:
-            raise
-        return worktrees.base_else
+    return base_of(replace(worktrees, remote=""))
 
 
 # --- submodules ----------------------------------------------------------------------------------
@@ -98,9 +94,9 @@ def filters_without_program(worktrees: Worktrees) -> Iterator[Check]:
 def _settings(folder: str, name: str) -> dict[str, str]:
     said = {}
     for use in ("process", "smudge", "clean"):
-        said[use] = call(folder, "config", f"filter.{name}.{use}").output.strip()
-    required = call(folder, "config", "--type=bool", f"filter.{name}.required")
-    return said | {"required": required.output.strip()}
+        said[use] = (git_or_none(folder, "config", f"filter.{name}.{use}") or "").strip()
+    required = git_or_none(folder, "config", "--type=bool", f"filter.{name}.required")
+    return said | {"required": (required or "").strip()}
 
 
 def _program(line: str) -> str | None:

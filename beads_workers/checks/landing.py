@@ -11,9 +11,9 @@ from beads_workers.checks.rules import Check, fail, misused
 from beads_workers.core.settings import Landing, Worktrees
 from beads_workers.executors.command import OF_ONE_ISSUE
 from beads_workers.options import Options
-from beads_workers.worktrees.git import GitError, git
+from beads_workers.worktrees.git import GitError, git, git_or_none
 from beads_workers.worktrees.landed import PREFIX, git_too_old
-from beads_workers.worktrees.making import resolve_base
+from beads_workers.worktrees.making import find_base
 from beads_workers.worktrees.remote import RemoteTrouble, check_push
 
 Rule = Callable[[Options, Path], Check | None]
@@ -104,6 +104,13 @@ def find_landing(options: Options, project: Path, base: str) -> Landing | Check:
 
     ``base``: the commit that attempts would begin with.
     """
+    try:
+        return _find_landing(options, project, base)
+    except GitError as error:
+        return misused("landing", f"git: {error}")
+
+
+def _find_landing(options: Options, project: Path, base: str) -> Landing | Check:
     for rule in RULES:
         if (wrong := rule(options, project)) is not None:
             return wrong
@@ -161,7 +168,7 @@ def closed_remote(landing: Landing, worktrees: Worktrees) -> Check | None:
     if landing.remote is None:
         return None
     ref = f"refs/heads/{landing.branch}"
-    start = resolve_base(worktrees.checkout, landing.start)
+    start = find_base(worktrees.checkout, landing.start) or landing.start
     try:
         check_push(worktrees.checkout, landing.remote, ref, start, REMOTE_SECONDS)
     except RemoteTrouble as error:
@@ -176,17 +183,10 @@ REMOTE_SECONDS = 20.0
 def _target(options: Options, project: Path) -> str | None:
     if options.land_on:
         return options.land_on
-    try:
-        # In full: the short name of a branch is another one where a tag is called the same.
-        head = git(str(project), "symbolic-ref", "--quiet", "HEAD").removesuffix("\n")
-    except GitError:
-        return None
+    # In full: the short name of a branch is another one where a tag is called the same.
+    head = (git_or_none(str(project), "symbolic-ref", "--quiet", "HEAD") or "").removesuffix("\n")
     return head.removeprefix("refs/heads/") if head.startswith("refs/heads/") else None
 
 
 def _has(project: Path, ref: str) -> bool:
-    try:
-        git(str(project), "show-ref", "--verify", "--quiet", ref)
-    except GitError:
-        return False
-    return True
+    return git_or_none(str(project), "show-ref", "--verify", "--quiet", ref) is not None

@@ -20,7 +20,7 @@ from beads_workers.kinds import SourceKind
 from beads_workers.registry import kind_of, kinds
 from beads_workers.runtime.project import Project, Strangers, find_project
 from beads_workers.runtime.sources import open_source
-from beads_workers.worktrees.git import GitError, git
+from beads_workers.worktrees.git import GitError, call
 
 if TYPE_CHECKING:
     import sqlite3
@@ -158,10 +158,16 @@ def committed_commands(tracker: TrackerChoice, brought: int) -> Check | None:
     """
     if not brought:
         return None
+    folder, name = str(tracker.place.parent), tracker.place.name
     try:
-        git(str(tracker.place.parent), "ls-files", "--error-unmatch", "--", tracker.place.name)
+        status = call(folder, "ls-files", "--error-unmatch", "--", name).status
     except GitError:
+        return None  # There is no git.
+    if status > 0:
         return None
+    if status < 0:
+        text = f"git does not say whether {printable(str(tracker.place))} is committed"
+        return misused("command", text, "try again; --issue-commands runs them in any case")
     bring = "issue brings a command" if brought == 1 else "issues bring commands"
     return misused(
         "command",

@@ -9,7 +9,7 @@ from pathlib import Path
 from beads_workers.checks.probe import ProbeResult, ask
 from beads_workers.checks.rules import Check, fail, ok
 from beads_workers.core.text import printable
-from beads_workers.worktrees.git import argv, call, complaint, environment, git, identity
+from beads_workers.worktrees.git import argv, complaint, environment, git, git_or_none, identity
 from beads_workers.worktrees.remote import NOBODY_ASKED
 
 NAME = "signing"
@@ -61,4 +61,4 @@ def _unlock(common: str, how: str) -> str:
 
 
 def _config(common: str, name: str, *options: str) -> str:
-    return call(common, "config", *options, name).output.strip()
+    return (git_or_none(common, "config", *options, name) or "").strip()

@@ -11,8 +11,8 @@ from beads_workers.core.model import value
 from beads_workers.core.settings import Work, Worktrees
 from beads_workers.core.text import printable
 from beads_workers.options import Options
-from beads_workers.worktrees.git import BRANCHES, GitError, git
-from beads_workers.worktrees.making import matching, resolve_base
+from beads_workers.worktrees.git import BRANCHES, GitError, call, git
+from beads_workers.worktrees.making import find_base, matching
 from beads_workers.worktrees.places import default_folder
 
 COMMIT = "git add --all && git commit --message 'before the fleet'"
@@ -30,9 +30,12 @@ class Checkout:
 def is_repository(project: Path) -> bool:
     """Whether a worktree can be made of it: a checkout with a commit."""
     try:
-        return bool(git(str(project), "rev-parse", "--verify", "--quiet", "HEAD^{commit}").strip())
+        status = call(str(project), "rev-parse", "--verify", "--quiet", "HEAD^{commit}").status
     except GitError:
         return False
+    # A git that was killed says neither. Who makes worktrees then hears it, and nobody works in
+    # the user's own checkout for that.
+    return status <= 0
 
 
 def checkout(project: Path) -> Checkout | Check:
@@ -59,14 +62,16 @@ def checkout(project: Path) -> Checkout | Check:
 def base_of(project: Path, named: str | None) -> str | Check:
     """The commit that attempts begin with. ``named``: by ``[worktree] base``."""
     try:
-        return resolve_base(str(project), named or "HEAD")
+        found = find_base(str(project), named or "HEAD")
     except GitError as error:
-        if named:
-            text = f"no such base for worktrees: {named}"
-            hint = f"[worktree] base is a branch, a tag or a commit; git says: {error}"
-            return misused("worktree", text, hint)
-        text = "--worktree needs a commit to begin with, and this repository has none"
-        return misused("worktree", text, "git add the files and git commit them first", COMMIT)
+        return misused("worktree", f"git: {error}")
+    if found is not None:
+        return found
+    if named:
+        text = f"no such base for worktrees: {named}"
+        return misused("worktree", text, "[worktree] base is a branch, a tag or a commit")
+    text = "--worktree needs a commit to begin with, and this repository has none"
+    return misused("worktree", text, "git add the files and git commit them first", COMMIT)
 
 
 def branch_in_the_way(project: Path) -> Check | None:

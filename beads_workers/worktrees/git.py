@@ -32,6 +32,10 @@ for its ``HEAD``."""
 _TABLES_LOCKED = "cannot lock references"
 """What git says of this lock. It says ``cannot lock ref 'refs/...'`` of a ref's own."""
 
+NONE_THERE = 1
+"""The exit status of ``config``, ``show-ref``, ``symbolic-ref --quiet`` and ``rev-parse --quiet``
+for what is not there."""
+
 FALLBACK_IDENTITY = ("-c", "user.name=beads-workers", "-c", "user.email=beads-workers@localhost")
 
 
@@ -74,6 +78,15 @@ def call(
     if done.status != 0 and done.error.endswith(_TABLES_LOCKED) and _unlock_tables(folder, places):
         return _called(folder, arguments, given, places, seconds)
     return done
+
+
+def git_or_none(folder: str, *arguments: str) -> str | None:
+    """Return what ``git`` prints, None if it exits with 1: there is none of what was asked for.
+    Raises ``GitError`` for everything else, so that a killed git is no such answer."""
+    done = call(folder, *arguments)
+    if done.status not in (0, NONE_THERE):
+        raise GitError(done.error or f"git {arguments[0]} exited with {done.status}")
+    return done.output if done.status == 0 else None
 
 
 def argv(arguments: Sequence[str]) -> list[str]:

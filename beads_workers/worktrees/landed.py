@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 
 from beads_workers.core.model import value
-from beads_workers.worktrees.git import GitError, call, git, lines, log_format, row_format, rows
+from beads_workers.worktrees.git import call, git, git_or_none, lines, log_format, row_format, rows
 
 PREFIX = "bw-landing"
 """Integration branches are ``bw-landing/<the user's branch>``: a name below ``bw/`` would be in the
@@ -140,10 +140,8 @@ def merge_command(folder: str, branch: str) -> str:
     behind, _, ahead = line.partition("\t")
     if ahead == "0":
         return ""
-    try:
-        here = git(folder, "symbolic-ref", "--quiet", "HEAD").strip() == f"refs/heads/{target}"
-    except GitError:
-        here = False  # HEAD is detached.
+    head = git_or_none(folder, "symbolic-ref", "--quiet", "HEAD")  # None: it is detached.
+    here = head is not None and head.strip() == f"refs/heads/{target}"
     merge = f"git merge {branch}" if behind != "0" else f"git merge --ff-only {branch}"
     if here:
         return merge

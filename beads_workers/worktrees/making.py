@@ -19,7 +19,7 @@ from pathlib import Path
 from beads_workers.core.settings import Worktrees
 from beads_workers.core.text import size
 from beads_workers.worktrees import removal
-from beads_workers.worktrees.git import GitError, call, git, lines, names, unlock
+from beads_workers.worktrees.git import GitError, git, git_or_none, lines, names, unlock
 from beads_workers.worktrees.places import make_folder
 from beads_workers.worktrees.records import WorktreeRecord
 from beads_workers.worktrees.remote import RemoteTrouble, remote_heads
@@ -73,17 +73,15 @@ def alone(common: str) -> Iterator[None]:
         os.close(lock)
 
 
-def resolve_base(folder: str, base: str) -> str:
-    """The commit that ``base`` names now, a branch rather than a tag that is called the same;
-    raises ``GitError``."""
+def find_base(folder: str, base: str) -> str | None:
+    """Return the commit that ``base`` names now, a branch rather than a tag that is called the
+    same; None if there is no such commit. Raises ``GitError``."""
     branch = f"refs/heads/{base}"
-    is_branch = call(folder, "show-ref", "--verify", "--quiet", branch).status == 0
+    is_branch = git_or_none(folder, "show-ref", "--verify", "--quiet", branch) is not None
     name = f"{branch if is_branch else base}^{{commit}}"
-    try:
-        # It repeats the option, and says the commit in the last line.
-        return lines(git(folder, "rev-parse", "--verify", "--end-of-options", name))[-1]
-    except GitError as error:
-        raise GitError(f"no such base, {base}: {error}") from None
+    told = git_or_none(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", name)
+    # It repeats the option, and says the commit in the last line.
+    return lines(told)[-1] if told is not None else None
 
 
 def base_of(settings: Worktrees) -> str:
@@ -100,12 +98,10 @@ def base_of(settings: Worktrees) -> str:
         else:
             if settings.base in heads:
                 return heads[settings.base]
-    try:
-        return resolve_base(settings.checkout, settings.base)
-    except GitError:
-        if not settings.base_else:
-            raise
-        return settings.base_else
+    found = find_base(settings.checkout, settings.base) or settings.base_else
+    if not found:
+        raise GitError(f"no such base: {settings.base}")
+    return found
 
 
 def set_up(script: str, folder: str, environment: dict[str, str]) -> None:

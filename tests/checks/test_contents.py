@@ -13,6 +13,8 @@ from beads_workers.checks.worktrees import find_worktrees
 from beads_workers.cli.config import resolve
 from beads_workers.core.settings import Worktrees
 from beads_workers.options import Options
+from beads_workers.worktrees.git import GitError
+from tests.support.killed_git import kill_git
 from tests.support.repository import commit, git, make_repository
 
 LFS = {"process": "git-lfs filter-process", "clean": "git-lfs clean -- %f", "required": "true"}
@@ -77,6 +79,18 @@ def test_the_program_is_the_first_word_or_what_git_would_run(
     set_up(top, "mine", smudge=line, required="1")
     found = look(top)
     assert [c.hint for c in found] == ([f"install {missing}"] if missing else [])
+
+
+def test_a_killed_git_does_not_say_that_no_filter_is_set_up(
+    top: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit(top, ".gitattributes", "*.psd filter=lfs -text\n")
+    commit(top, "a.psd")
+    set_up(top, "lfs", **LFS)
+    where = worktrees(top)
+    kill_git(monkeypatch, tmp_path, "config")
+    with pytest.raises(GitError):
+        list(filters_without_program(where))
 
 
 def test_what_is_not_required_or_not_set_up_is_a_warning(top: Path) -> None:

@@ -9,6 +9,8 @@ import pytest
 
 from beads_workers.checks.rules import Grade
 from beads_workers.checks.signing import signer
+from beads_workers.worktrees.git import GitError
+from tests.support.killed_git import kill_git
 from tests.support.repository import git, make_repository
 
 SIGNATURE = """#!/bin/sh
@@ -34,6 +36,15 @@ def signed_by(common: Path, tmp_path: Path, script: str) -> None:
 
 def test_who_signs_nothing_is_not_asked(common: Path) -> None:
     assert signer(str(common), 20.0) is None
+
+
+def test_a_killed_git_does_not_say_that_nothing_is_signed(
+    common: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git(common, "config", "commit.gpgSign", "true")
+    kill_git(monkeypatch, tmp_path, "config")
+    with pytest.raises(GitError):
+        signer(str(common), 20.0)
 
 
 def test_a_signer_that_signs_is_fine_and_nothing_is_left_in_the_repository(

@@ -15,12 +15,14 @@ from beads_workers.checks.rules import Check
 from beads_workers.checks.worktrees import (
     crowd,
     find_worktrees,
+    is_repository,
     patterns_without_files,
     shares_checkout,
 )
 from beads_workers.cli.config import resolve
 from beads_workers.core.settings import Agent, Work, Worktrees
 from beads_workers.options import AgentTable, Options
+from tests.support.killed_git import kill_git
 from tests.support.repository import commit, git, make_repository
 
 AGENT = Agent("a", ("agent",), "Do {id}")
@@ -41,6 +43,15 @@ def refusal(project: Path, **said: Any) -> Check:
     found = find_worktrees(options(project, worktree=True, **said), project, str(project / "state"))
     assert isinstance(found, Check) and found.exit_code == 2
     return found
+
+
+def test_a_killed_git_lets_nobody_work_in_the_users_own_checkout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = make_repository(tmp_path / "r")
+    kill_git(monkeypatch, tmp_path, "rev-parse")
+    assert is_repository(project)
+    assert "exited with -9" in refusal(project).text
 
 
 # --- several agents in one checkout -----------------------------------------------------------
