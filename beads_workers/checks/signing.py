@@ -51,9 +51,11 @@ def _hint(how: str) -> str:
 
 def _unlock(common: str, how: str) -> str:
     """What asks the person; it fails, or asks, as the signer does."""
-    key = _config(common, "user.signingKey")
     if how == "ssh":
-        return f"ssh-add {shlex.quote(key)}" if key.startswith(("/", "~")) else "ssh-add"
+        key = _config(common, "user.signingKey", "--type=path")
+        # git takes the public key as well, ssh-add does not.
+        return f"ssh-add {shlex.quote(key.removesuffix('.pub'))}" if key[:1] == "/" else "ssh-add"
+    key = _config(common, "user.signingKey")
     program = _config(common, f"gpg.{how}.program") or _config(common, "gpg.program")
     program = program or {"x509": "gpgsm"}.get(how, "gpg")
     named = f" --local-user {shlex.quote(key)}" if key else ""

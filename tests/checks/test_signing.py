@@ -90,3 +90,15 @@ def test_a_key_of_ssh_that_wants_a_passphrase_is_named(common: Path, tmp_path: P
     found = signer(str(common), 20.0)
     assert found is not None and found.status is Grade.FAIL
     assert found.remedy == f"ssh-add {tmp_path}/no-key" and "ssh agent" in found.hint
+
+
+@pytest.mark.parametrize("said", ["~/no key.pub", "~/no key"])
+def test_the_command_that_adds_a_key_names_the_private_one_by_its_path(
+    common: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    git(common, "config", "commit.gpgSign", "true")
+    git(common, "config", "gpg.format", "ssh")
+    git(common, "config", "user.signingKey", said)
+    found = signer(str(common), 20.0)
+    assert found is not None and found.remedy == f"ssh-add '{tmp_path}/no key'"
