@@ -94,8 +94,9 @@ class AgentAttempt:
         """Work, check, mend. Raises ``OSError`` where the agent cannot be started."""
         try:
             verdict, lesson = self._work_and_check()
-        except GitNoAnswer as error:
-            verdict, lesson, self._unread = Verdict(Kind.UNFINISHED, str(error)), "", True
+        except GitError as error:
+            verdict, lesson = Verdict(Kind.UNFINISHED, str(error)), ""
+            self._unread = isinstance(error, GitNoAnswer)
         finally:
             self._keep()
         return self._answer(verdict, lesson)

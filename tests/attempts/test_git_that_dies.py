@@ -66,8 +66,8 @@ class Place:
         git(self.checkout, "worktree", "add", "-q", "-B", "bw/i-1/1", str(self.worktree), self.base)
         os.chdir(self.worktree)
 
-    def attempt(self) -> AttemptAnswer:
-        asked = Assignment(
+    def asked(self, verify: str | None = None) -> Assignment:
+        return Assignment(
             "i-1",
             "A cart",
             {"id": "i-1", "title": "A cart"},
@@ -78,7 +78,11 @@ class Place:
             agent=AgentSpec("claude", "claude"),
             guards=str(self.folder / "guards"),
             usage_file=str(self.folder / "usage"),
+            verify=verify,
         )
+
+    def attempt(self) -> AttemptAnswer:
+        asked = self.asked()
         try:
             return AgentAttempt(asked).run()
         except GitError:
@@ -176,3 +180,14 @@ def test_a_git_that_hangs_once_is_asked_again_and_one_that_always_does_is_no_ans
     place.mortal.dies("exec sleep 60", "-ge 1")
     with pytest.raises(GitNoAnswer, match="longer than"):
         Git(str(place.worktree), seconds=0.1)("rev-parse", "HEAD")
+
+
+def test_a_git_that_refuses_in_the_middle_is_an_answer_with_its_words(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A traceback would be none, and what the agent said and used would be lost."""
+    monkeypatch.setenv("WORKS", "1")
+    place.again()
+    answer = AgentAttempt(place.asked("rm .git && git init -q .")).run()
+    assert answer.outcome is OutcomeKind.ERROR and "is another repository" in answer.error
+    assert answer.receipt.agent == "claude"
