@@ -68,9 +68,11 @@ def hidden(git: Git, since: float) -> tuple[list[str], list[str]]:
             continue
         if found.st_ctime < since:
             continue
-        size += found.st_size
-        fits = size <= HIDDEN_BYTES_MAX and len(kept) < HIDDEN_FILES_MAX
-        (kept if fits else left).append(name)
+        if size + found.st_size <= HIDDEN_BYTES_MAX and len(kept) < HIDDEN_FILES_MAX:
+            kept.append(name)
+            size += found.st_size
+        else:
+            left.append(name)
     return kept, left
 
 

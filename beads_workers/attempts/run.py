@@ -411,7 +411,7 @@ class AgentAttempt:
                 if kept:
                     self._flags.append(f"{rules} {some(kept)}: kept in {ref}")
                 if left:
-                    self._flags.append(f"{rules} {some(left)}: too large, not kept")
+                    self._flags.append(f"{rules} {some(left)}: too large or too many, not kept")
         except (GitError, OSError) as error:
             self._flags.append(f"its tree could not be kept: {error}")
 

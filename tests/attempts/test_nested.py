@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from beads_workers.attempts.git_calls import Git
+from beads_workers.attempts.nested import HIDDEN_BYTES_MAX, hidden
 from beads_workers.attempts.work import CannotCommit, Workplace
 from tests.support.repository import IDENTITY, commit, git, make_repository
 
@@ -88,3 +90,15 @@ def test_what_only_the_users_rules_hide_is_kept(place: Path, tmp_path: Path) -> 
     assert ref is not None
     names = git(place, "ls-tree", "-r", "--name-only", "--full-tree", ref).splitlines()
     assert {name.rpartition("/")[2] for name in names} == {".gitignore", "app.py", "plan.md"}
+
+
+def test_one_file_that_is_too_large_keeps_no_other_from_being_kept(
+    place: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "checkout" / ".git" / "info").mkdir(exist_ok=True)
+    (tmp_path / "checkout" / ".git" / "info" / "exclude").write_text("*.bin\n*.md\n")
+    with (place / "a.bin").open("wb") as file:
+        file.truncate(HIDDEN_BYTES_MAX + 1)
+    (place / "plan.md").write_text("x\n")
+    kept, left = hidden(Git(str(place)), since=0.0)
+    assert (kept, left) == (["plan.md"], ["a.bin"])
