@@ -77,6 +77,16 @@ def test_a_condition_is_added_by_its_file_alone(
     assert row in table().splitlines()
 
 
+def test_a_misspelt_condition_is_not_skipped_in_silence(
+    here: Patient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("dsik", "landing"):
+        refused = started(here, monkeypatch, "--dry-run", "--skip-check", name, "--", "true")
+        assert refused is not None and refused.exit_code == 2
+        assert refused.message == f"--skip-check does not lift a condition '{name}'"
+        assert "agent, clock, disk," in refused.hint
+
+
 def test_a_warning_is_a_line_of_start_and_in_the_object_of_a_dry_run(
     here: Patient,
     tmp_path: Path,

@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from beads_workers.checks import combinations
-from beads_workers.checks.condition import Asked, Condition, Found, Stage
+from beads_workers.checks.condition import Asked, Condition, Found, Stage, conditions, skip
 from beads_workers.checks.plan import FleetPlan
-from beads_workers.checks.rules import Check, ok
-from beads_workers.core.text import counted
+from beads_workers.checks.rules import Check, misused, ok
+from beads_workers.core.text import counted, printable
 from beads_workers.options import FILE_NAME
 
 
@@ -25,6 +25,18 @@ def _read(plan: FleetPlan) -> Found:
     file = plan.resolved.file
     where = str(file) if file else f"no {FILE_NAME} here or above"
     return ok("settings", f"{where}; {counted(plan.options.workers or 0, 'worker')}")
+
+
+def _skipped(plan: FleetPlan) -> Found:
+    names = plan.options.skip_check
+    if not names:
+        return None
+    known = sorted({each.name for each in conditions() if each.lifted_by == skip(each.name)})
+    wrong = next((name for name in names if name not in known), None)
+    if wrong is None:
+        return None
+    text = f"--skip-check does not lift a condition '{printable(wrong, 40)}'"
+    return misused("settings", text, f"it lifts {', '.join(known)}")
 
 
 def _chosen(plan: FleetPlan) -> Found:
@@ -61,6 +73,13 @@ CONDITIONS = (
         "beads-workers.toml can be read, is of this user, and has known keys and values",
         _read,
         asked=Asked.BY_DOCTOR,  # A start has ended with the same words before it has a plan.
+    ),
+    Condition(
+        Stage.SETTINGS,
+        "settings",
+        "--skip-check names conditions that it lifts",
+        _skipped,
+        typed=("skip_check",),
     ),
     Condition(
         Stage.WORK,
