@@ -623,6 +623,8 @@ class Connections:
         in_flight = self._sender.in_flight(connection)
         if in_flight is not None and isinstance(message, Progress) and message.reached:
             in_flight.reached = message.reached
+        if isinstance(message, Progress) and message.tokens is not None:
+            self._parts.preparation.reset()  # Its agent works, in a worktree.
         connection.asides.add(message)
         self.tell_asides(connection.conn_id)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from beads_workers.core import limits
 from beads_workers.core.commands import Command
-from beads_workers.core.events import ResumeAsked, Ticket
+from beads_workers.core.events import ConnId, Received, ResumeAsked, Ticket
 from beads_workers.core.journal import Checkpointed, DegradedBegan, DegradedEnded, Finished
-from beads_workers.core.model import OutcomeKind
+from beads_workers.core.model import IssueId, OutcomeKind
 from beads_workers.core.source import Action
-from beads_workers.core.wire import CANNOT_PREPARE, Wait
+from beads_workers.core.wire import CANNOT_PREPARE, Progress, Wait
 from tests.core.playbook import Play, done, failed, ready, records, said, task_of
 
 WHY = "no worktree: bw/{}/1.{}: a branch is in the way"
@@ -145,6 +145,16 @@ def test_it_goes_on_by_itself_once_a_worktree_could_be_made() -> None:
     assert [each.what for each in records(ended, DegradedEnded)] == ["worktrees"]
     here.heard(ended)
     assert here.given(20.0) is not None
+
+
+def test_an_agent_that_works_has_one_and_its_end_is_not_waited_for() -> None:
+    here = struck()
+    issue = here.given()
+    assert issue is not None
+    setting_up = here.play.do(Received(ConnId(1), Progress(IssueId(issue), activity="installs")))
+    assert not records(setting_up, DegradedEnded)
+    works = here.play.do(Received(ConnId(1), Progress(IssueId(issue), tokens=5)))
+    assert [each.what for each in records(works, DegradedEnded)] == ["worktrees"]
 
 
 def test_a_person_may_say_that_it_is_mended() -> None:
