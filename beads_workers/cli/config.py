@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from beads_workers import registry
 from beads_workers.cli.errors import CommandError
@@ -26,10 +26,6 @@ from beads_workers.options import (
     read_command,
     value_of,
 )
-
-if TYPE_CHECKING:
-    pass
-
 
 FILE_BYTES_MAX = 1 << 20
 """A larger file is none of ours."""

@@ -20,12 +20,12 @@ from beads_workers.core.traces import Traces
 
 @dataclass(slots=True)
 class Parts:
-    """``state``: of the run, changed only in ``endings``; ``state_reason``: why. ``reason``: of the
+    """``state``: of the run, changed only by ``Ending``; ``state_reason``: why. ``reason``: of the
     coming SHUTDOWN.
 
     ``self_claiming``: on this source a plain v1 worker claims and closes by itself. ``listed``:
-    what the last listing showed; kept by ``scheduler``. ``push``: a push source: work arrives by
-    itself, and somebody waits for its answer.
+    what the last listing showed; kept by ``ClaimScheduler``. ``push``: a push source: work arrives
+    by itself, and somebody waits for its answer.
     """
 
     settings: FleetSettings
