@@ -30,7 +30,7 @@ from beads_workers.worktrees.git import (
     unlock_worktree,
 )
 from beads_workers.worktrees.landed import ATTEMPTS
-from beads_workers.worktrees.removal import OPERATIONS, parse_status
+from beads_workers.worktrees.removal import OPERATIONS, STATUS, parse_status
 
 NO_REPOSITORY = 128
 """The exit status of ``git status`` in no repository."""
@@ -145,7 +145,7 @@ class Workplace:
         self, good: tuple[int, ...] = (0,)
     ) -> tuple[str | None, str | None, tuple[str, ...]]:
         """See ``removal.status``."""
-        done = self._git.ask(*_STATUS, good=good)
+        done = self._git.ask(*STATUS, good=good)
         if done.status != 0:
             raise GitError(done.error or f"git status exited with {done.status}")
         head, branch, files = parse_status(done.output)
@@ -414,12 +414,6 @@ class Workplace:
 
     def _trailers(self) -> str:
         return f"Issue: {self.issue_id}\nAttempt: {self.attempt}\nRun: {self.run_id}\n"
-
-
-_STATUS = (
-    *("-c", "status.showUntrackedFiles=normal", "-c", "core.fsmonitor=false"),
-    *("status", "--porcelain=v2", "--branch", "-z", "--ignore-submodules=none"),
-)
 
 
 def _refuse(repositories: Sequence[str]) -> None:

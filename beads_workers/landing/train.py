@@ -17,6 +17,7 @@ from pathlib import Path
 from beads_workers.core.landing import Add
 from beads_workers.core.model import value
 from beads_workers.worktrees.git import (
+    FALLBACK_IDENTITY,
     GitCall,
     GitError,
     call,
@@ -213,10 +214,7 @@ def _is_attributes(name: str) -> bool:
 
 
 _AUTHOR = ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_AUTHOR_DATE")
-_SCRATCH = (
-    *("-c", "user.name=beads-workers", "-c", "user.email=beads-workers@localhost"),
-    *("-c", "commit.gpgSign=false"),
-)
+_SCRATCH = (*FALLBACK_IDENTITY, "-c", "commit.gpgSign=false")
 
 
 def _conflict(rest: str) -> Conflict:
@@ -410,7 +408,6 @@ class Builder:
 
     def _read(self, commit: str) -> tuple[tuple[str, str, str], str, str]:
         shown = self.objects.git(
-            *("-c", "log.showSignature=false", "-c", "i18n.logOutputEncoding=UTF-8"),
             *("log", "-1", "--date=raw", log_format("%an", "%ae", "%ad", "%s", "%b"), commit),
         )
         ((name, mail, date, subject, text),) = rows(shown, 5)

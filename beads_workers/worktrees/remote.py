@@ -30,7 +30,6 @@ TRIES_MAX = 3
 TRY_AGAIN_SECONDS = 0.5
 """A remote that fails for a moment is no reason to pause."""
 
-_QUIET = ("-c", "gc.auto=0", "-c", "maintenance.auto=false")
 NOBODY_ASKED = {"GIT_ASKPASS": "true", "SSH_ASKPASS": "true", "SSH_ASKPASS_REQUIRE": "never"}
 """Variables of a call that has nobody to ask."""
 
@@ -52,7 +51,7 @@ def remote_heads(folder: str, remote: str, refs: Sequence[str]) -> dict[str, str
     missing = [ref for ref, commit in heads.items() if not _is_here(folder, commit)]
     if missing:
         only = ("--no-tags", "--no-write-fetch-head", "--no-recurse-submodules", "--refmap=")
-        _answered(folder, remote, *_QUIET, "fetch", "--quiet", *only, "--", remote, *missing)
+        _answered(folder, remote, "fetch", "--quiet", *only, "--", remote, *missing)
     for ref in missing:
         if not _is_here(folder, heads[ref]):
             raise RemoteTrouble(f"{remote} does not give the commit {heads[ref][:12]} of {ref}")
@@ -69,7 +68,7 @@ def push(folder: str, remote: str, ref: str, old: str, commit: str) -> None:
     only = ("--no-follow-tags", "--recurse-submodules=no", "--no-verify")
     why = ""
     for tries_left in reversed(range(TRIES_MAX)):
-        done = _call(folder, *_QUIET, "push", "--porcelain", lease, *only, "--", remote, one)
+        done = _call(folder, "push", "--porcelain", lease, *only, "--", remote, one)
         if done.status == 0:
             return
         why = _refusal(done)
@@ -91,14 +90,14 @@ def check_push(folder: str, remote: str, ref: str, commit: str, seconds: float) 
     """
     until = time.monotonic() + seconds
     only = ("--no-follow-tags", "--recurse-submodules=no", "--no-verify")
-    push = (*_QUIET, "push", "--dry-run", "--porcelain", *only, "--", remote, f"{commit}:{ref}")
-    done = _call(folder, *push, seconds=seconds)
+    trial = ("push", "--dry-run", "--porcelain", *only, "--", remote, f"{commit}:{ref}")
+    done = _call(folder, *trial, seconds=seconds)
     for _ in range(TRIES_MAX - 1):
         # A branch that stands elsewhere is refused here, by this git: the remote has answered.
         if done.status <= 0 or _rows(done) or time.monotonic() + TRY_AGAIN_SECONDS >= until:
             break
         time.sleep(TRY_AGAIN_SECONDS)
-        done = _call(folder, *push, seconds=until - time.monotonic())
+        done = _call(folder, *trial, seconds=until - time.monotonic())
     if done.status == 0 or _rows(done):
         return
     why = done.error or f"git push exited with {done.status}"

@@ -387,18 +387,15 @@ def _same(one: str, other: Path) -> bool:
 
 def status(folder: str, *place: str) -> tuple[str | None, str | None, tuple[str, ...]]:
     """A worktree's commit (None: none yet), its branch (None: detached), and what has changed."""
-    return parse_status(
-        git(
-            folder,
-            *place,
-            *("-c", "status.showUntrackedFiles=normal", "-c", "core.fsmonitor=false"),
-            *("status", "--porcelain=v2", "--branch", "-z", "--ignore-submodules=none"),
-        )
-    )
+    return parse_status(git(folder, *place, *STATUS))
+
+
+STATUS = ("status", "--porcelain=v2", "--branch", "-z", "--ignore-submodules=none")
+"""The call whose answer ``parse_status`` reads."""
 
 
 def parse_status(told: str) -> tuple[str | None, str | None, tuple[str, ...]]:
-    """``status`` for what git printed (``--porcelain=v2 --branch -z``)."""
+    """``status`` for what git printed."""
     head = branch = None
     changes: list[str] = []
     renamed = False
@@ -562,8 +559,7 @@ def _remove_folder(worktree: Worktree) -> None:
         return
     # Without --force git refuses what holds changes: work that came since we looked is safe.
     force = () if worktree.found.prepared else ("--force", "--force")
-    look = ("-c", "status.showUntrackedFiles=normal")
-    git(worktree.record.common, *look, "worktree", "remove", *force, str(worktree.path))
+    git(worktree.record.common, "worktree", "remove", *force, str(worktree.path))
 
 
 def _remove_branch(worktree: Worktree) -> None:
