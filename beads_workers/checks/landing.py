@@ -159,8 +159,12 @@ def held_elsewhere(landing: Landing, worktrees: Worktrees) -> Check | None:
     held = git(worktrees.common, *asked).strip()
     if not held:
         return None
-    text = f"{landing.branch} is checked out in {held}: nothing lands while it is"
-    return fail("landing", text, f"git -C {shlex.quote(held)} switch --detach")
+    text = f"{landing.branch} is checked out in {held}"
+    if Path(held).is_dir():
+        remedy = f"git -C {shlex.quote(held)} switch --detach"
+        return fail("landing", f"{text}: nothing lands while it is", remedy)
+    text += ", which is gone: nothing lands until git forgets it"
+    return fail("landing", text, f"git -C {shlex.quote(worktrees.checkout)} worktree prune")
 
 
 def closed_remote(landing: Landing, worktrees: Worktrees) -> Check | None:

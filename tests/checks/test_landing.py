@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from beads_workers.checks.landing import find_landing
+from beads_workers.checks.landing import find_landing, held_elsewhere
 from beads_workers.checks.rules import Check
+from beads_workers.checks.worktrees import find_worktrees
 from beads_workers.cli.config import resolve
+from beads_workers.core.settings import Landing, Worktrees
 from beads_workers.options import Options
 from tests.support.killed_git import kill_git
 from tests.support.repository import git, make_repository
@@ -25,3 +29,24 @@ def test_a_killed_git_is_named_and_is_no_detached_head_and_no_missing_branch(
     kill_git(monkeypatch, tmp_path, word)
     found = find_landing(options, top, start)
     assert isinstance(found, Check) and found.text == f"git: git {word} exited with -9"
+
+
+def test_a_landing_branch_in_a_worktree_whose_folder_is_gone_is_freed_by_a_prune(
+    tmp_path: Path,
+) -> None:
+    top = make_repository(tmp_path / "r")
+    git(top, "branch", "bw-landing/main")
+    options = resolve(Options(worktree=True), top, {}).options
+    worktrees = find_worktrees(options, top, str(top / "state"))
+    landing = find_landing(options, top, git(top, "rev-parse", "HEAD"))
+    assert isinstance(worktrees, Worktrees) and isinstance(landing, Landing)
+    assert held_elsewhere(landing, worktrees) is None
+    git(top, "worktree", "add", "-q", "../theirs", "bw-landing/main")
+    held = held_elsewhere(landing, worktrees)
+    assert held is not None and held.remedy == f"git -C {tmp_path}/theirs switch --detach"
+    shutil.rmtree(tmp_path / "theirs")
+    gone = held_elsewhere(landing, worktrees)
+    assert gone is not None and gone.remedy == f"git -C {top} worktree prune"
+    assert f"{tmp_path}/theirs, which is gone" in gone.text
+    subprocess.run(gone.remedy.split(), check=True)
+    assert held_elsewhere(landing, worktrees) is None
