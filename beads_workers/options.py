@@ -550,6 +550,9 @@ class Options:
     gate_timeout: float | None = _in_file(
         _duration(1), limits.GATE_TIMEOUT_SECONDS, table=("landing", "gate_timeout")
     )
+    gate_retry: float | None = _in_file(
+        _duration(1), limits.GATE_RETRY_SECONDS, table=("landing", "gate_retry")
+    )
     shared_checkout: bool | None = _flag(
         "Let several agents work in one folder.", "--shared-checkout", at=BOTH, panel=ATTEMPTS
     )

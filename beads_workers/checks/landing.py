@@ -122,6 +122,7 @@ def _find_landing(options: Options, project: Path, base: str) -> Landing | Check
     assert options.land_jobs is not None and options.repairs is not None
     assert target is not None, "a rule has seen to it"
     assert options.gate_timeout is not None, "resolve() fills in every default"
+    assert options.gate_retry is not None
     return Landing(
         branch=f"{PREFIX}/{target}",
         start=start,
@@ -134,6 +135,7 @@ def _find_landing(options: Options, project: Path, base: str) -> Landing | Check
         tools=options.landing_tools or (),
         repairs_max=options.repairs,
         gate_timeout_seconds=options.gate_timeout,
+        gate_retry_seconds=options.gate_retry,
         remote=options.landing_remote,
     )
 

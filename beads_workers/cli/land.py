@@ -284,8 +284,10 @@ def _said(news: messages.News) -> str:
         case messages.Landed(issue_id, _, commit):
             how = "was landed already" if news.contained else "landed"
             return f"{issue_id} {how} as {commit[:12]}"
-        case messages.Refused(issue_id, _, why, files=files, against=against):
-            return f"{issue_id} did not land: {messages.refusal_text(why, files, against)}"
+        case messages.Refused(issue_id, _, why, text, files, against=against):
+            return f"{issue_id} did not land: {messages.refusal_text(why, files, against, text)}"
+        case messages.Untold(issue_id):
+            return f"{issue_id} {messages.untold_text(news)}"
         case messages.Gate(state="began", issues=issues):
             return f"verify runs on {', '.join(issues) if issues else 'what has landed'}"
         case messages.LandingPaused(why):

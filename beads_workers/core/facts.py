@@ -22,7 +22,7 @@ class IssueFacts:
     or the next one; ``charged`` have been counted. ``pending``: the ``Action`` that writes are
     pending, refused ``pending_tries`` times so far. ``parked``: the accounts of its agents are
     closed. ``behind``: what is to land before it; ``gate_seconds``: for how long the gate has run
-    that it is in, or waits for."""
+    that it is in, or waits for; ``untold``: why no gate had a verdict on it so far."""
 
     issue_id: str
     in_flight: str = ""
@@ -40,6 +40,7 @@ class IssueFacts:
     parked: bool = False
     behind: tuple[str, ...] = ()
     gate_seconds: float | None = None
+    untold: str = ""
 
 
 @value

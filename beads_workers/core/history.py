@@ -516,7 +516,7 @@ def _land(issue: _Issue, record: rec.BranchLanded | rec.LandingEnded, now: float
             contained=record.contained,
         )
     elif record.why:
-        error = refusal_text(record.why, record.files, record.against)
+        error = refusal_text(record.why, record.files, record.against, record.text)
         mends = record.verdict == "mend"
         issue.error = error
         issue.landing = replace(

@@ -711,7 +711,7 @@ def _entry_to_mend(issue: Issue, ended: rec.LandingEnded) -> rec.Checkpointed:
         before,
         # It may land all the same, where gates are flaky.
         landing=before.landing if quarantined else "",
-        error=refusal_text(ended.why, ended.files, ended.against),
+        error=refusal_text(ended.why, ended.files, ended.against, ended.text),
         receipt=to_text(receipt),
         quarantined=quarantined,
         repairs=ended.repairs,

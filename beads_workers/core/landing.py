@@ -18,6 +18,7 @@ from beads_workers.core import limits
 from beads_workers.core.journal import BAD_VALUE, read_flat
 from beads_workers.core.model import PRIORITY_DEFAULT, value
 from beads_workers.core.settings import Landing, Worktrees, landing_from_json, worktrees_from_json
+from beads_workers.core.text import counted
 
 
 @value
@@ -101,6 +102,18 @@ class Gate:
 
 
 @value
+class Untold:
+    """There was no verdict on its branch alone, for so many ``times`` (the last ``why``): nobody is
+    blamed, and it is tried again, with no other gate beside it, in so many ``seconds``."""
+
+    issue_id: str
+    attempt: int
+    why: str
+    times: int
+    seconds: float
+
+
+@value
 class Landed:
     """It is on the integration branch, as ``commit``, read back from the ref. ``verified``: the
     tree that passed the gate with it inside, "" where there is no gate. ``contained``: it had
@@ -117,10 +130,11 @@ class Landed:
 @value
 class Refused:
     """It cannot land as it is. ``why``: ``conflict`` (with the tip), ``verify`` (the tip alone is
-    green, with it the gate is red), ``gate`` (the tip alone is green, and with it the gate cannot
-    tell: it ends without a verdict, or not in time), or ``branch`` (what it names is not there, or
-    git cannot merge it). After ``verify`` or ``gate`` it may be tried once more when nobody waits,
-    where gates are known to be flaky, and ``Landed`` may follow; ``CancelLanding`` prevents that.
+    green, with it the gate is red), ``gate`` (the tip alone is green, and with it there was
+    never a verdict, however often and long it was tried: ``text``), or ``branch`` (what it names is
+    not there, or git cannot merge it). After ``verify``, if gates are known to be flaky, and after
+    ``gate`` it is tried once more when nobody waits, and ``Landed`` may follow; ``CancelLanding``
+    prevents that.
 
     ``text``: for whoever mends it: files in conflict, or the end of verify's output. ``tip``: the
     commit that it was tried on. ``against``: issues whose landed work it does not fit.
@@ -185,6 +199,7 @@ class Into:
 News = (
     Tip
     | Gate
+    | Untold
     | Landed
     | Refused
     | LandingCancelled
@@ -215,7 +230,9 @@ def ahead_of(mine: Add, others: Iterable[Add]) -> tuple[str, ...]:
 FILES_NAMED = 5
 
 
-def refusal_text(why: str, files: Sequence[str] = (), against: Sequence[str] = ()) -> str:
+def refusal_text(
+    why: str, files: Sequence[str] = (), against: Sequence[str] = (), text: str = ""
+) -> str:
     """Why a branch did not land; one line."""
     behind = f" (landed by {', '.join(against[:FILES_NAMED])})" if against else ""
     match why:
@@ -224,11 +241,17 @@ def refusal_text(why: str, files: Sequence[str] = (), against: Sequence[str] = (
             named = ", ".join(files[:FILES_NAMED]) + more
             return f"its branch conflicts with what has landed{behind}: {named}".rstrip(": ")
         case "gate":
-            return f"the gate cannot tell of its branch{behind}"
+            return f"the gate cannot tell of its branch: {text.partition(chr(10))[0]}".rstrip(": ")
         case "verify":
             return f"verify fails on its branch together with what has landed{behind}"
         case _:
             return "its branch is not there any more"
+
+
+def untold_text(said: Untold) -> str:
+    """Why it has not landed yet; a sentence without its subject."""
+    again = f"it is tried again alone in {said.seconds:.0f} s"
+    return f"had no verdict so far ({counted(said.times, 'time')}): {said.why}; {again}"
 
 
 def shelve_note(add: Add | None) -> str:
@@ -257,6 +280,7 @@ _NAMES: dict[type[Any], str] = {
     GoOn: "go_on",
     Tip: "tip",
     Gate: "gate",
+    Untold: "untold",
     Landed: "landed",
     Refused: "refused",
     LandingCancelled: "cancelled",

@@ -121,6 +121,6 @@ def _said(entry: Entry, title: str) -> dict[str, Any]:
         told = {"issue_id": record.issue_id, "verdict": "landed", "commit": record.commit}
         return {"at": round(entry.at, 3), **told, "title": title, "error": ""}
     assert isinstance(record, rec.LandingEnded), "nothing else is kept"
-    why = refusal_text(record.why, record.files, record.against)
+    why = refusal_text(record.why, record.files, record.against, record.text)
     told = {"issue_id": record.issue_id, "verdict": record.verdict, "commit": ""}
     return {"at": round(entry.at, 3), **told, "title": title, "error": why}

@@ -64,6 +64,7 @@ class Landings:
         self._person_wait = settings.pace.person_wait_seconds
         self._idle = True
         self._early: dict[str, ld.Landed] = {}
+        self._untold: dict[str, ld.Untold] = {}
         self._gates: dict[int, tuple[tuple[str, ...], float]] = {}
         """Those that run, by lane: the issues in them, and since when."""
         self.mends = True
@@ -158,6 +159,9 @@ class Landings:
                 if state == "began":
                     self._gates[lane] = issues, self._effects.now
                 self._effects.write(GateRan(lane, state, tree, issues, seconds, why, flaky, kept))
+            case ld.Untold(issue_id):
+                self._untold[issue_id] = said
+                self._effects.note("warning", f"{issue_id} {ld.untold_text(said)}")
             case ld.Tip(commit, branch):
                 self._effects.write(LandingTip(commit, branch))
             case ld.Into(branch, commit, why, command):
@@ -198,6 +202,13 @@ class Landings:
         of_it = [since for issues, since in self._gates.values() if issue.issue_id in issues]
         began = of_it or [since for _, since in self._gates.values()]
         return round(self._effects.now - min(began), 1)
+
+    def untold(self, issue: Issue) -> str:
+        """Why no gate has a verdict on it so far; "" where that is not so."""
+        said = self._untold.get(issue.issue_id)
+        if said is None or not self._is_of(issue, said.attempt) or issue.state not in _WAITS:
+            return ""
+        return f"{said.why} ({counted(said.times, 'time')})"
 
     def settled(self, issue_id: str) -> None:
         """The tracker has answered to what it was told of this issue."""

@@ -276,6 +276,8 @@ LAND_JOBS = 2
 """Gates side by side. A second one saves about a fifth of the time, four a quarter."""
 REPAIRS_MAX = 2
 GATE_TIMEOUT_SECONDS = 1800.0
+GATE_RETRY_SECONDS = 600.0
+"""Over so long a branch is gated again on which no gate had a verdict."""
 LANDER_DELAY_SECONDS = 0.5
 LANDER_DELAY_MAX_SECONDS = 60.0
 LANDER_DEATHS_MAX = 5

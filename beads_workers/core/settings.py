@@ -105,7 +105,8 @@ class Landing:
     run side by side. ``style``: one of ``LANDING_STYLES``. ``after``: a ``sh -c`` line that runs
     after each landing. ``tools``: commands whose output is part of what a kept verdict holds for.
     ``repairs_max``: how often an agent may mend its branch. ``gate_timeout_seconds`` alone convicts
-    nobody. ``remote``: where other clones land, too; None for this repository alone.
+    nobody; what has no verdict is tried again over ``gate_retry_seconds``. ``remote``: where other
+    clones land, too; None for this repository alone.
     """
 
     branch: str
@@ -118,6 +119,7 @@ class Landing:
     tools: tuple[str, ...] = ()
     repairs_max: int = limits.REPAIRS_MAX
     gate_timeout_seconds: float = limits.GATE_TIMEOUT_SECONDS
+    gate_retry_seconds: float = limits.GATE_RETRY_SECONDS
     remote: str | None = None
 
 

@@ -20,6 +20,7 @@ import select
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -31,6 +32,7 @@ from beads_workers.core.model import value
 from beads_workers.core.text import size
 from beads_workers.landing.queue import GateVerdict
 from beads_workers.landing.repository import PINS
+from beads_workers.landing.shortage import Shortage
 from beads_workers.runtime import sessions
 from beads_workers.runtime.locks import try_lock
 from beads_workers.runtime.processes import GIT_PLACES
@@ -61,6 +63,9 @@ VERDICTS_MAX = 4000
 
 TOOL_SECONDS = 20.0
 """A tool says its version in less."""
+
+LOOK_SECONDS = 0.5
+"""So often it is looked whether the disk is full while a command runs."""
 
 LOCK = "beads-workers-landing.lock"
 """In git's common folder: one lander for a repository."""
@@ -165,7 +170,7 @@ class GateProcess:
         self.order = order
         self.began = time.monotonic()
         self.pidfd = os.pidfd_open(pid)
-        self._pid, self._results = pid, results
+        self._pid, self._results, self._shortage = pid, results, Shortage()
 
     def end(self, number: int = signal.SIGTERM) -> None:
         """Ask it to end, with all that it has started."""
@@ -182,7 +187,8 @@ class GateProcess:
         try:
             fields = json.loads(told)
         except ValueError:
-            return GateResult(GateVerdict.NONE, "the gate ended without an answer")
+            why, short = "the gate ended without an answer", self._shortage.why()
+            return GateResult(GateVerdict.NONE, f"{why}; {short}" if short else why)
         return GateResult(**{**fields, "verdict": GateVerdict(fields["verdict"])})
 
 
@@ -222,7 +228,8 @@ def _be_gate(
         place = GatePlace(settings, folder, order.lane)
         place.redirect_output()
         result = place.run(order)
-        keep.keep(order.tree, result)
+        with contextlib.suppress(OSError):  # A full disk: it is gated again, if need be.
+            keep.keep(order.tree, result)
         os.write(said, json.dumps({**asdict(result), "verdict": result.verdict.value}).encode())
     except _Ended:
         pass
@@ -349,7 +356,7 @@ class GatePlace:
 
     def run(self, order: GateOrder) -> GateResult:
         """Prepare the worktree and gate the tree; raises ``OSError``."""
-        began = time.monotonic()
+        began, shortage = time.monotonic(), Shortage(self.folder, Path(tempfile.gettempdir()))
         try:
             self.sweep()
             self._check_disk()
@@ -360,21 +367,23 @@ class GatePlace:
             return GateResult(GateVerdict.NONE, str(error))
         setup, seconds = self.settings.worktrees.setup, self.settings.landing.gate_timeout_seconds
         try:
-            if setup is not None and (status := self._command(setup, order, seconds)) != 0:
-                why = f"setup failed: {_ended(status, seconds)}"
-                return GateResult(GateVerdict.NONE, why, self._tail(), time.monotonic() - began)
+            if setup is not None and (status := self._command(setup, order, shortage)) != 0:
+                text = self._tail()
+                why = f"setup failed: {_ended(status, seconds, shortage.why(text))}"
+                return GateResult(GateVerdict.NONE, why, text, time.monotonic() - began)
             assert self.settings.verify is not None, "without a command there is no gate"
-            status = self._command(self.settings.verify, order, seconds)
+            status = self._command(self.settings.verify, order, shortage)
         finally:
             self.sweep()
         took = time.monotonic() - began
         if status == 0:
             return GateResult(GateVerdict.GREEN, seconds=took)
-        if status is None or status < 0 or status >= 128 or status in NO_VERDICT:
-            return GateResult(
-                GateVerdict.NONE, f"verify: {_ended(status, seconds)}", self._tail(), took
-            )
-        return GateResult(GateVerdict.RED, f"verify: exit status {status}", self._tail(), took)
+        text = self._tail()
+        short = shortage.why(text)
+        why = f"verify: {_ended(status, seconds, short)}"
+        untold = status is None or status < 0 or status >= 128 or status in NO_VERDICT
+        verdict = GateVerdict.NONE if untold or short else GateVerdict.RED
+        return GateResult(verdict, why, text, took)
 
     def sweep(self) -> None:
         """KILL what an earlier gate has left running here."""
@@ -455,7 +464,7 @@ class GatePlace:
 
     # --- commands ---------------------------------------------------------------------------------
 
-    def _command(self, script: str, order: GateOrder, seconds: float) -> int | None:
+    def _command(self, script: str, order: GateOrder, shortage: Shortage) -> int | None:
         """Its exit status, or minus the number of a signal; None where it took too long."""
         _say(f"$ {script}")
         process = subprocess.Popen(
@@ -469,7 +478,11 @@ class GatePlace:
             with _pidfd(process.pid) as pidfd:
                 ready = select.poll()
                 ready.register(pidfd, select.POLLIN)
-                ended = bool(ready.poll(seconds * 1000))
+                until = time.monotonic() + self.settings.landing.gate_timeout_seconds
+                ended = False
+                while not ended and (left := until - time.monotonic()) > 0:
+                    ended = bool(ready.poll(min(left, LOOK_SECONDS) * 1000))
+                    shortage.look()
                 if not ended:
                     os.killpg(process.pid, signal.SIGTERM)
                     ready.poll(self.settings.term_grace_seconds * 1000)
@@ -525,10 +538,12 @@ def _make_writable(act: Callable[[str], object], name: str, error: object) -> No
     act(name)
 
 
-def _ended(status: int | None, seconds: float) -> str:
+def _ended(status: int | None, seconds: float, short: str) -> str:
     if status is None:
-        return f"it had not ended after {seconds:g} seconds"
-    return f"exit status {status}" if status >= 0 else f"ended by signal {-status}"
+        how = f"it had not ended after {seconds:g} seconds"
+    else:
+        how = f"exit status {status}" if status >= 0 else f"ended by signal {-status}"
+    return f"{how}; {short}" if short else how
 
 
 def _say(text: str) -> None:

@@ -35,6 +35,7 @@ from beads_workers.landing.queue import (
     Build,
     Command,
     GateVerdict,
+    Later,
     PauseReason,
     Queue,
     Refuse,
@@ -71,6 +72,10 @@ FETCH_SECONDS = 30.0
 train."""
 REMOTE_SECONDS = (5.0, 300.0)
 """The same as ``AGAIN_SECONDS`` for a remote that cannot be reached."""
+UNTOLD_SHARES = (0.025, 0.075, 0.15, 0.3, 0.45)
+"""What lies between the tries of a branch on which no gate has a verdict, of ``gate_retry``."""
+UNTOLD_LONGEST = 6.0
+"""Gates that end late: after so many times ``gate_retry`` there is no further try."""
 STOP_SECONDS = 5.0
 """A gate that is told to end gets so long before it is killed."""
 
@@ -103,8 +108,11 @@ class _Train:
 
 @dataclass(slots=True)
 class _Running:
+    """``key``: of the last branch in it, "" for the tip alone."""
+
     gate: GateProcess
     issues: tuple[str, ...]
+    key: str
     stopped_at: float | None = None
 
 
@@ -132,6 +140,8 @@ class Lander:
     _trains: dict[int, _Train] = field(default_factory=dict)
     _gates: dict[int, _Running] = field(default_factory=dict)
     _bad: dict[str, GateResult] = field(default_factory=dict)
+    _later: dict[str, float] = field(default_factory=dict)
+    _untold_since: dict[str, float] = field(default_factory=dict)
     _unread: dict[str, Add] = field(default_factory=dict)
     _trespassed: dict[tuple[str, int], str] = field(default_factory=dict)
     _conflict: Conflict | None = None
@@ -211,6 +221,7 @@ class Lander:
             self._get_stuck(f"git: {error}", AGAIN_SECONDS[0])
             return
         self._passengers[add.issue_id] = add
+        self._untold_since.pop(add.issue_id, None)
         self.queue.add(WaitingBranch(add.issue_id, add.priority, add.ended_at))
         self._look_at = 0.0  # Its train is to stand on what others have committed by now.
 
@@ -242,8 +253,13 @@ class Lander:
             if self._again_at is not None and now >= self._again_at:
                 self._again_at = None
                 self.queue.go_on()
+            for key in [key for key, at in self._later.items() if now >= at]:
+                del self._later[key]
+                self.queue.again(key)
             self._kill_late(now)
             self._read_again()
+            if self._idle and not self._stuck:
+                self.queue.one_more()
             while not self._stuck and (command := self.queue.next()) is not None:
                 self._carry_out(command)
         except RemoteTrouble as trouble:
@@ -273,7 +289,7 @@ class Lander:
     @property
     def due(self) -> float:
         """When ``work`` is to be called again, whatever happens; monotonic seconds."""
-        times = [self._look_at, self._again_at]
+        times = [self._look_at, self._again_at, *self._later.values()]
         times += [r.stopped_at + STOP_SECONDS for r in self._gates.values() if r.stopped_at]
         return min(at for at in times if at is not None)
 
@@ -425,6 +441,8 @@ class Lander:
                     running.gate.end()
             case Advance(number, place):
                 self._advance(number, place)
+            case Later(key, times):
+                self._try_later(key, times)
             case Refuse(key, told):
                 self._convict(key, told=told)
             case Say(pause):
@@ -498,7 +516,8 @@ class Lander:
             )
             self.queue.judged(run.lane, GateVerdict.NONE)
             return
-        self._gates[run.lane] = _Running(gate, issues)
+        key = train.keys[run.place - 1] if run.place > train.landed else ""
+        self._gates[run.lane] = _Running(gate, issues, key)
         self.selector.register(gate.pidfd, selectors.EVENT_READ, lambda: self._ended(run.lane))
         self.say(messages.Gate(run.lane, "began", tree, issues))
 
@@ -515,13 +534,16 @@ class Lander:
             self.queue.stopped(lane)
             return
         green = result.verdict is GateVerdict.GREEN
-        flaky = green and tree in self._bad
+        before = self._bad.get(tree)
+        flaky = green and before is not None and before.verdict is GateVerdict.RED
         if green:
             self._bad.pop(tree, None)
         else:
             self._bad[tree] = result
         self.say(replace(said, state=result.verdict.value, why=result.why, flaky=flaky))
-        self.queue.judged(lane, result.verdict)
+        since = self._untold_since.get(running.key, time.monotonic())
+        longest = UNTOLD_LONGEST * self.settings.landing.gate_retry_seconds
+        self.queue.judged(lane, result.verdict, enough=time.monotonic() - since >= longest)
         if tree == self._tip_tree():
             self.say(messages.Tip(self._tip, self.settings.landing.branch, green))
 
@@ -586,12 +608,29 @@ class Lander:
         self._refuse(add, "conflict", found.text, found.files, against)
 
     def _convict(self, key: str, *, told: bool) -> None:
-        add = self._passengers[key]
+        add, result = self._passengers[key], self._said_of(key)
         assert isinstance(add, Add)
+        why, against = result.why, self._landed_since(add) if told else ()
+        if not told:
+            tried = time.monotonic() - self._untold_since.pop(key, time.monotonic())
+            why = f"no verdict, tried for {tried:.0f} s: {why}"
+        text = "\n".join(part for part in (why, result.text) if part)
+        self._refuse(add, "verify" if told else "gate", text, against=against)
+
+    def _said_of(self, key: str) -> GateResult:
+        """What the last gate said of it, where it did not pass."""
         train = self._trains[max(n for n, each in self._trains.items() if key in each.keys)]
-        result = self._bad.get(train.at(train.keys.index(key) + 1)[1], GateResult(GateVerdict.NONE))
-        text = "\n".join(part for part in (result.why, result.text) if part)
-        self._refuse(add, "verify" if told else "gate", text, against=self._landed_since(add))
+        tree = train.at(train.keys.index(key) + 1)[1]
+        return self._bad.get(tree, GateResult(GateVerdict.NONE))
+
+    def _try_later(self, key: str, times: int) -> None:
+        now, why = time.monotonic(), self._said_of(key).why
+        seconds = UNTOLD_SHARES[times - 1] * self.settings.landing.gate_retry_seconds
+        self._untold_since.setdefault(key, now)
+        self._later[key] = now + seconds
+        add = self._passengers.get(key)
+        if isinstance(add, Add):
+            self.say(messages.Untold(add.issue_id, add.attempt, why, times, seconds))
 
     def _refuse(
         self,
@@ -608,8 +647,8 @@ class Lander:
         try:
             # As many arguments as there are conflicts are more than a program may have.
             found = list(self._repository.landed(add.base, self._tip, _named(files)))
-        except GitError:
-            return ()  # Only for the one who mends it.
+        except (GitError, OSError):
+            return ()  # Only for the one who mends it: a conviction is told in any case.
         names = dict.fromkeys(each.issue_id for each in found if each.issue_id)
         return tuple(names)[:AGAINST_MAX]
 
@@ -631,7 +670,9 @@ class Lander:
                 follow = self._passengers[FOLLOWED]
                 assert isinstance(follow, Follow)
                 of = f"{follow.branch} at {follow.commit[:12]}"
-                why = f"with {of} verify does not pass on {branch}"
+                bad = self._said_of(FOLLOWED) if self._conflict is None else bad
+                told = "does not pass" if bad.verdict is GateVerdict.RED else "cannot be told"
+                why = f"with {of} verify {told} on {branch}: {bad.why}"
                 if self._conflict is not None:
                     why, files = f"{of} does not merge with {branch}", self._conflict.files
                     # Also for a commit that was amended after it had landed.

@@ -8,7 +8,8 @@ branch is left: the place below it has landed, and with it the gate is red.
 
 Nobody is convicted by one red gate. It is run once more in a fresh worktree, and some gate must
 have been green since the first red one: else the tip is gated again, and a red tip convicts nobody
-and pauses landing. Meanwhile the next train runs ahead, without the culprit. Source:
+and pauses landing. Meanwhile the next train runs ahead, without the culprit. A gate without a
+verdict convicts nobody at all: whoever it leaves waits, and is tried again alone and later. Source:
 docs/LANDING.md, "The queue".
 
 ``Queue.next`` gives one command after the other until there is none; the lander carries each out,
@@ -44,6 +45,10 @@ lie: it is tried once more when nobody waits. More red gates hardly lie all toge
 SUSPECTS_WIDE = 8
 """Among so many suspects and more all lanes look for the culprit, side by side. Among fewer that
 costs a tenth more gates and saves nothing to speak of."""
+
+
+UNTOLD_MAX = 6
+"""So often a branch alone is gated without a verdict before it is set aside."""
 
 
 class GateVerdict(Enum):
@@ -118,8 +123,17 @@ class Advance:
 
 
 @value
+class Later:
+    """There was no verdict on it alone, for so many ``times``; ``again`` when its time has come."""
+
+    key: str
+    times: int
+
+
+@value
 class Refuse:
-    """It does not land. ``told``: the gate was red, and not only without a verdict."""
+    """It does not land. ``told``: the gate was red; else it never had a verdict, and is set aside:
+    ``one_more`` tries it once more."""
 
     key: str
     told: bool = True
@@ -132,7 +146,7 @@ class Say:
     pause: PauseReason | None
 
 
-Command = Build | RunGate | StopGate | Advance | Refuse | Say
+Command = Build | RunGate | StopGate | Advance | Later | Refuse | Say
 
 
 # --- inside --------------------------------------------------------------------------------------
@@ -143,7 +157,9 @@ class _Kind(Enum):
     LONE = "lone"
     """The tip is red: one gate says whether this mends it, and nobody is convicted."""
     CHANCE = "chance"
-    """It was convicted: one gate says whether that was wrong."""
+    """It was convicted, or set aside: one gate says whether that was wrong."""
+    ALONE = "alone"
+    """There was no verdict on it: it is gated with no other gate beside it."""
 
 
 @dataclass(slots=True)
@@ -158,7 +174,8 @@ class _Run:
 class _Train:
     """``landed``: up to here. ``red``: the lowest place above that did not pass. ``bad``: when the
     run began that makes each place red; ``fresh``: places that did not pass in a fresh worktree
-    either; ``untold``: places of which the gate could not tell. ``tip_reds``: of the tip.
+    either; ``untold``: places of which the gate could not tell. ``tip_bad``: how often the tip did
+    not pass; ``tip_red``: whether it was red. ``enough``: another try would take too long.
     ``early``: what was said of a train that ran ahead."""
 
     number: int
@@ -170,7 +187,9 @@ class _Train:
     fresh: set[int] = field(default_factory=set)
     untold: set[int] = field(default_factory=set)
     reds: list[int] = field(default_factory=list)
-    tip_reds: int = 0
+    tip_bad: int = 0
+    tip_red: bool = False
+    enough: bool = False
     early: tuple[_Run, GateVerdict, bool] | None = None
 
     def cut(self, places: int) -> None:
@@ -193,6 +212,10 @@ class Queue:
         self._lanes, self._gated = lanes, gated
         self._waiting: dict[str, WaitingBranch] = {}
         self._evicted: dict[str, WaitingBranch] = {}
+        self._aside: dict[str, WaitingBranch] = {}
+        self._untold: dict[str, int] = {}
+        self._held: set[str] = set()
+        self._due: list[str] = []
         self._new: set[str] = set()
         self._asked: _Kind | None = None
         self._train: _Train | None = None
@@ -216,8 +239,12 @@ class Queue:
 
     @property
     def order(self) -> list[str]:
-        """Who waits, in the order in which they get on a train."""
+        """Who waits, the most urgent first."""
         return [entry.key for entry in sorted(self._waiting.values(), key=lambda e: e.order)]
+
+    def _ready(self) -> list[str]:
+        """Who may get on a train with others."""
+        return [key for key in self.order if key not in self._held and key not in self._due]
 
     @property
     def in_use(self) -> set[int]:
@@ -242,8 +269,9 @@ class Queue:
     def withdraw(self, key: str) -> bool:
         """It does not land; False where it is not there."""
         self._new.discard(key)
-        evicted = self._evicted.pop(key, None)
+        evicted = self._evicted.pop(key, self._aside.pop(key, None))
         entry, train = self._waiting.pop(key, evicted), self._train
+        self._forget(key)
         if self._ahead is not None and key in self._ahead.keys:
             self._call_back()
         if train is not None and key in train.keys[train.landed :]:
@@ -256,6 +284,26 @@ class Queue:
         if entry is not None and entry.first and self.paused is PauseReason.FIRST:
             self._resume()
         return entry is not None
+
+    def _forget(self, key: str) -> None:
+        """What was not told of it counts no more."""
+        self._untold.pop(key, None)
+        self._held.discard(key)
+        if key in self._due:
+            self._due.remove(key)
+
+    def again(self, key: str) -> None:
+        """The time of a ``Later`` has come."""
+        if key in self._held:
+            self._held.remove(key)
+            self._due.append(key)
+
+    def one_more(self) -> None:
+        """Nobody waits for what it says: one that was set aside is tried once more."""
+        if self._aside and self.idle and self.paused is None:
+            key = next(iter(self._aside))
+            self._waiting[key] = self._aside.pop(key)
+            self._build(_Kind.CHANCE, (key,))
 
     def tip_moved(self) -> None:
         """Somebody else has moved the branch: nothing is known of its tip."""
@@ -284,13 +332,18 @@ class Queue:
             if not self._gated:
                 self._commands.append(Advance(made.number, len(train)))
 
-    def judged(self, lane: int, verdict: GateVerdict, *, kept: bool = False) -> None:
-        """A gate has ended. ``kept``: it was not run, its verdict was known."""
+    def judged(
+        self, lane: int, verdict: GateVerdict, *, kept: bool = False, enough: bool = False
+    ) -> None:
+        """A gate has ended. ``kept``: it was not run, its verdict was known. ``enough``: another
+        try of who has no verdict would take too long."""
         run = self._running.pop(lane)
         self._clock += 1
         self.runs += not kept
         if verdict is GateVerdict.GREEN and not kept:
             self._green_at = self._clock
+        if self._train is not None:
+            self._train.enough = enough
         self._hear(run, verdict, kept=kept)
 
     def _hear(self, run: _Run, verdict: GateVerdict, *, kept: bool) -> None:
@@ -300,10 +353,12 @@ class Queue:
             self._ahead.early = (run, verdict, kept)
         elif verdict is GateVerdict.GREEN:
             self._green(train, run)
-        elif train.kind is not _Kind.USUAL:
+        elif train.kind not in (_Kind.USUAL, _Kind.ALONE):
             self._dissolve()
         elif run.place == train.landed:
             self._tip_bad(train, verdict)
+        elif verdict is GateVerdict.NONE and run.place == train.landed + 1:
+            self._hold(train)
         else:
             self._bad(train, run, verdict)
 
@@ -322,9 +377,10 @@ class Queue:
         for key in train.keys[train.landed : place]:
             self._waiting.pop(key, None)
             self._new.discard(key)
+            self._forget(key)
             self._learn(failed=False)
         self._call_back()
-        train.landed, train.tip_reds = place, 0
+        train.landed, train.tip_bad, train.tip_red = place, 0, False
         train.cut(len(train.keys))
         self._tip_green, self._tip_anew = True, False
         if place == len(train.keys):
@@ -343,13 +399,16 @@ class Queue:
         return self._commands.popleft() if self._commands else None
 
     def _begin(self) -> None:
-        kind, keys = _Kind.USUAL, tuple(self.order[: self.size])
+        ready = self._ready()
+        kind, keys = _Kind.USUAL, tuple(ready[: self.size])
         if self.paused is not None:
             # Only what came since may mend the tip. Each is tried once, alone.
             kind = _Kind.LONE
-            keys = tuple(key for key in self.order if key in self._new)[:1]
+            keys = tuple(key for key in ready if key in self._new)[:1]
             if self.paused is PauseReason.FIRST:
                 keys = ()
+        elif self._due:
+            kind, keys = _Kind.ALONE, (self._due.pop(0),)
         elif not keys and (chance := self._chance()) is not None:
             kind, keys = _Kind.CHANCE, (chance,)
             self._waiting[chance] = self._evicted.pop(chance)
@@ -371,7 +430,7 @@ class Queue:
             self._convict(train)
             return
         free = [n for n in range(self._lanes) if n not in {*self._running, *self._stopping}]
-        if not free:
+        if not free or (train.kind is _Kind.ALONE and len(free) < self._lanes):
             return
         # One at a time: its verdict may be known, and settle what the next one is.
         under_way = {(run.number, run.place) for run in self._running.values()}
@@ -382,7 +441,7 @@ class Queue:
                 self._commands.append(RunGate(free[0], number, place, fresh, anew))
                 return
         if self._ahead is None and train.red == train.landed + 1 and train.bad and self._tip_green:
-            keys = [key for key in self.order if key != train.keys[train.landed]][: self.size]
+            keys = [key for key in self._ready() if key != train.keys[train.landed]][: self.size]
             if keys and train.kind is _Kind.USUAL:
                 self._build(_Kind.USUAL, tuple(keys))
 
@@ -390,11 +449,17 @@ class Queue:
         """Places that are to be gated, the most useful first: of which train, which, whether in a
         fresh worktree, whether anew."""
         number, whole, tip, red = train.number, len(train.keys), train.landed, train.red
+        if train.kind is _Kind.ALONE:
+            if self._had_enough(train):
+                yield number, tip, True, True
+            else:
+                yield number, whole, False, False
+            return
         if train.kind is not _Kind.USUAL:
             yield number, whole, False, train.kind is _Kind.CHANCE
             return
         if not self._tip_green:
-            again = train.tip_reds > 0
+            again = train.tip_bad > 0
             yield number, tip, again, again or self._tip_anew
         if red is None:
             yield number, whole, False, False
@@ -427,15 +492,19 @@ class Queue:
 
     def _green(self, train: _Train, run: _Run) -> None:
         if run.place == train.landed:
-            self.flaky += train.tip_reds > 0
-            self._tip_green, self._tip_anew, train.tip_reds = True, False, 0
+            self.flaky += train.tip_red
+            self._tip_green, self._tip_anew = True, False
+            train.tip_bad, train.tip_red = 0, False
+            if train.kind is _Kind.ALONE:
+                self._set_aside(train)
             return
-        self.flaky += run.place in train.bad
+        self.flaky += run.place in train.bad and run.place not in train.untold
         # What is below has landed with it; what is above stands on it.
         self._stop(train, lambda other: other.place <= run.place)
         self._commands.append(Advance(train.number, run.place))
 
     def _bad(self, train: _Train, run: _Run, verdict: GateVerdict) -> None:
+        train.kind = _Kind.USUAL
         if verdict is GateVerdict.NONE:
             train.untold.add(run.place)
             train.bad[run.place] = self._clock
@@ -447,10 +516,52 @@ class Queue:
         self._stop(train, lambda other: other.place > run.place)
 
     def _tip_bad(self, train: _Train, verdict: GateVerdict) -> None:
-        train.tip_reds += 1
+        train.tip_bad += 1
+        train.tip_red = train.tip_red or verdict is GateVerdict.RED
         self._tip_green = False
-        if train.tip_reds > 1:
+        if train.tip_bad > 1:
             self._pause(PauseReason.TIP if verdict is GateVerdict.RED else PauseReason.GATE)
+
+    def _had_enough(self, train: _Train) -> bool:
+        return self._untold.get(train.keys[train.landed], 0) >= UNTOLD_MAX
+
+    def _hold(self, train: _Train) -> None:
+        """There is no verdict on one branch: that is nobody's fault so far."""
+        key = train.keys[train.landed]
+        times = UNTOLD_MAX if train.enough else self._untold.get(key, 0) + 1
+        self._untold[key] = times
+        if times >= UNTOLD_MAX:
+            # Is it the branch, or does no gate tell anything now? The tip says, by itself.
+            train.kind = _Kind.ALONE
+            train.cut(train.landed + 1)
+            self._stop(train, lambda run: True)
+            self._call_back()
+            return
+        self._held.add(key)
+        self._new.discard(key)
+        self._commands.append(Later(key, times))
+        self._leave(train)
+
+    def _set_aside(self, train: _Train) -> None:
+        key = train.keys[train.landed]
+        entry = self._waiting[key]
+        self._forget(key)
+        self._train = None
+        if entry.first:
+            self._pause(PauseReason.FIRST)
+            return
+        self._aside[key] = self._waiting.pop(key)
+        self._new.discard(key)
+        self._commands.append(Refuse(key, told=False))
+
+    def _leave(self, train: _Train) -> None:
+        """Its next branch is out of it, and what ran ahead without that one is the train now."""
+        self._stop(train, lambda run: True)
+        ahead, self._ahead = self._ahead, None
+        self._train = ahead if ahead is not None and ahead.keys else None
+        if ahead is not None and ahead.early is not None:
+            run, verdict, kept = ahead.early
+            self._hear(run, verdict, kept=kept)
 
     def _is_convicted(self, train: _Train) -> bool:
         red = train.red
@@ -464,23 +575,20 @@ class Queue:
 
     def _convict(self, train: _Train) -> None:
         place = train.landed
-        key, told = train.keys[place], place + 1 not in train.untold
-        entry = self._waiting.pop(key)
-        self._new.discard(key)
+        key = train.keys[place]
+        entry = self._waiting[key]
         self._learn(failed=True)
-        self._stop(train, lambda run: True)
         if entry.first:
-            self._waiting[key] = entry
+            self._stop(train, lambda run: True)
             self._pause(PauseReason.FIRST)
             return
+        del self._waiting[key]
+        self._new.discard(key)
+        self._forget(key)
         if sum(red > place for red in train.reds) <= REDS_FEW:
             self._evicted[key] = entry
-        self._commands.append(Refuse(key, told))
-        ahead, self._ahead = self._ahead, None
-        self._train = ahead if ahead is not None and ahead.keys else None
-        if ahead is not None and ahead.early is not None:
-            run, verdict, kept = ahead.early
-            self._hear(run, verdict, kept=kept)
+        self._commands.append(Refuse(key))
+        self._leave(train)
 
     def _learn(self, *, failed: bool) -> None:
         self._tried = self._tried * REMEMBERED + 1.0
@@ -511,7 +619,9 @@ class Queue:
     def _look_again(self, *, anew: bool) -> None:
         # What was being carried out when the branch turned out to have moved.
         self._asked = None
-        self._commands = deque(c for c in self._commands if isinstance(c, StopGate | Refuse | Say))
+        self._commands = deque(
+            c for c in self._commands if isinstance(c, StopGate | Later | Refuse | Say)
+        )
         self._dissolve()
         self._tip_green, self._tip_anew = not self._gated, anew
         self._resume()
@@ -522,9 +632,12 @@ class Queue:
         self._call_back()
         if train is not None:
             self._stop(train, lambda run: True)
-            if train.kind is _Kind.CHANCE:
-                for key in train.keys[train.landed :]:
+            for key in train.keys[train.landed :]:
+                if train.kind is _Kind.CHANCE:
                     self._waiting.pop(key, None)
+                elif train.kind is _Kind.ALONE and key in self._waiting:
+                    self._untold[key] = min(self._untold.get(key, 0), UNTOLD_MAX - 1)
+                    self._due.append(key)
 
     def _call_back(self) -> None:
         """The train that ran ahead stands on nothing any more."""

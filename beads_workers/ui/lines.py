@@ -134,8 +134,8 @@ def _landing(record: rec.Record) -> str | None:
                 return f"     landed   {_id(issue_id)}: nothing new, it is in {where}"
             gate = "" if landed.verified else ", without a gate"
             return f"     landed   {_id(issue_id)} as {where}{gate}"
-        case rec.LandingEnded(issue_id, verdict, why, _, files, _, against) if why:
-            text = printable(refusal_text(why, files, against), ERROR_WIDTH)
+        case rec.LandingEnded(issue_id, verdict, why, said, files, _, against) if why:
+            text = printable(refusal_text(why, files, against, said), ERROR_WIDTH)
             then = {"mend": "its agent mends it", "quarantined": "quarantined with its branch"}
             return f"     refused  {_id(issue_id)}: {text} ({then.get(verdict, 'requeued')})"
         case rec.LandingEnded(issue_id, "shelve"):

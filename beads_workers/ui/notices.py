@@ -127,8 +127,8 @@ class Notices:
             case rec.Finished(issue_id=issue_id, verdict="quarantined") as finished:
                 after = f"after {counted(finished.charged, 'attempt')}"
                 return self._quarantined(issue_id, after, finished.error, entry, board)
-            case rec.LandingEnded(issue_id, "quarantined", why, _, files, _, against):
-                error = refusal_text(why, files, against)
+            case rec.LandingEnded(issue_id, "quarantined", why, text, files, _, against):
+                error = refusal_text(why, files, against, text)
                 return self._quarantined(issue_id, "with its branch", error, entry, board)
             case rec.BranchLanded() if self._nothing_lands:
                 self._nothing_lands = ""

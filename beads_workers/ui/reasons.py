@@ -169,6 +169,8 @@ def _unlanded(facts: IssueFacts, picture: Picture) -> Reason:
     gate = facts.gate_seconds
     runs = f"; verify has run for {span(gate)}" if gate is not None else ""
     text = f"its work is done, and waits to land{behind}{runs}"
+    if facts.untold:
+        text = f"its work is done, and its gate had no verdict so far: {facts.untold}{runs}"
     change = "nothing to do: it is closed as soon as it has landed"
     if not picture.has_fleet:
         change = "'beads-workers land' lands it now, and the next 'beads-workers start' as well"

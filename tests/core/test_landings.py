@@ -384,6 +384,28 @@ def test_how_long_the_gate_has_run_is_said_of_what_is_in_it_and_of_what_waits_fo
     assert closing.gate_seconds is None and closing.behind == () and last.behind == ("b",)
 
 
+def test_a_branch_without_a_verdict_says_why_and_is_set_aside_uncharged_at_last() -> None:
+    there = play(until_empty=True)
+    delivered(there, "a")
+    why = "verify: ended by signal 9"
+    commands = there.do(ev.LanderSaid(ld.Untold("a", 1, why, 2, 45.0)))
+    told = f"a had no verdict so far (2 times): {why}; it is tried again alone in 45 s"
+    assert notes(commands, "warning") == [told]
+    (facts,) = asked_why(there, "a")
+    assert facts.untold == f"{why} (2 times)"
+    text = f"no verdict, tried for 600 s: {why}\nmore"
+    there.do(ev.LanderSaid(ld.Refused("a", 1, "gate", text)))
+    assert there.pending() == [(Action.QUARANTINE, "a")]
+    assert f"no verdict, tried for 600 s: {why}" in there.settlement().note
+    there.answer()
+    issue = there.board.issues.known["a"]
+    assert (issue.state, issue.charged) == (IssueState.QUARANTINED, 0)
+    assert asked_why(there, "a")[0].untold == ""
+    there.do(ev.LanderSaid(ld.Idle()))
+    there.do(landed("a"))
+    assert state_of(there, "a") is IssueState.CLOSING, "it was tried once more when idle"
+
+
 def test_a_verdict_that_was_known_is_no_run_of_a_gate() -> None:
     there = play()
     delivered(there, "a")

@@ -89,6 +89,7 @@ tools = ["node --version"]
 remote = "origin"
 repairs = 1
 gate_timeout = "10m"
+gate_retry = "5m"
 [agents.mine]
 argv = ["mine", "-p"]
 prompt = "Do {id}"

@@ -9,6 +9,8 @@ import os
 import select
 import signal
 import subprocess
+import sys
+import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +24,7 @@ from beads_workers.landing.repository import landing_folder
 from beads_workers.runtime.sessions import with_variable
 from tests.landing.world import LandingWorld
 from tests.support.repository import git
+from tests.support.shortage import EATER, memory_group, small_disk
 
 
 @pytest.fixture
@@ -105,6 +108,58 @@ def test_a_gate_that_takes_too_long_has_no_verdict_and_is_gone(world: LandingWor
     result = place.gate()
     assert result.verdict is GateVerdict.NONE and "not ended after 0.3 seconds" in result.why
     assert with_variable(f"BW_GATE={place.path}") == []
+
+
+def test_a_red_while_the_kernel_ends_something_for_want_of_memory_is_no_verdict(
+    world: LandingWorld,
+) -> None:
+    """Also of a child: whoever waited for it says 2, as make does."""
+    with memory_group() as members:
+        script = f"echo $$ >{members}; '{sys.executable}' -c '{EATER}' || exit 2"
+        result = lane(world, script).gate()
+        why = "verify: exit status 2; the system ended 1 process for want of memory meanwhile"
+        assert (result.verdict, result.why) == (GateVerdict.NONE, why)
+
+
+OWN_GROUP = """
+import os, subprocess, sys
+from pathlib import Path
+from beads_workers.landing import shortage
+Path(sys.argv[1]).write_text(str(os.getpid()))
+found = shortage.memory_cgroups()
+assert Path(sys.argv[1]).parent in found, found
+shortage.MACHINE = Path(os.devnull)  # In a container it is another one's.
+before = shortage.Shortage()
+assert before.why() == ""
+subprocess.run([sys.executable, "-c", sys.argv[2]])
+print(before.why())
+"""
+
+
+def test_what_the_kernel_ends_in_our_own_group_is_counted_there() -> None:
+    with memory_group() as members:
+        told = [sys.executable, "-c", OWN_GROUP, str(members), EATER]
+        done = subprocess.run(told, capture_output=True, text=True, check=False)
+    assert done.stdout == "the system ended 1 process for want of memory meanwhile\n", done.stderr
+
+
+def test_a_red_on_a_full_disk_is_no_verdict(world: LandingWorld) -> None:
+    result = lane(world, "head -c 9 /dev/zero >/dev/full || exit 1").gate()
+    assert (result.verdict, result.why) == (
+        *(GateVerdict.NONE, "verify: exit status 1; the disk is full"),
+    )
+
+
+def test_a_disk_that_was_full_meanwhile_is_noticed(
+    world: LandingWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with small_disk(world.folder / "tmp") as tmp:
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp))
+        script = f"head -c 3m /dev/zero >{tmp}/f 2>&-; sleep 0.7; rm {tmp}/f; exit 1"
+        result = lane(world, script).gate()
+    assert (result.verdict, result.why) == (
+        *(GateVerdict.NONE, f"verify: exit status 1; the disk is full at {tmp}"),
+    )
 
 
 def test_verdicts_are_kept_for_the_same_tree_command_and_surroundings(world: LandingWorld) -> None:

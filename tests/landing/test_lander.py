@@ -27,6 +27,7 @@ from beads_workers.core.landing import (
     LandingResumed,
     Refused,
     Tip,
+    Untold,
     from_line,
     to_line,
 )
@@ -206,15 +207,33 @@ def test_a_flaky_gate_convicts_nobody_and_is_told(world: LandingWorld) -> None:
 def test_a_gate_that_cannot_tell_convicts_nobody_until_the_tip_alone_can(
     world: LandingWorld,
 ) -> None:
-    script = "test ! -e odd || exit 75\n"
-    world.main({"script": script})
-    program = Program(
-        world.settings("sh script"), world.work("a", {"odd": ""}), world.work("b", {"b": ""})
-    )
-    program.idle("a", "b")
+    """It is set aside, named, and tried once more when nothing else is to be done."""
+    mended = world.folder / "mended"
+    verify = f"test ! -e odd || test -e {mended} || exit 75"
+    told = world.settings(verify, gate_retry_seconds=1.0)
+    program = Program(told, world.work("a", {"odd": ""}), world.work("b", {"b": ""}))
+    program.until(lambda news: isinstance(news, Refused))
+    program.until(lambda news: isinstance(news, Idle))
     (refused,) = program.of(Refused)
-    assert (refused.issue_id, refused.why) == ("a", "gate") and "75" in refused.text
-    assert program.landed == {"b"}
+    assert (refused.issue_id, refused.why) == ("a", "gate")
+    assert "no verdict, tried for" in refused.text and "exit status 75" in refused.text
+    assert program.landed == {"b"}, "nothing waits any more"
+    mended.touch()
+    program.until(lambda news: isinstance(news, Landed) and news.issue_id == "a")
+    assert program.end() == 0
+
+
+def test_gates_that_are_killed_five_times_convict_nobody_and_it_lands(world: LandingWorld) -> None:
+    many = world.folder / "many"
+    verify = f"test ! -e odd || {{ echo x >>{many}; test $(wc -l <{many}) -gt 5 || kill -9 $$; }}"
+    program = Program(world.settings(verify, gate_retry_seconds=1.0), world.work("a", {"odd": ""}))
+    program.idle("a")
+    assert program.landed == {"a"} and not program.refused and not program.of(LandingPaused)
+    untold = program.of(Untold)
+    assert [each.times for each in untold] == [1, 2, 3, 4, 5]
+    assert {each.why for each in untold} == {"verify: ended by signal 9"}
+    assert not any(news.flaky for news in program.of(Gate)), "a green after no verdict is no lie"
+    assert program.end() == 0
 
 
 # --- pauses ---------------------------------------------------------------------------------------

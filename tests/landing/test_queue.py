@@ -12,10 +12,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from beads_workers.landing.queue import (
+    UNTOLD_MAX,
     Advance,
     Build,
     Command,
     GateVerdict,
+    Later,
     PauseReason,
     Queue,
     Refuse,
@@ -50,6 +52,7 @@ class CheckedWorld(World):
     """Who is refused is looked at in the moment: the tip passes, and with it that does not."""
 
     lies: frozenset[int] = frozenset()
+    silences: frozenset[int] = frozenset()
 
     def _refuse(self, key: str) -> None:
         assert self.truth.passes(self.landed) is GREEN
@@ -60,6 +63,7 @@ class CheckedWorld(World):
 
     def _judge(self, lane: int, tree: frozenset[str]) -> None:
         self.flaky = 1.0 if self.began in self.lies else 0.0
+        self.truth.killed = {key: 1 for key in KEYS if self.began in self.silences}
         World._judge(self, lane, tree)
 
 
@@ -81,6 +85,7 @@ moves = st.lists(
     lanes=2,
     seed=1,
     lies=frozenset({3, 4}),
+    silences=frozenset(),
 )
 @given(
     truths,
@@ -88,12 +93,18 @@ moves = st.lists(
     st.integers(1, 3),
     st.integers(0, 99),
     st.frozensets(st.integers(1, 40), max_size=4),
+    st.frozensets(st.integers(1, 40), max_size=UNTOLD_MAX - 1),
 )
 def test_whatever_happens_what_can_land_lands_and_nobody_innocent_is_convicted(
-    truth: Truth, told: list[tuple[str, str]], lanes: int, seed: int, lies: frozenset[int]
+    truth: Truth,
+    told: list[tuple[str, str]],
+    lanes: int,
+    seed: int,
+    lies: frozenset[int],
+    silences: frozenset[int],
 ) -> None:
     world = CheckedWorld(truth, Queue(lanes), Random(seed))
-    world.lies = lies
+    world.lies, world.silences = lies, silences
     asked: dict[str, str] = {}
     for what, key in [*told, *(("add", key) for key in KEYS)]:
         match what:
@@ -108,7 +119,7 @@ def test_whatever_happens_what_can_land_lands_and_nobody_innocent_is_convicted(
         world.obey()
     world.drain()
     while world.queue.paused is not None:
-        assert lies, "a green tip"
+        assert lies or silences, "a green tip"
         world.queue.go_on()
         world.drain()
     assert world.queue.idle and not world.queue.order
@@ -116,7 +127,8 @@ def test_whatever_happens_what_can_land_lands_and_nobody_innocent_is_convicted(
     for key in set(KEYS) - set(world.landed):
         fits = truth.merges(world.landed, key) and truth.passes((*world.landed, key)) is GREEN
         assert not fits or lies
-    bound = 8 + 2 * len(told) + (len(world.convicted) + len(lies)) * (8 + ceil(log2(len(KEYS))))
+    odd = len(world.convicted) + len(lies) + len(silences)
+    bound = 8 + 2 * len(told) + odd * (8 + ceil(log2(len(KEYS)))) + len(world.laters)
     assert world.began <= bound
 
 
@@ -273,28 +285,123 @@ def test_without_a_green_gate_since_the_tip_is_gated_before_anybody_is_convicted
     assert said(queue)[:3] == [Say(None), Build(3, ("b",)), RunGate(0, 3, 0, anew=True)]
 
 
-def test_a_gate_that_cannot_tell_holds_nobody_else_up_and_convicts_only_beside_a_green_tip() -> (
-    None
-):
-    truth = Truth(("a", "b", "c"), silent=frozenset("b"))
-    world = play(truth, 1)
-    assert world.landed == ["a", "c"] or set(world.landed) == {"a", "c"}
-    assert world.convicted == ["b"]
+@pytest.mark.parametrize("lanes", [1, 2])
+def test_without_a_verdict_it_is_tried_alone_and_later_and_lands_at_last(lanes: int) -> None:
+    truth = Truth(KEYS, killed={"b": UNTOLD_MAX})
+    world = play(truth, 1, lanes)
+    assert set(world.landed) == set(KEYS) and not world.convicted and not world.pauses
+    assert {key for key, _ in world.laters} == {"b"} and world.queue.flaky == 0
+
+
+@pytest.mark.parametrize("lanes", [1, 2])
+def test_after_six_times_it_is_set_aside_beside_a_green_tip_and_tried_once_more_when_idle(
+    lanes: int,
+) -> None:
+    world = play(Truth(("a", "b", "c"), silent=frozenset("b")), 1, lanes)
+    assert set(world.landed) == {"a", "c"} and world.convicted == ["b"]
+    assert world.laters == [("b", times) for times in range(1, UNTOLD_MAX)]
+    assert world.queue.idle and not world.queue.order, "it holds up nothing"
+    world.truth.silent = frozenset()
+    world.queue.one_more()
+    world.drain()
+    assert "b" in world.landed
+    world.queue.one_more()
+    assert world.queue.next() is None
+
+
+def untold(queue: Queue, times: int = UNTOLD_MAX) -> list[Command]:
+    """The only branch has no verdict so often; what is said after the last one."""
+    last = said(queue)
+    for number in range(1, times + 1):
+        queue.judged(0, NONE)
+        last = said(queue)
+        if number < UNTOLD_MAX:
+            assert last == [Later("b", number)]
+            queue.again("b")
+            assert said(queue)[-1] == RunGate(0, number + 1, 1)
+    return last
+
+
+def test_no_gate_runs_beside_one_that_is_tried_alone() -> None:
+    queue = queue_of("a", "b")
+    said(queue)
+    queue.judged(1, NONE)
+    assert said(queue) == [RunGate(1, 1, 1)]
+    queue.judged(1, NONE)
+    queue.again("a")
+    assert said(queue) == [
+        *(Later("a", 1), StopGate(0), Build(2, ("a",)), RunGate(0, 2, 1)),
+    ]
+
+
+def test_where_no_gate_can_tell_nobody_is_set_aside() -> None:
     queue = queue_of("b", lanes=1)
     said(queue)
+    queue.judged(0, GREEN)
+    last = untold(queue)
+    assert last == [RunGate(0, UNTOLD_MAX, 0, fresh=True, anew=True)]
     queue.judged(0, NONE)
     said(queue)
     queue.judged(0, NONE)
     assert said(queue) == [Say(PauseReason.GATE)]
+    queue.go_on()
+    assert said(queue) == [Say(None), Build(7, ("b",)), RunGate(0, 7, 1)]
+    queue.judged(0, NONE)
+    said(queue)
+    queue.judged(0, GREEN)
+    assert said(queue) == [Refuse("b", told=False)]
 
 
-def test_refused_without_a_verdict_is_told_apart() -> None:
+def test_a_verdict_after_all_is_one_and_red_goes_the_usual_way() -> None:
     queue = queue_of("b", lanes=1)
     said(queue)
-    for verdict in (GREEN, NONE, NONE, GREEN):
-        queue.judged(0, verdict)
-        last = said(queue)
-    assert last == [Refuse("b", told=False)]
+    queue.judged(0, GREEN)
+    untold(queue, 3)
+    queue.judged(0, RED)
+    assert said(queue) == [RunGate(0, 4, 1, fresh=True, anew=True)]
+    queue.judged(0, NONE)
+    assert said(queue) == [Later("b", 4)]
+    queue.again("b")
+    said(queue)
+    queue.judged(0, RED)
+    said(queue)
+    queue.judged(0, RED)
+    said(queue)
+    queue.judged(0, GREEN)
+    assert said(queue) == [Refuse("b")]
+
+
+def test_what_takes_too_long_to_try_again_is_set_aside_sooner() -> None:
+    queue = queue_of("b", lanes=1)
+    said(queue)
+    queue.judged(0, GREEN)
+    said(queue)
+    queue.judged(0, NONE, enough=True)
+    assert said(queue) == [RunGate(0, 1, 0, fresh=True, anew=True)]
+    queue.judged(0, GREEN)
+    assert said(queue) == [Refuse("b", told=False)]
+
+
+def test_the_users_own_branch_without_a_verdict_holds_nobody_up_and_pauses_at_last() -> None:
+    queue = Queue(1)
+    queue.add(WaitingBranch("b", first=True))
+    queue.add(WaitingBranch("a"))
+    said(queue)
+    queue.judged(0, GREEN)
+    said(queue)
+    queue.judged(0, NONE)
+    said(queue)
+    queue.judged(0, NONE)
+    assert said(queue) == [Later("b", 1), Build(2, ("a",)), RunGate(0, 2, 1)]
+    queue.judged(0, GREEN)
+    assert said(queue) == [Advance(2, 1)]
+    for _ in range(2, UNTOLD_MAX + 1):
+        queue.again("b")
+        said(queue)
+        queue.judged(0, NONE)
+    said(queue)
+    queue.judged(0, GREEN)
+    assert said(queue) == [Say(PauseReason.FIRST)]
 
 
 def test_the_users_own_branch_pauses_in_conflict_and_goes_on_when_it_has_moved() -> None:

@@ -12,6 +12,7 @@ from beads_workers.landing.queue import (
     Advance,
     Build,
     GateVerdict,
+    Later,
     PauseReason,
     Queue,
     Refuse,
@@ -29,7 +30,7 @@ class Truth:
     """``textual``: pairs that do not merge; ``semantic``: pairs that merge, and are red together.
 
     ``broken``: red in every tree. ``silent``: the gate cannot tell of a tree with it. ``mends``:
-    the tip is red without it.
+    the tip is red without it. ``killed``: so many gates with it inside end without a verdict first.
     """
 
     keys: tuple[str, ...]
@@ -38,6 +39,7 @@ class Truth:
     broken: frozenset[str] = frozenset()
     silent: frozenset[str] = frozenset()
     mends: str = ""
+    killed: dict[str, int] = field(default_factory=dict)
 
     def passes(self, tree: Iterable[str]) -> GateVerdict:
         """What the gate says of a tree when it tells the truth."""
@@ -67,6 +69,7 @@ class World:
     queue: Queue
     random: Random
     flaky: float = 0.0
+    laters: list[tuple[str, int]] = field(default_factory=list)
     landed: list[str] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
     pauses: list[PauseReason | None] = field(default_factory=list)
@@ -76,6 +79,7 @@ class World:
     kept: dict[frozenset[str], GateVerdict] = field(default_factory=dict)
     began: int = 0
     now: float = 0.0
+    _held: list[str] = field(default_factory=list)
     _trains: dict[int, tuple[tuple[str, ...], tuple[str, ...]]] = field(default_factory=dict)
     _due: list[tuple[float, int, int]] = field(default_factory=list)
     _lanes: dict[int, tuple[int, RunGate, frozenset[str]]] = field(default_factory=dict)
@@ -87,7 +91,8 @@ class World:
             pass
 
     def step(self) -> bool:
-        """Let one gate end, and all that follows; False where none runs."""
+        """Let one gate end, or else the time of a branch come, and all that follows; False where
+        there is neither."""
         while self._due:
             self.now, lane, number = heapq.heappop(self._due)
             if lane in self._lanes and self._lanes[lane][0] == number:
@@ -95,6 +100,10 @@ class World:
                 self._judge(lane, tree)
                 self.obey()
                 return True
+        if self._held and self.queue.paused is None:
+            self.queue.again(self._held.pop(0))
+            self.obey()
+            return True
         return False
 
     def obey(self) -> None:
@@ -110,6 +119,9 @@ class World:
                     self.queue.stopped(lane)
                 case Advance(number, place):
                     self._advance(number, place)
+                case Later(key, times):
+                    self.laters.append((key, times))
+                    self._held.append(key)
                 case Refuse(key):
                     self._refuse(key)
                 case Say(pause):
@@ -152,6 +164,10 @@ class World:
 
     def _judge(self, lane: int, tree: frozenset[str]) -> None:
         verdict = self.truth.passes(tree)
+        for key in tree & self.truth.killed.keys():
+            if self.truth.killed[key] > 0:
+                self.truth.killed[key] -= 1
+                verdict = GateVerdict.NONE
         if verdict is GateVerdict.GREEN and self.random.random() < self.flaky:
             verdict = GateVerdict.RED
         if verdict is GateVerdict.GREEN:
