@@ -61,6 +61,7 @@ class Landings:
         self._paused = False
         self._why = ""
         self._blocked_since: float | None = None
+        self._until_empty = settings.until_empty
         self._person_wait = settings.pace.person_wait_seconds
         self._idle = True
         self._early: dict[str, ld.Landed] = {}
@@ -120,9 +121,12 @@ class Landings:
 
     def is_busy(self) -> bool:
         """Whether a branch is to land yet, or the lander has still to do with the last one; not
-        where nothing lands before a person comes."""
-        if self._settings is None or self._paused or not self._begun:
+        where nothing lands before a person comes, unless nobody is there to see that: most pauses
+        go on by themselves."""
+        if self._settings is None or not self._begun:
             return False
+        if self._paused:
+            return self._until_empty and self.waiting() > 0 and self.helpless() is None
         return self._issues.count(*_WAITS) > 0 or not self._idle
 
     def shelve(self) -> None:

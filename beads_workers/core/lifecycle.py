@@ -271,7 +271,8 @@ class Ending:
             why = "every worker crashed at its start"
             self.stop(StopAsked(reason="error", exit_code=1, why=why))
             return
-        if parts.tasks.in_hand() and not self._only_failing_closes():
+        in_hand = parts.tasks.in_hand() or parts.landings.waiting()
+        if in_hand and not self._only_failing_closes():
             self._effects.timers.cancel(IDLE_OUT)
             return
         if (limit := parts.settings.issues_max) is not None and parts.tasks.ended >= limit:

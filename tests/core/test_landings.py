@@ -595,6 +595,53 @@ def test_a_pause_of_a_moment_ends_no_run() -> None:
     assert there.core.state is RunState.RUNNING
 
 
+def left_over(*issue_ids: str) -> list[Checkpointed]:
+    adds = [ld.Add(each, 1, "run-0", HEAD, BASE, f"bw/{each}/1") for each in issue_ids]
+    return [Checkpointed(add.issue_id, landing=ld.add_to_text(add)) for add in adds]
+
+
+def test_a_pause_ends_a_restart_no_sooner_than_a_first_start() -> None:
+    """What waits from an earlier start is in hand, and counts among what ends the spending."""
+    there = play(until_empty=True, checkpointed=left_over("a", "b"))
+    there.join(1)
+    there.join(2)
+    there.do(PAUSED)
+    assert pool(there, "c", "d") == []
+    assert there.core.state is RunState.RUNNING
+    there.do(RESUMED, PAUSED)
+    there.wait(WAIT - 120.0)
+    assert there.core.state is RunState.RUNNING
+    there.do(RESUMED, landed("a"), landed("b"))
+    settled(there)
+    assert pool(there, "c", "d") == ["c", "d"]
+
+
+def test_what_earlier_starts_left_is_in_hand_at_a_limit_and_while_a_run_drains() -> None:
+    """So is what this one did: a pause of a moment ends neither."""
+    there = play(until_empty=True, checkpointed=left_over("a"), issues_max=1)
+    there.join(1)
+    there.do(PAUSED)
+    assert pool(there, "c") == [], "as many branches wait as there are workers"
+    there.do(StopAsked(drain=True))
+    there.wait(30.0)
+    assert there.core.state is RunState.DRAINING
+    there.do(RESUMED, landed("a"))
+    settled(there)
+    there.do(ev.LanderSaid(ld.Idle()))
+    assert there.core.state is not RunState.DRAINING
+
+
+def test_at_a_limit_what_earlier_starts_left_still_lands() -> None:
+    there = play(checkpointed=left_over("a"), issues_max=1)
+    delivered(there, "c")
+    there.do(landed("c"))
+    settled(there)
+    assert there.core.state is RunState.RUNNING, "a waits as if it were of this run"
+    there.do(landed("a"))
+    settled(there)
+    assert there.core.state is not RunState.RUNNING
+
+
 def test_a_fleet_that_serves_on_waits_for_as_long_as_it_takes() -> None:
     there = play()
     there.join(1)
