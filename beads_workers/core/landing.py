@@ -170,6 +170,13 @@ class LandingResumed:
 
 
 @value
+class Warned:
+    """Somebody has moved or removed the integration branch: what people are to know of it."""
+
+    text: str
+
+
+@value
 class Idle:
     """Nothing is under way, and nothing will be until something is told, or changes in the
     repository. ``waiting``: branches that wait all the same, because it is paused."""
@@ -205,6 +212,7 @@ News = (
     | LandingCancelled
     | LandingPaused
     | LandingResumed
+    | Warned
     | Idle
     | After
     | Into
@@ -286,6 +294,7 @@ _NAMES: dict[type[Any], str] = {
     LandingCancelled: "cancelled",
     LandingPaused: "paused",
     LandingResumed: "resumed",
+    Warned: "warned",
     Idle: "idle",
     After: "after",
     Into: "into",

@@ -56,6 +56,7 @@ from beads_workers.landing.train import CannotMerge, Conflict, Coupled, Follow, 
 from beads_workers.runtime.locks import try_lock
 from beads_workers.runtime.processes import say
 from beads_workers.worktrees.git import GitError, unlock_all
+from beads_workers.worktrees.landed import LandedCommit
 from beads_workers.worktrees.places import GATED_REPOSITORY, make_folder
 from beads_workers.worktrees.records import Records
 from beads_workers.worktrees.remote import RemoteTrouble
@@ -316,7 +317,11 @@ class Lander:
         if time.monotonic() >= self._fetch_at:
             self._fetch()
             self._remote_seconds = REMOTE_SECONDS[0]
-        tip = repository.tip()
+        tip = repository.commit_of(repository.ref)
+        if tip is None:
+            repository.restore(tip := self._tip)
+            why = f"somebody has deleted {repository.branch}: it is at {tip[:12]} again"
+            self.say(messages.Warned(f"{why}, with all that has landed"))
         if tip != self._tip:
             self._idle = False
             self._moved(tip)
@@ -376,10 +381,25 @@ class Lander:
             return
         earlier, self._tip = self._tip, tip
         try:
+            off = self._repository.taken_off(tip, earlier) if earlier else []
+            again = [(each, self._repository.again(each)) for each in off]
             self._look_who_landed(tip)
         except GitError:
             self._tip = earlier  # Nothing is known yet: it is looked at again.
             raise
+        for landed, add in again:
+            self._land_again(landed, add)
+
+    def _land_again(self, landed: LandedCommit, add: Add | None) -> None:
+        """Its issue is closed, and what it did is not on the branch any more."""
+        where = f"somebody has moved {self.settings.landing.branch} to {self._tip[:12]}"
+        then = "it lands again"
+        if add is None:
+            then = f"its branch is gone; 'git branch NAME {landed.commit[:12]}' keeps it"
+        was = f"{landed.issue_id}, landed as {landed.commit[:12]}, is not on it any more"
+        self.say(messages.Warned(f"{where}: {was}; {then}"))
+        if add is not None and add.issue_id not in self._passengers:
+            self._add(add)
 
     def _without_trespass(self, tip: str) -> str:
         """Take back what an attempt has put there by itself; gives the tip. Raises ``GitError``."""

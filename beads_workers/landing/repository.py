@@ -274,11 +274,28 @@ class LandingRepository:
         found = (landed_commits(self.common, f"{each}^", [each]) for each in objects(told))
         return [commit for commits in found for commit in commits[:1]]
 
+    def taken_off(self, tip: str, earlier: str) -> list[LandedCommit]:
+        """What had landed at ``earlier`` and is not on the branch any more, the oldest first, since
+        somebody moved it to ``tip``; raises ``GitError``. With a remote its branch is what counts."""
+        if self.remote or self.objects.contains(tip, earlier):
+            return []
+        done = self.objects.call("merge-base", tip, earlier)
+        now = self.landed(done.output.strip() if done.status == 0 else "", tip)
+        # Its commits may have been written anew, by a rebase.
+        there = {(each.issue_id, each.attempt, each.run_id) for each in now}
+        before = reversed(still_landed(list(self.landed(tip, earlier))))
+        return [e for e in before if (e.issue_id, e.attempt, e.run_id) not in there]
+
+    def restore(self, tip: str) -> None:
+        """Somebody has deleted the branch: it stands where we had put it; raises ``GitError``."""
+        self._update(self.ref, tip, "", f"{WHY}it was deleted")
+
     def again(self, landed: LandedCommit) -> Add | None:
         """What was taken back, to land once more: what its attempt had left, in a commit of its own
         that nothing has; None if its ref is gone. Raises ``GitError``."""
-        kept = f"{ATTEMPTS}/{branch_part(landed.issue_id)}/{landed.attempt}"
-        head = self.commit_of(kept)
+        part = f"{branch_part(landed.issue_id)}/{landed.attempt}"
+        kept = f"{ATTEMPTS}/{part}"
+        head = self.commit_of(kept) or self.commit_of(f"refs/heads/bw/{part}")
         if head is None:
             return None
         base = self.objects.git("merge-base", f"{landed.commit}^1", head)

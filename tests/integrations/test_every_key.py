@@ -112,6 +112,7 @@ def test_every_key_is_read_and_its_origin_kept(tmp_path: Path) -> None:
         "make deps", (".env", "config/*.local"), str(tmp_path / "../trees"), 2_500_000_000,
         3, ("schema/*.sql",),
         True, "main", "release", 3, "merge", "git push", ("node --version",), "origin", 1, 600.0,
+            300.0,
         True,
         "desktop", 3, 1 << 20, 2 << 20, True, ("shop.tasks",), True, ("rrq:serve it",), 5,
         "py#f", 9464, 8421, True, {"hero": HeroTable(worker="w1")}, True,

@@ -28,6 +28,7 @@ from beads_workers.core.landing import (
     Refused,
     Tip,
     Untold,
+    Warned,
     from_line,
     to_line,
 )
@@ -326,6 +327,39 @@ def test_somebody_else_moves_the_branch_and_it_goes_on_from_there(world: Landing
     program.tell(world.work("a", {"a": ""}))
     program.idle("a")
     assert world.files() == [".gitignore", "a", "check", "file", "theirs"]
+
+
+def test_a_branch_that_a_person_deletes_stands_where_it_was_again(world: LandingWorld) -> None:
+    program = landing(world, world.work("a", {"a": ""}))
+    program.idle("a")
+    before = world.tip()
+    git(world.top, "branch", "-D", BRANCH)
+    program.tell(world.work("b", {"b": ""}))
+    program.idle("b")
+    assert program.landed == {"a", "b"} and not program.refused
+    (warned,) = program.of(Warned)
+    assert f"somebody has deleted {BRANCH}: it is at {before[:12]} again" in warned.text
+    assert world.files() == [".gitignore", "a", "b", "check", "file"] and program.end() == 0
+
+
+def test_what_a_person_takes_off_the_branch_is_said_and_lands_again(world: LandingWorld) -> None:
+    """But for what has no branch any more."""
+    gone = world.work("gone", {"gone": ""})
+    program = landing(world, gone)
+    program.idle("gone")
+    program.tell(world.work("a", {"a": ""}))
+    program.idle("a")
+    landed = {each.issue_id: each.commit for each in program.of(Landed)}
+    git(world.desk, "checkout", "-q", "--detach")
+    git(world.top, "branch", "-D", gone.branch)
+    git(world.top, "branch", "--force", BRANCH, world.start)
+    program.tell(world.work("b", {"b": ""}))
+    program.until(lambda news: len(program.of(Warned)) == 2)
+    texts = {text.split(",")[0].split()[-1]: text for text in (w.text for w in program.of(Warned))}
+    assert texts["a"].endswith("is not on it any more; it lands again")
+    assert texts["gone"].endswith(f"'git branch NAME {landed['gone'][:12]}' keeps it")
+    until(lambda: {"a", "b"} <= set(world.files()))
+    assert not program.refused and "gone" not in world.files() and program.end() == 0
 
 
 def test_a_program_that_cannot_sign_pauses_and_goes_on_when_told(world: LandingWorld) -> None:
