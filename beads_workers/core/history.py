@@ -20,6 +20,7 @@ from beads_workers.core.landing_board import BEGAN, LandingBoard
 from beads_workers.core.model import value
 from beads_workers.core.receipts import Receipt, receipt_from_text
 from beads_workers.core.snapshot import worker_order
+from beads_workers.core.source import Action
 from beads_workers.core.states import IssueState
 
 RUNNING = "running"
@@ -387,6 +388,8 @@ class _Account:
                 # A reopening that finds it closed: somebody else's work, or an earlier run's.
                 issue.earlier = issue.earlier or record.action == "reopen"
                 issue.closed = now
+            case rec.SettledRecord(_, Action.CONFIRM.value, error=error) if issue.landing:
+                issue.error, issue.landing = error, replace(issue.landing, error=error)
             case rec.Checkpointed():
                 self.issues[issue_id] = issue = _Issue(
                     record.title, charged=record.charged, error=record.error

@@ -200,6 +200,9 @@ _STIMULUS = {
     Result.FAILED: IssueStimulus.FAILED,
 }
 
+_STAYS = (IssueReaction.DELIVER, IssueReaction.AGAIN, IssueReaction.LAND)
+"""After these it is in our hands still."""
+
 _NO_RESULT = Outcome(OutcomeKind.SUCCESS)
 
 
@@ -242,7 +245,7 @@ class Tasks:
         """Issues that came to their end in this run: done or quarantined."""
 
     def land_by(self, land: Callable[[Issue], None]) -> None:
-        """Who is told of a branch that is to land."""
+        """Who sees to a branch that is to land."""
         self._land = land
 
     def claimed(self, job: Job) -> None:
@@ -507,8 +510,9 @@ class Tasks:
         settlement, result = settled.settlement, settled.result
         ids = settlement.issue_id, settlement.action.value
         # What failed is in the journal already: ``RoundTrips`` says when it is asked for again.
-        failed = result is Result.FAILED
-        records = () if failed else (SettledRecord(*ids, result.value, settled.error),)
+        looked = settlement.action is Action.CONFIRM and result is Result.APPLIED
+        silent = looked or result is Result.FAILED
+        records = () if silent else (SettledRecord(*ids, result.value, settled.error),)
         in_flight = self.in_flight.get(settlement.issue_id)
         if in_flight is None or settlement.action is Action.REOPEN:
             for record in records:
@@ -523,7 +527,7 @@ class Tasks:
             self._enqueue(in_flight, Action.RELEASE, unseen=True)
             return None
         reaction = self.move(in_flight.issue, _STIMULUS[result], *records)
-        if reaction not in (IssueReaction.DELIVER, IssueReaction.AGAIN):
+        if reaction not in _STAYS:
             self._over(in_flight, reaction)
         return in_flight, reaction
 

@@ -415,6 +415,8 @@ class Issues:
             self._handed_over(issue, settled, entry)
         elif settled.action == _REOPEN and issue.state not in _NOBODYS:
             pass  # Asked for before it was taken, or was being quarantined: no news of that.
+        elif settled.action == _CONFIRM and settled.result not in _NO_MORE:
+            pass
         elif settled.action == _CLOSE or settled.result in _NO_MORE:
             self._over(issue, settled)
         elif settled.action == _SHELVE:
@@ -734,7 +736,7 @@ def _with_cost(past: rec.Checkpointed, request_id: str, told: Receipt) -> rec.Ch
 
 # Four records of each issue come through here: the value of a member costs more than a name.
 _HAND_OVER, _CLOSE = Action.HAND_OVER.value, Action.CLOSE.value
-_SHELVE = Action.SHELVE.value
+_SHELVE, _CONFIRM = Action.SHELVE.value, Action.CONFIRM.value
 _RELEASE, _REOPEN = Action.RELEASE.value, Action.REOPEN.value
 _NOT_OURS = Result.NOT_OURS.value
 _NO_MORE = (Result.FOUND_CLOSED.value, _NOT_OURS)

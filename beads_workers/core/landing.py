@@ -262,6 +262,14 @@ def untold_text(said: Untold) -> str:
     return f"had no verdict so far ({counted(said.times, 'time')}): {said.why}; {again}"
 
 
+def kept_text(why: str, add: Add | None) -> str:
+    """That somebody else has the issue, and what became of its work; one line."""
+    if add is None:
+        return why
+    branch = add.branch or add.commit[:12]
+    return f"{why}; its branch is kept: {branch}; 'beads-workers land {add.issue_id}' lands it"
+
+
 def shelve_note(add: Add | None) -> str:
     """What a person reads in the tracker about an issue whose branch waits."""
     branch = add.branch or add.commit[:12] if add else "its branch"

@@ -29,7 +29,7 @@ from beads_workers.core.journal import (
 from beads_workers.core.model import IssueId
 from beads_workers.core.round_trips import RoundTrips
 from beads_workers.core.settings import FleetSettings
-from beads_workers.core.source import Action, Settlement
+from beads_workers.core.source import Action, Result, Settled, Settlement
 from beads_workers.core.states import IssueState, IssueStimulus
 from beads_workers.core.text import counted
 
@@ -80,10 +80,31 @@ class Landings:
             self._start()
 
     def add(self, issue: Issue) -> None:
-        """Its work is done, and has a branch."""
-        if self._alive and (add := issue.landing) is not None:
+        """Its work is done, and has a branch, which lands if the tracker says that it is ours
+        still: a person may have closed it while its agent worked."""
+        if self._alive and issue.landing is not None:
+            shelved = issue.state is IssueState.SHELVED
+            ask = Settlement(Action.CONFIRM, IssueId(issue.issue_id), read_first=True)
+            self._round_trips.enqueue(replace(ask, by_agent=True, shelved=shelved))
+
+    def named(self, settled: Settled) -> Settled:
+        """The answer to ``CONFIRM``; that somebody else has it comes with where its work is."""
+        issue = self._issues.known.get(settled.settlement.issue_id)
+        if issue is None or settled.result is not Result.NOT_OURS:
+            return settled
+        return replace(settled, error=ld.kept_text(settled.error, issue.landing))
+
+    def confirmed(self, settled: Settled) -> None:
+        """The tracker has answered: what is ours still is to land. A lander that has died meanwhile
+        is told after another look."""
+        issue_id = settled.settlement.issue_id
+        if settled.result is Result.NOT_OURS:
+            self._effects.note("warning", f"{issue_id}: {settled.error}")
+        issue = self._issues.known.get(issue_id)
+        applied = settled.result is Result.APPLIED and self._alive
+        if applied and issue is not None and issue.state in _WAITS and issue.landing:
             self._idle = False
-            self._effects.ask(TellLander(add))
+            self._effects.ask(TellLander(issue.landing))
 
     def withdraw(self, issue_id: IssueId) -> None:
         """It is not to land any more; nothing that the lander says of it changes that."""

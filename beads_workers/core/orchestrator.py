@@ -242,6 +242,13 @@ class Orchestrator:
             self._sender.end_attempt(in_flight, why)
 
     def _settled(self, settled: Settled) -> None:
+        if settled.settlement.action is Action.CONFIRM:
+            settled = self._parts.landings.named(settled)
+            self._parts.tasks.settled(settled)
+            self._parts.landings.confirmed(settled)
+            if settled.result is Result.NOT_OURS:
+                self._scheduler.reschedule()
+            return
         outcome = self._parts.tasks.settled(settled)
         if settled.result is not Result.FAILED:
             self._scheduler.reschedule()

@@ -48,6 +48,9 @@ class Action(Enum):
     ``read_first``, for a crashed run, what it holds is released as well."""
     SHELVE = "shelve"
     """As ``QUARANTINE``, until its branch has landed, which the next start sees to."""
+    CONFIRM = "confirm"
+    """Only look: ``APPLIED`` if it is ours still, or closed by the agent that worked on it;
+    ``NOT_OURS`` if anybody else has closed, released or taken it. Never ``FOUND_CLOSED``."""
 
 
 @value
@@ -81,6 +84,9 @@ class Settlement:
     shelved: bool = False
     taken_back: bool = False
 
+
+CLOSED_BY_OTHERS = "closed by somebody else"
+"""``Settled.error`` of a ``CONFIRM`` that has found it closed."""
 
 BLOCKING = (Action.QUARANTINE, Action.SHELVE)
 """They leave an issue ``blocked``, in nobody's name, with a note."""

@@ -430,6 +430,7 @@ class IssueReaction(Enum):
 
     NONE = "-"
     SETTLE = "write it to the tracker with the next group"
+    CONFIRM = "ask the tracker whether it is ours still"
     LAND = "ask the lander"
     KEEP = "remember its branch for the next start"
     WATCH = "wait until its owner is dead or says READY; one that is not ours has a grace"
@@ -456,7 +457,10 @@ def _issue_table() -> Table[IssueState, IssueStimulus, IssueReaction]:
         (st.DELEGATING, sti.FAILED): Move(st.DELEGATING, re.AGAIN),
         (st.DELEGATING, sti.REQUEUED): Move(st.RELEASING, re.NONE),
         (st.RUNNING, sti.SUCCEEDED): Move(st.CLOSING, re.SETTLE),
-        (st.RUNNING, sti.TO_LAND): Move(st.LANDING, re.LAND),
+        (st.RUNNING, sti.TO_LAND): Move(st.LANDING, re.CONFIRM),
+        (st.LANDING, sti.APPLIED): Move(st.LANDING, re.LAND),
+        (st.LANDING, sti.NOT_OURS): Move(st.FOREIGN, re.LEAVE),
+        (st.LANDING, sti.FAILED): Move(st.LANDING, re.AGAIN),
         (st.LANDING, sti.LANDED): Move(st.CLOSING, re.SETTLE),
         (st.LANDING, sti.TO_MEND): Move(st.CLAIMED, re.NONE),
         (st.LANDING, sti.REQUEUED): Move(st.RELEASING, re.SETTLE),

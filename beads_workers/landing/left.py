@@ -8,6 +8,7 @@ from pathlib import Path
 from beads_workers.core import journal as rec
 from beads_workers.core.landing import Add
 from beads_workers.core.model import PRIORITY_DEFAULT, value
+from beads_workers.core.source import Action
 from beads_workers.landing.repository import LandingRepository
 from beads_workers.landing.train import CannotMerge, Conflict
 from beads_workers.runtime.journal_file import read_journal
@@ -21,12 +22,14 @@ RUNS_MAX = 20
 
 SUCCESS = "success"
 UNDONE = "taken back"
+LEFT_ALONE = "left alone"
 
 
 @value
 class LeftBranch:
     """A branch with work. ``outcome``: how its attempt ended, "" where nobody knows, ``taken back``
-    where it had landed once. ``worktree``: its folder, "" where that is gone."""
+    if it had landed once, ``left alone`` if somebody else had closed or taken its issue.
+    ``worktree``: its folder, "" where that is gone."""
 
     add: Add
     outcome: str = ""
@@ -149,6 +152,11 @@ def _ended(runs: RunDirectory) -> tuple[_Ended, dict[str, tuple[str, int]]]:
             match entry.record:
                 case rec.Finished() as end:
                     ended[end.issue_id, end.attempt] = (end.outcome, entry.at)
+                case rec.SettledRecord(issue_id, Action.CONFIRM.value):
+                    # Another attempt may have followed: only the last one was asked for.
+                    last = max((key for key in ended if key[0] == issue_id), default=None)
+                    if last is not None:
+                        ended[last] = (LEFT_ALONE, ended[last][1])
                 case rec.Claimed() as claimed:
                     issues[claimed.issue_id] = (claimed.title, claimed.priority)
     return ended, issues

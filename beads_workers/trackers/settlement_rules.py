@@ -11,7 +11,13 @@ from collections.abc import Sequence
 from typing import assert_never
 
 from beads_workers.core.model import FLEETS, IssueId, value
-from beads_workers.core.source import Action, CrashedRun, Result, Settlement
+from beads_workers.core.source import (
+    CLOSED_BY_OTHERS,
+    Action,
+    CrashedRun,
+    Result,
+    Settlement,
+)
 
 OPEN = "open"
 IN_PROGRESS = "in_progress"
@@ -48,6 +54,8 @@ def rule(settlement: Settlement, found: Ownership | None, actor: str) -> Ruling:
         return Ruling(Result.NOT_OURS, error="no such issue")
     if settlement.taken_back and found.status == CLOSED:
         return _written(Ownership(OPEN, ""))
+    if settlement.action is Action.CONFIRM:
+        return _confirmed(settlement, found, actor)
     if settlement.by_agent and found.status == CLOSED and _is_ours(found, actor):
         return _written(_instead(settlement.action, actor))
     if found.status in FINISHED:
@@ -111,6 +119,15 @@ def other_run(assignee: str, actor: str = "") -> str:
     if len(words) < 3 or f"{words[0]}/" != FLEETS or (actor and is_held_by(assignee, actor)):
         return ""
     return "/".join(words[:3])
+
+
+def _confirmed(settlement: Settlement, found: Ownership, actor: str) -> Ruling:
+    # No agent can close an issue here: no command does.
+    if found.status in FINISHED:
+        return Ruling(Result.NOT_OURS, error=CLOSED_BY_OTHERS)
+    shelved = settlement.shelved and found == Ownership(BLOCKED, "")
+    held = Ruling(Result.APPLIED)
+    return held if shelved or _is_ours(found, actor) else _left_alone(found)
 
 
 def _instead(action: Action, actor: str) -> Ownership:

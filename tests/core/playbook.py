@@ -321,6 +321,8 @@ class Play:
             case Action.CLOSE:
                 landed = self._last(issue_id, rec.BranchLanded) is not None
                 return verdict == "finish" or landed
+            case Action.CONFIRM:
+                return verdict == "land" or self._last(issue_id, Checkpointed) is not None
             case Action.SHELVE:
                 return self._last(issue_id, rec.LandingEnded) is not None
             case Action.QUARANTINE:

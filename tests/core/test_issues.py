@@ -53,6 +53,7 @@ WAYS: dict[IssueState, tuple[Record, ...]] = {
 
 _WRITE = {
     IssueState.DELEGATING: "hand_over",
+    IssueState.LANDING: "confirm",
     IssueState.CLOSING: "close",
     IssueState.SHELVING: "shelve",
     IssueState.RELEASING: "release",

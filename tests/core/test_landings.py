@@ -12,6 +12,7 @@ from beads_workers.core import limits
 from beads_workers.core.commands import Answer, Command, Send, StartLander, TellLander
 from beads_workers.core.events import StopAsked
 from beads_workers.core.facts import IssueFacts
+from beads_workers.core.history import Fate, fold
 from beads_workers.core.journal import Checkpointed
 from beads_workers.core.model import IssueId
 from beads_workers.core.recovery import recovery_state
@@ -97,8 +98,11 @@ def test_without_landing_a_receipt_closes_as_ever() -> None:
 def test_a_success_is_told_to_the_lander_and_closed_when_it_has_landed() -> None:
     there = play()
     there.working("a")
-    commands = there.do(done(1, "a", receipt=work_of("a")))
-    (add,) = told(commands)
+    assert not told(there.do(done(1, "a", receipt=work_of("a"))))
+    assert state_of(there, "a") is IssueState.LANDING
+    assert there.pending() == [(Action.CONFIRM, "a")]
+    assert there.settlement().by_agent and there.settlement().read_first
+    (add,) = told(there.answer())
     assert isinstance(add, ld.Add)
     assert (add.issue_id, add.attempt, add.run_id) == ("a", 1, "run-1")
     assert (add.commit, add.base, add.branch) == (HEAD, BASE, "bw/a/1")
@@ -145,6 +149,7 @@ def test_repairs_are_not_charged_and_have_an_end() -> None:
         there.do(refused("a"))
         there.do(ready(1))
         there.do(done(1, "a", receipt=work_of("a")))
+        settled(there)
     assert there.board.issues.known["a"].charged == 0
     there.do(refused("a", "verify"))
     if there.round_trip is not None and not there.round_trip.settlements:
@@ -201,9 +206,9 @@ def test_a_stop_shelves_what_has_not_landed_and_the_next_run_lands_it() -> None:
     (kept,) = recovery_state(there.entries).checkpoint()
     again = play(checkpointed=[kept])
     assert state_of(again, "a") is IssueState.SHELVED
-    (add,) = told(again.first)
+    assert not told(again.first) and again.settlement().shelved
+    (add,) = told(again.answer())
     assert isinstance(add, ld.Add) and (add.commit, add.attempt) == (HEAD, 1)
-    again.quiet()
     again.do(landed("a"))
     settlement = again.settlement()
     assert (settlement.action, settlement.shelved) == (Action.CLOSE, True)
@@ -260,9 +265,8 @@ def test_a_lander_that_dies_is_started_again_and_asked_for_the_same() -> None:
     there = play()
     delivered(there, "a")
     there.do(ev.LanderGone("killed"))
-    commands = there.wait(5.0)
-    assert of(commands, StartLander)
-    (add,) = told(commands)
+    assert of(there.wait(5.0), StartLander)
+    (add,) = told(there.answer())
     assert isinstance(add, ld.Add) and add.issue_id == "a"
 
 
@@ -280,6 +284,62 @@ def test_a_lost_claim_leaves_the_branch_as_it_is() -> None:
     commands = there.do(ev.Withdrawn((IssueId("a"),), "nobody wants it"))
     assert told(commands) == [ld.CancelLanding(IssueId("a"))]
     assert there.pending() == [(Action.RELEASE, "a")]
+
+
+KEPT = "closed by somebody else; its branch is kept: bw/a/1; 'beads-workers land a' lands it"
+
+
+def refuse(there: Play) -> list[Command]:
+    """The tracker says that somebody else has closed what it was asked to confirm."""
+    assert there.round_trip is not None
+    (asked,) = there.round_trip.settlements
+    assert asked.action is Action.CONFIRM
+    gone = Settled(asked, Result.NOT_OURS, "closed by somebody else")
+    return there.do(ev.RoundTripEnded(0.1, settled=(gone,)))
+
+
+def test_what_a_person_closed_while_its_agent_worked_does_not_land() -> None:
+    there = play()
+    there.working("a")
+    there.do(done(1, "a", receipt=work_of("a")))
+    commands = refuse(there)
+    settled(there)
+    assert not told(commands)
+    assert notes(commands, "warning") == [f"a: {KEPT}"]
+    assert "a" not in there.board.issues.known and there.board.totals["done"] == 0
+    history = fold(there.entries)
+    assert history is not None
+    (issue,) = history.issues
+    assert (issue.fate, issue.error) == (Fate.LEFT_ALONE, KEPT)
+    assert issue.landing is not None
+    assert (issue.landing.branch, issue.landing.error) == ("bw/a/1", KEPT)
+
+
+def test_nor_does_what_a_person_closed_while_it_was_shelved() -> None:
+    there = play(checkpointed=[shelved()])
+    commands = refuse(there)
+    assert not told(commands)
+    assert notes(commands, "warning") == [f"a: {KEPT}"]
+    assert "a" not in there.board.issues.known and there.core.state is RunState.RUNNING
+
+
+def test_a_tracker_that_does_not_answer_says_nothing_of_whose_it_is() -> None:
+    there = play()
+    there.working("a")
+    there.do(done(1, "a", receipt=work_of("a")))
+    assert not told(there.answer(results={"a": Result.FAILED}))
+    there.wait(5.0)
+    assert there.pending() == [(Action.CONFIRM, "a")]
+    assert told(there.answer())
+
+
+def test_what_is_shelved_before_the_tracker_has_answered_does_not_land() -> None:
+    there = play()
+    there.working("a")
+    there.do(done(1, "a", receipt=work_of("a")))
+    there.do(StopAsked(seconds=0.0), lost(1))
+    assert not told(there.answer())
+    assert there.pending() == [(Action.SHELVE, "a")]
 
 
 def test_what_somebody_else_closes_meanwhile_stands_and_does_not_land() -> None:

@@ -85,7 +85,7 @@ def test_it_is_charged_and_open_again_where_its_work_does_not_pass(
     assert settled == [("release", "applied"), ("quarantined", "applied")]
 
 
-@pytest.mark.parametrize("project", ["embedded", NEW], indirect=True)
+@pytest.mark.parametrize("project", [NEW], indirect=True)
 def test_it_is_closed_with_our_receipt_where_its_work_passes(
     start: Any, project: Project, settle: Path
 ) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from beads_workers.runtime.project import STATE_FOLDER, TRACKER_FILE
 from tests.end_to_end.conftest import StartFleet
 from tests.end_to_end.test_landing import (
     PATIENCE,
@@ -118,6 +121,33 @@ def test_branches_of_a_run_that_did_not_land_are_landed_later(
     told(embedded, "land", "--verify", "ls")
     assert files(top) == {f"{issue_id}.txt" for issue_id in ids}
     assert "nothing to land" in told(embedded, "land", "--verify", "ls")
+
+
+@pytest.mark.timeout(300)
+def test_what_a_person_closed_meanwhile_lands_only_when_that_is_asked_for(
+    embedded: EmbeddedProject, start: StartFleet, tmp_path: Path
+) -> None:
+    top = repository(embedded)
+    (issue,) = embedded.create_many([{}])
+    tracker = embedded.folder / STATE_FOLDER / TRACKER_FILE
+    person = tmp_path / "person"
+    sql = "UPDATE issues SET status = 'closed', close_reason = 'wontfix'"
+    person.write_text(f"import sqlite3\nwith sqlite3.connect({str(tracker)!r}) as it:\n")
+    with person.open("a") as file:
+        file.write(f"    it.execute({sql!r})\n")
+    run = f"{WRITE}; {shlex.quote(sys.executable)} {shlex.quote(str(person))}"
+    fleet = fleet_of(start, embedded, "--verify", "ls", run=run)
+    fleet.wait(PATIENCE)
+    branch = f"bw/{issue}/1"
+    kept = f"closed by somebody else; its branch is kept: {branch};"
+    assert f"{kept} 'beads-workers land {issue}' lands it" in fleet.said()
+    assert landed(fleet) == [] and statuses(embedded) == {issue: "closed"}
+    (row,) = json.loads(told(embedded, "report", "--json"))["issues"]
+    assert row["fate"] == "left_alone" and row["error"].startswith(kept)
+    assert "nothing to land" in told(embedded, "land", "--verify", "ls")
+    assert "left alone" in told(embedded, "branches")
+    told(embedded, "land", issue, "--verify", "ls")
+    assert files(top) == {f"{issue}.txt"} and statuses(embedded) == {issue: "closed"}
 
 
 @pytest.mark.timeout(300)

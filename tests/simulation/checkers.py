@@ -168,7 +168,9 @@ class Checks:
                 raise Violation(3, f"TASK {task.issue_id} before its record")
 
     def about_to_settle(self, node: Node, settlement: Settlement) -> None:
-        """The tracker is about to be written."""
+        """The tracker is about to be written; to be asked, for a ``CONFIRM``."""
+        if settlement.action is Action.CONFIRM:
+            return
         key = (node.run_id, settlement.action.value, str(settlement.issue_id))
         offsets = self._facts.get(key)
         if offsets is None:

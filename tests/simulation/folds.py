@@ -17,6 +17,7 @@ from beads_workers.core.journal import Checkpointed, CheckpointEnded, Entry, Liv
 from beads_workers.core.landing import add_from_text, add_to_text
 from beads_workers.core.model import IssueId
 from beads_workers.core.orchestrator import Orchestrator
+from beads_workers.core.source import Action
 from beads_workers.core.states import IssueState
 
 Facts = Mapping[str, Any]
@@ -124,6 +125,8 @@ def _kept(core: Orchestrator, issue: Issue, now: float) -> Facts:
     parts, issue_id = core._parts, IssueId(issue.issue_id)
     in_flight = parts.tasks.in_flight.get(issue_id)
     pending = parts.round_trips.pending.get(issue_id)
+    if pending is not None and pending.settlement.action is Action.CONFIRM:
+        pending = None  # It writes nothing, so no record tells of it.
     timer = parts.effects.timers.at(RetryDue(issue_id))
     return {
         "in flight": in_flight and in_flight.issue,

@@ -52,6 +52,13 @@ TABLE = [
     (Action.REOPEN, False, ("in_progress", OURS), N, None),
     (Action.REOPEN, False, ("blocked", THEIRS), N, None),
     (Action.REOPEN, False, ("closed", OURS), F, None),
+    (Action.CONFIRM, False, ("in_progress", OURS), A, None),
+    (Action.CONFIRM, False, ("blocked", OURS), A, None),
+    (Action.CONFIRM, False, ("open", ""), N, None),
+    (Action.CONFIRM, False, ("blocked", ""), N, None),
+    (Action.CONFIRM, False, ("in_progress", THEIRS), N, None),
+    (Action.CONFIRM, False, ("closed", OURS), N, None),
+    (Action.CONFIRM, False, ("tombstone", ""), N, None),
 ]
 
 

@@ -10,6 +10,7 @@ from beads_workers.core.limits import CLOSE_REASON_CHARS_MAX
 from beads_workers.core.model import IssueId, value
 from beads_workers.core.source import (
     BLOCKING,
+    CLOSED_BY_OTHERS,
     Action,
     Result,
     Settled,
@@ -63,7 +64,7 @@ class ConditionalWrite:
                 return OPEN
             case Action.QUARANTINE | Action.SHELVE:
                 return BLOCKED
-            case Action.HAND_OVER:
+            case Action.HAND_OVER | Action.CONFIRM:
                 return IN_PROGRESS
             case _:
                 assert_never(self.settlement.action)
@@ -83,6 +84,8 @@ def decide(
     """
     if seen is None:
         return Settled(settlement, Result.NOT_OURS, "the tracker has no such issue")
+    if settlement.action is Action.CONFIRM:
+        return _confirm(settlement, seen, actor, closed_by)
     write = ConditionalWrite(settlement, seen.status, seen.assignee, seen.notes)
     if seen.status == CLOSED:
         if settlement.taken_back or _is_agents_close(settlement, seen, actor, closed_by):
@@ -97,6 +100,19 @@ def decide(
     if may:
         return write
     return Settled(settlement, Result.NOT_OURS, whose(seen))
+
+
+def _confirm(settlement: Settlement, seen: BdRow, actor: str, closed_by: str) -> Settled:
+    ours = seen.status in (OPEN, IN_PROGRESS) and held_by(seen.assignee, actor)
+    if seen.status == CLOSED:
+        ours, why = held_by(closed_by or seen.assignee, actor), CLOSED_BY_OTHERS
+        why = f"{why} ({closed_by})" if closed_by else why
+    else:
+        ours = ours or (settlement.shelved and seen.status == BLOCKED and not seen.assignee)
+        why = whose(seen)
+    if ours:
+        return Settled(settlement, Result.APPLIED)
+    return Settled(settlement, Result.NOT_OURS, why)
 
 
 def _is_agents_close(settlement: Settlement, seen: BdRow, actor: str, closed_by: str) -> bool:
@@ -129,7 +145,7 @@ def _is_as_asked(action: Action, seen: BdRow) -> bool:
             return seen.status == BLOCKED
         case Action.HAND_OVER:
             return seen.status == IN_PROGRESS
-        case Action.CLOSE:
+        case Action.CLOSE | Action.CONFIRM:
             return False
         case _:
             assert_never(action)

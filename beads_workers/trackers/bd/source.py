@@ -576,7 +576,8 @@ class BdSource:
     def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
         """See ``Source``; a look for what is not sure, one call for each kind of write."""
         answers: dict[int, Settled] = {}
-        self._listings.forget()
+        if any(each.action is not Action.CONFIRM for each in settlements):
+            self._listings.forget()
         with self._changes.own():
             for group in rounds(settlements):
                 for settled in self._settle_group(group):
@@ -593,7 +594,7 @@ class BdSource:
         known = {s.issue_id: self._is_sure(s) for s in safe if self._is_known(s)}
         sure = frozenset(s.issue_id for s in safe if self._is_sure(s) and not s.handed_over)
         # Whatever happens now, these are looked at before they are written again.
-        self._leases.forget(s.issue_id for s in safe)
+        self._leases.forget(s.issue_id for s in safe if s.action is not Action.CONFIRM)
         group_settled = SettlementGroup(self._tracker, self.actor, safe, self._shared, sure)
         return answers + group_settled.settle(known)
 

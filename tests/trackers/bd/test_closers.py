@@ -41,6 +41,20 @@ def test_what_a_person_closed_stays_closed_with_its_reason(
     assert project.show(issue)["close_reason"] == "all done"
 
 
+def test_what_its_own_agent_closed_may_land_and_what_a_person_closed_may_not(
+    project: BdProject,
+) -> None:
+    source = project.source(US)
+    held, mine, theirs = claimed(project, source, 3)
+    project.close_as(mine, agent(mine))
+    project.close_as(theirs, ALICE)
+    before = project.read_all()
+    answers = source.settle([asked(each, Action.CONFIRM) for each in (held, mine, theirs)])
+    assert [each.result for each in answers] == [Result.APPLIED] * 2 + [Result.NOT_OURS]
+    assert answers[2].error == "closed by somebody else (alice)"
+    assert project.read_all() == before
+
+
 def test_so_does_what_a_person_closed_before_the_agent(project: BdProject) -> None:
     source = project.source(US)
     (issue,) = claimed(project, source)

@@ -14,28 +14,29 @@ W3, ALICE, NOBODY = f"{US}/W3", "alice", ""
 KEY = IssueId("bw-1")
 
 WRITE, DONE, CLOSED, LEAVE = "write", Result.APPLIED, Result.FOUND_CLOSED, Result.NOT_OURS
-C, R, S, H, O = (  # noqa: E741 - one letter each keeps the table readable
+C, R, S, H, O, M = (  # noqa: E741 - one letter each keeps the table readable
     Action.CLOSE,
     Action.RELEASE,
     Action.QUARANTINE,
     Action.HAND_OVER,
     Action.REOPEN,
+    Action.CONFIRM,
 )
 
 TABLE: dict[tuple[str, str], dict[Action, object]] = {
-    ("in_progress", US): {C: WRITE, R: WRITE, S: WRITE, H: WRITE, O: WRITE},
-    ("in_progress", W3): {C: WRITE, R: WRITE, S: WRITE, H: WRITE, O: WRITE},
-    ("in_progress", NOBODY): {C: WRITE, R: LEAVE, S: LEAVE, H: DONE, O: LEAVE},
-    ("in_progress", ALICE): {C: LEAVE, R: LEAVE, S: LEAVE, H: LEAVE, O: LEAVE},
-    ("in_progress", f"{US}0"): {C: LEAVE, R: LEAVE, S: LEAVE, H: LEAVE, O: LEAVE},
-    ("open", US): {C: WRITE, R: WRITE, S: WRITE, H: LEAVE, O: WRITE},
-    ("open", NOBODY): {C: WRITE, R: DONE, S: WRITE, H: LEAVE, O: DONE},
-    ("open", ALICE): {C: LEAVE, R: LEAVE, S: LEAVE, H: LEAVE, O: LEAVE},
-    ("blocked", NOBODY): {C: LEAVE, R: LEAVE, S: DONE, H: LEAVE, O: WRITE},
-    ("blocked", ALICE): {C: LEAVE, R: LEAVE, S: LEAVE, H: LEAVE, O: LEAVE},
-    ("deferred", US): {C: LEAVE, R: LEAVE, S: LEAVE, H: LEAVE, O: LEAVE},
-    ("closed", US): {C: CLOSED, R: CLOSED, S: CLOSED, H: CLOSED, O: CLOSED},
-    ("closed", ALICE): {C: CLOSED, R: CLOSED, S: CLOSED, H: CLOSED, O: CLOSED},
+    ("in_progress", US): {C: WRITE, R: WRITE, S: WRITE, H: WRITE, O: WRITE, M: DONE},
+    ("in_progress", W3): {C: WRITE, R: WRITE, S: WRITE, H: WRITE, O: WRITE, M: DONE},
+    ("in_progress", NOBODY): {C: WRITE, R: LEAVE, S: LEAVE, H: DONE, O: LEAVE, M: LEAVE},
+    ("in_progress", ALICE): {C: LEAVE, R: LEAVE, S: LEAVE, H: LEAVE, O: LEAVE, M: LEAVE},
+    ("in_progress", f"{US}0"): {C: LEAVE, R: LEAVE, S: LEAVE, H: LEAVE, O: LEAVE, M: LEAVE},
+    ("open", US): {C: WRITE, R: WRITE, S: WRITE, H: LEAVE, O: WRITE, M: DONE},
+    ("open", NOBODY): {C: WRITE, R: DONE, S: WRITE, H: LEAVE, O: DONE, M: LEAVE},
+    ("open", ALICE): {C: LEAVE, R: LEAVE, S: LEAVE, H: LEAVE, O: LEAVE, M: LEAVE},
+    ("blocked", NOBODY): {C: LEAVE, R: LEAVE, S: DONE, H: LEAVE, O: WRITE, M: LEAVE},
+    ("blocked", ALICE): {C: LEAVE, R: LEAVE, S: LEAVE, H: LEAVE, O: LEAVE, M: LEAVE},
+    ("deferred", US): {C: LEAVE, R: LEAVE, S: LEAVE, H: LEAVE, O: LEAVE, M: LEAVE},
+    ("closed", US): {C: CLOSED, R: CLOSED, S: CLOSED, H: CLOSED, O: CLOSED, M: DONE},
+    ("closed", ALICE): {C: CLOSED, R: CLOSED, S: CLOSED, H: CLOSED, O: CLOSED, M: LEAVE},
 }
 
 
@@ -64,6 +65,13 @@ def test_every_case_is_decided_on_purpose(status: str, assignee: str) -> None:
     # What waits for its branch to land is blocked like what is quarantined.
     assert decided.pop(Action.SHELVE) == decided[S]
     assert decided == TABLE[status, assignee]
+
+
+def test_what_was_shelved_may_land_though_it_is_blocked_in_nobodys_name() -> None:
+    shelved = Settlement(M, KEY, read_first=True, by_agent=True, shelved=True)
+    assert verdict(shelved, seen("blocked", NOBODY)) == DONE
+    for other in (("blocked", ALICE), ("open", NOBODY), ("closed", NOBODY)):
+        assert verdict(shelved, seen(*other)) == LEAVE
 
 
 def test_what_was_shelved_is_closed_though_it_is_blocked_in_nobodys_name() -> None:
