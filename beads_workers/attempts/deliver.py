@@ -12,19 +12,20 @@ import os
 import sys
 from pathlib import Path
 
-from beads_workers.attempts.git_calls import GitNoAnswer
+from beads_workers.attempts.git_calls import GitNoAnswer, Misplaced
 from beads_workers.attempts.work import CannotCommit, Workplace
+from beads_workers.core.assignment import AttemptAnswer, not_kept, to_fields
 from beads_workers.core.model import OutcomeKind
-from beads_workers.core.receipts import Receipt, to_json
+from beads_workers.core.receipts import Receipt
 from beads_workers.worktrees.git import GitError
 from beads_workers.worktrees.preparation import Preparation, read_preparation
 
 
 def deliver(asked: Preparation, title: str) -> Receipt:
-    """Commit, keep, and name the branch; raises ``CannotCommit`` and ``GitError``."""
+    """Commit, keep, and name the branch; raises ``CannotCommit``, ``GitError``, ``OSError``."""
     place = Workplace.enter(str(Path.cwd()), asked.issue_id, asked.attempt, asked.run_id)
     if place.base is None or not place.own:
-        raise GitError("this task has no worktree")
+        raise Misplaced("this task has no worktree")
     place.commit(title)
     place.keep()
     return place.receipt(Receipt(verdict="done"))
@@ -33,18 +34,24 @@ def deliver(asked: Preparation, title: str) -> Receipt:
 def main() -> int:
     """See the module text; 0 in any case, because the answer says more."""
     asked = read_preparation(sys.stdin.read())
-    outcome, error, receipt = OutcomeKind.SUCCESS, "", Receipt()
-    try:
-        receipt = deliver(asked, os.environ.get("BW_ISSUE_TITLE", ""))
-    except GitNoAnswer as trouble:
-        outcome, error = OutcomeKind.RETRY, f"git does not say what was done: {trouble}"
-    except (CannotCommit, GitError) as trouble:
-        outcome, error = OutcomeKind.ERROR, f"its work cannot be committed: {trouble}"
-    except FileNotFoundError:
-        outcome, error = OutcomeKind.ERROR, "its work cannot be committed: its worktree is gone"
-    fields = {"outcome": outcome.value, "error": error, "receipt": to_json(receipt)}
-    os.write(1, json.dumps({"answer": fields}).encode() + b"\n")
+    answer = answered(asked, os.environ.get("BW_ISSUE_TITLE", ""))
+    os.write(1, json.dumps({"answer": to_fields(answer)}).encode() + b"\n")
     return 0
+
+
+def answered(asked: Preparation, title: str) -> AttemptAnswer:
+    """Deliver; what git or the machine cannot do is no fault of the work."""
+    try:
+        return AttemptAnswer(OutcomeKind.SUCCESS, "", deliver(asked, title))
+    except GitNoAnswer as trouble:
+        return not_kept(f"git does not say what was done: {trouble}", Receipt())
+    except FileNotFoundError:
+        error = "its work cannot be committed: its worktree is gone"
+    except (CannotCommit, Misplaced) as trouble:
+        error = f"its work cannot be committed: {trouble}"
+    except (GitError, OSError) as trouble:
+        return not_kept(f"its work cannot be committed: {trouble}", Receipt())
+    return AttemptAnswer(OutcomeKind.ERROR, error, Receipt())
 
 
 if __name__ == "__main__":

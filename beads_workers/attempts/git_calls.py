@@ -24,6 +24,10 @@ class GitNoAnswer(GitError):
     """git was killed, hung or could not be started, again and again."""
 
 
+class Misplaced(GitError):
+    """Whoever worked has removed its worktree, or put another repository in its place."""
+
+
 @value
 class Git:
     """git in one folder. ``seconds``: what a call may take."""
@@ -82,7 +86,7 @@ class Git:
             done = call(self.folder, *arguments, given=given, places=places, seconds=self.seconds)
         except GitError as error:
             if not Path(self.folder).is_dir():
-                raise GitError(f"{self.folder} is gone") from None
+                raise Misplaced(f"{self.folder} is gone") from None
             raise GitNoAnswer(str(error)) from None
         if done.status < 0:
             raise GitNoAnswer(f"git {arguments[0]} was ended by signal {-done.status}")

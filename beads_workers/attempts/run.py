@@ -22,7 +22,7 @@ from beads_workers.agents.verdict import WINDOWS, Verdict, said_outcome
 from beads_workers.attempts import review
 from beads_workers.attempts.agent import AttemptContext, WorkingAgent
 from beads_workers.attempts.delivered import delivered_by_us
-from beads_workers.attempts.git_calls import GitNoAnswer
+from beads_workers.attempts.git_calls import GitNoAnswer, Misplaced
 from beads_workers.attempts.guards import guard_environment, refusals, write_settings
 from beads_workers.attempts.log import MaskedLog
 from beads_workers.attempts.process import Clocks, Hearing, run_agent
@@ -34,10 +34,12 @@ from beads_workers.core.assignment import (
     Assignment,
     AttemptAnswer,
     Mend,
+    not_kept,
     read_assignment,
+    to_fields,
 )
 from beads_workers.core.model import OutcomeKind
-from beads_workers.core.receipts import Receipt, Tokens, to_json
+from beads_workers.core.receipts import Receipt, Tokens
 from beads_workers.core.text import some
 from beads_workers.runtime import sessions
 from beads_workers.runtime.usage_file import UsageFile
@@ -48,6 +50,7 @@ VERIFY_LINES_SHOWN = 60
 COMMIT_TEXT_CHARS_MAX = 2000
 
 CANNOT_READ = "git does not say what was done"
+CANNOT_COMMIT = "its work cannot be committed"
 
 REFUSED = (Kind.LIMITED, Kind.NEEDS_PERSON, Kind.TRANSIENT)
 """Verdicts that are about the account, and not about the issue."""
@@ -84,7 +87,8 @@ class AgentAttempt:
         )
         self._worker = WorkingAgent(asked.agent, self._around, earlier=self._earlier())
         self._refused: AgentSpec | None = None
-        self._unread = False
+        self._unkept = ""
+        """What git or the machine could not do with its work, for no fault of the agent."""
 
     def end(self) -> None:
         """Somebody wants it to end."""
@@ -96,7 +100,7 @@ class AgentAttempt:
             verdict, lesson = self._work_and_check()
         except GitError as error:
             verdict, lesson = Verdict(Kind.UNFINISHED, str(error)), ""
-            self._unread = isinstance(error, GitNoAnswer)
+            self._unkept = _fault(error)
         finally:
             self._keep()
         return self._answer(verdict, lesson)
@@ -226,15 +230,18 @@ class AgentAttempt:
         return self._verify() or self._review(verdict)
 
     def _commit(self, verdict: Verdict) -> str:
-        """Commit what lies there; why it cannot be done, for the agent. Raises ``GitNoAnswer``."""
+        """Commit what lies there; why it cannot be done, if the agent can mend that. Raises
+        ``GitError``."""
         if verdict.kind is Kind.NO_CHANGE:
             return ""
         try:
             commit = self._place.commit(self._asked.title, _for_commit(verdict.text))
-        except GitNoAnswer:
-            raise
-        except (CannotCommit, GitError) as error:
+        except (CannotCommit, Misplaced) as error:
             return f"your work cannot be committed: {error}"
+        except OSError as error:
+            raise GitError(
+                f"{error.filename or 'nothing can be written'}: {error.strerror}"
+            ) from None
         if commit is not None:
             self._log.say(f"committed for it: {commit[:12]}")
         return ""
@@ -316,8 +323,8 @@ class AgentAttempt:
         verdict, receipt = self._with_work(verdict, self._receipt(verdict, lesson))
         why = verdict.why
         match verdict.kind:
-            case Kind.UNFINISHED if self._unread and not self._is_told:
-                return AttemptAnswer(OutcomeKind.RETRY, f"{CANNOT_READ}: {why}", receipt)
+            case Kind.UNFINISHED if self._unkept and not self._is_told:
+                return not_kept(f"{self._unkept}: {why}", receipt)
             case Kind.DONE:
                 return AttemptAnswer(OutcomeKind.SUCCESS, "", receipt)
             case Kind.NO_CHANGE if self._may_be_unchanged:
@@ -371,7 +378,7 @@ class AgentAttempt:
             receipt = replace(receipt, flags=(*receipt.flags, f"git: {error}"))
             if verdict.kind not in (Kind.DONE, Kind.NO_CHANGE):
                 return verdict, receipt
-            self._unread = isinstance(error, GitNoAnswer)
+            self._unkept = _fault(error)
             kind = Kind.UNFINISHED
             receipt = replace(receipt, verdict=kind.value, why=str(error))
             return Verdict(kind, str(error), text=verdict.text), receipt
@@ -459,17 +466,12 @@ def not_begun(asked: Assignment, error: GitError) -> AttemptAnswer:
         refused="",
         flags=(),
     )
-    return AttemptAnswer(OutcomeKind.RETRY, f"{CANNOT_READ}: {error}", receipt)
+    return not_kept(f"{CANNOT_READ}: {error}", receipt)
 
 
 def _tell_answer(answer: AttemptAnswer) -> int:
     """Print it for the worker; an exit status: without an answer nothing is done."""
-    fields = {
-        "outcome": answer.outcome.value,
-        "error": answer.error[: limits.ERROR_CHARS_MAX],
-        "receipt": to_json(answer.receipt),
-    }
-    return 0 if _print({"answer": fields}) else 1
+    return 0 if _print({"answer": to_fields(answer)}) else 1
 
 
 def _print(row: dict[str, Any]) -> bool:
@@ -481,6 +483,13 @@ def _print(row: dict[str, Any]) -> bool:
     except OSError:
         return False  # Nobody listens any more; the worktree and the usage file have what counts.
     return True
+
+
+def _fault(error: GitError) -> str:
+    """What git or the machine could not do; "" if whoever worked is the reason."""
+    if isinstance(error, GitNoAnswer):
+        return CANNOT_READ
+    return "" if isinstance(error, Misplaced) else CANNOT_COMMIT
 
 
 def _for_commit(text: str) -> str:

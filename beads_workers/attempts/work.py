@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from beads_workers.attempts.conflicts import at_top_of, left_marks, unmerged
-from beads_workers.attempts.git_calls import GIT_SECONDS, Git, GitNoAnswer
+from beads_workers.attempts.git_calls import GIT_SECONDS, Git, GitNoAnswer, Misplaced
 from beads_workers.attempts.nested import bare_gitlinks, hidden, nested, others_in, without
 from beads_workers.attempts.own_branch import DoesNotFit, OwnBranch, whole_tree
 from beads_workers.attempts.refs import moved, refs_at_first, refs_now
@@ -183,13 +183,13 @@ class Workplace:
             found = self.dot_git.read_text("utf-8", "surrogateescape")
         except FileNotFoundError:
             if not self.dot_git.parent.is_dir() or not self.directory.is_dir():
-                raise GitError(f"its worktree is gone: {self.dot_git.parent}") from None
+                raise Misplaced(f"its worktree is gone: {self.dot_git.parent}") from None
             self.dot_git.write_text(self.dot_git_text, "utf-8", "surrogateescape")
         except OSError:
-            raise GitError(f"{self.dot_git} is another repository; remove it") from None
+            raise Misplaced(f"{self.dot_git} is another repository; remove it") from None
         else:
             if found != self.dot_git_text:
-                raise GitError(f"{self.dot_git} leads to another repository; remove it")
+                raise Misplaced(f"{self.dot_git} leads to another repository; remove it")
 
     def changes(self) -> Changes:
         """What the attempt has changed up to now; raises ``GitError``."""

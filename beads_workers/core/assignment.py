@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, field
 from typing import Any
 
+from beads_workers.core import limits
 from beads_workers.core.model import OutcomeKind, value
 from beads_workers.core.receipts import Receipt, read_receipt, to_json
 
@@ -80,11 +81,28 @@ class Assignment:
 
 @value
 class AttemptAnswer:
-    """``outcome``: as in DONE and FAILED; ``error``: one line."""
+    """``outcome``: as in DONE and FAILED; ``error``: one line. ``unprepared``: see
+    ``model.Outcome``."""
 
     outcome: OutcomeKind
     error: str
     receipt: Receipt
+    unprepared: bool = False
+
+
+def not_kept(error: str, receipt: Receipt) -> AttemptAnswer:
+    """The answer if git or the machine could not do its part, for no fault of the issue."""
+    return AttemptAnswer(OutcomeKind.RETRY, error, receipt, unprepared=True)
+
+
+def to_fields(answer: AttemptAnswer) -> dict[str, Any]:
+    """As a JSON object."""
+    return {
+        "outcome": answer.outcome.value,
+        "error": answer.error[: limits.ERROR_CHARS_MAX],
+        "receipt": to_json(answer.receipt),
+        "unprepared": answer.unprepared,
+    }
 
 
 def write_assignment(assignment: Assignment) -> str:

@@ -624,7 +624,7 @@ class Connections:
         if in_flight is not None and isinstance(message, Progress) and message.reached:
             in_flight.reached = message.reached
         if isinstance(message, Progress) and message.tokens is not None:
-            self._parts.preparation.reset()  # Its agent works, in a worktree.
+            self._parts.preparation.works()
         connection.asides.add(message)
         self.tell_asides(connection.conn_id)
 

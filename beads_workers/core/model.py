@@ -246,7 +246,8 @@ class Outcome:
     With ``SUCCESS`` only: ``note``, one line on what came of the work; ``result``, the JSON text of
     what a function returned, "" where there is none; ``result_file``, where that lies if it is too
     long. ``receipt``: of an agent (a ``receipts.Receipt``), whatever came of its attempt.
-    ``unprepared``, with ``RETRY``: nothing was run, because no worktree could be made.
+    ``unprepared``, with ``RETRY``: no worktree could be made, so that nothing was run, or git or
+    the machine could not commit what was done there.
     """
 
     kind: OutcomeKind

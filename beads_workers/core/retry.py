@@ -82,7 +82,8 @@ class RetryState:
 
 
 # --- preparation ---------------------------------------------------------------------------------
-# No worktree can be made: the disk is full, a filter's program is gone, a branch is in the way.
+# No worktree can be made, or what was done there cannot be committed: the disk is full, a filter's
+# program is gone, a branch is in the way, git is killed.
 #
 # One issue after another would be tried in vain, at no cost but without end. What strikes one issue
 # is the policy's (``policy.judge``); what strikes several is the repository's fault, or the
@@ -93,7 +94,9 @@ PREPARATION_TRIAL = "preparation trial"
 """Timer key: one issue may find out whether a worktree can be made again."""
 
 PREPARATION = "worktrees"
-"""What the condition is called while none can be made."""
+"""What the condition is called while none can be made, or nothing can be committed in them."""
+
+NO_WORKTREE, NOT_KEPT = "no worktree", "work cannot be committed"
 
 _PREPARED = (OutcomeKind.SUCCESS, OutcomeKind.ERROR, OutcomeKind.TIMEOUT)
 
@@ -103,7 +106,7 @@ class PreparationBrake:
 
     def __init__(self, effects: Effects) -> None:
         self._effects = effects
-        self._struck: set[IssueId] = set()
+        self._struck: dict[IssueId, str] = {}
         self._trial_at = 0.0
         self.is_on = False
         self.tried: set[IssueId] = set()
@@ -115,7 +118,7 @@ class PreparationBrake:
             if outcome.kind in _PREPARED:
                 self.reset()
             return False
-        self._struck.add(issue_id)
+        self._struck[issue_id] = outcome.error
         if not self.is_on:
             if len(self._struck) < limits.UNPREPARED_ISSUES:
                 return False
@@ -137,8 +140,16 @@ class PreparationBrake:
             return None
         return int(self._effects.now >= self._trial_at)
 
+    def works(self) -> None:
+        """An agent is at work: in a worktree, so one can be made. Its commit is still to come."""
+        for issue_id, error in list(self._struck.items()):
+            if error.startswith(NO_WORKTREE):
+                del self._struck[issue_id]
+        if not self._struck:
+            self.reset()
+
     def reset(self) -> None:
-        """A worktree could be made, or a person says that it can be."""
+        """An attempt came to an end of its own, or a person says that one can."""
         self._struck.clear()
         self.tried.clear()
         if self.is_on:
@@ -148,7 +159,8 @@ class PreparationBrake:
 
     def _begin(self, error: str) -> None:
         self.is_on = True
-        text = f"no worktree can be made, for {len(self._struck)} issues: {error}"
+        what = "no worktree can be made" if error.startswith(NO_WORKTREE) else NOT_KEPT
+        text = f"{what}, for {len(self._struck)} issues: {error}"
         minutes = limits.UNPREPARED_TRIAL_SECONDS / 60
         todo = f"put that right; one issue tries again every {minutes:g} minutes"
         self._effects.write(

@@ -50,7 +50,7 @@ REVOKED = "revoked"
 """``reason`` of a CANCEL that means only a task which has not started."""
 
 CANNOT_PREPARE = "cannot_prepare"
-"""``error_detail`` of a FAILED: no worktree could be made, and nothing was run."""
+"""``error_detail`` of a FAILED: no worktree could be made, or its work not be committed."""
 RETURNED_UNSTARTED = "returned_unstarted"
 """``error_detail`` of a FAILED: the task was queued on the worker, which returns it unstarted."""
 

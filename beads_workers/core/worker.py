@@ -134,7 +134,9 @@ def timed_out(step: Step, seconds: float, ended: StepOver) -> Outcome:
 
 def detail(step: Step, task: Task, ended: StepOver) -> str:
     """``CANNOT_START`` if no task of this fleet can run: its own command is missing;
-    ``CANNOT_PREPARE`` if there is no worktree."""
+    ``CANNOT_PREPARE`` if there is no worktree, or its work cannot be committed."""
+    if isinstance(ended, StepAnswered):
+        return CANNOT_PREPARE if ended.outcome.unprepared else ""
     if step.kind is StepKind.PREPARE:
         return CANNOT_PREPARE
     missing = isinstance(ended, StepNotStarted) and ended.missing

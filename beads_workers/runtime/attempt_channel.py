@@ -57,7 +57,8 @@ def _answered(answer: Mapping[str, Any]) -> StepAnswered:
     kind, receipt = OutcomeKind(answer["outcome"]), answer["receipt"]
     error = str(answer["error"])
     if kind is not OutcomeKind.SUCCESS:
-        return StepAnswered(Outcome(kind, error), receipt=receipt)
+        unprepared = answer.get("unprepared") is True
+        return StepAnswered(Outcome(kind, error, unprepared=unprepared), receipt=receipt)
     return StepAnswered(Outcome(kind, note=note_of_work(receipt)), receipt=receipt)
 
 

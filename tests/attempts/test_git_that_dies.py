@@ -10,12 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.attempts.deliver import deliver
+from beads_workers.attempts.deliver import answered, deliver
 from beads_workers.attempts.git_calls import Git, GitNoAnswer
 from beads_workers.attempts.run import AgentAttempt, not_begun
-from beads_workers.core.assignment import AgentSpec, Assignment, AttemptAnswer
-from beads_workers.core.model import OutcomeKind
+from beads_workers.core.assignment import AgentSpec, Assignment, AttemptAnswer, to_fields
+from beads_workers.core.model import IssueId, OutcomeKind
+from beads_workers.core.plans import Step, StepKind
 from beads_workers.core.settings import Worktrees
+from beads_workers.core.wire import CANNOT_PREPARE, Task
+from beads_workers.core.worker import detail
+from beads_workers.runtime.attempt_channel import AttemptChannel
 from beads_workers.worktrees.git import GitError
 from beads_workers.worktrees.preparation import Preparation
 from tests.support.repository import IDENTITY, git, make_repository
@@ -23,6 +27,7 @@ from tests.support.repository import IDENTITY, git, make_repository
 RESULT = {"type": "result", "subtype": "success", "is_error": False, "num_turns": 1, "result": "ok"}
 DEATHS = {"fails": "exit 1", "is killed": "kill -TERM $$"}
 POSITIONS_MAX = 200
+PREPARATION = Preparation(Worktrees("", "", "", "", "", "", ""), "i-1", 1, "W1", "r", "")
 
 
 class MortalGit:
@@ -154,12 +159,10 @@ def test_nothing_that_changed_nothing_is_done(place: Place) -> None:
 
 @pytest.mark.parametrize("how", DEATHS)
 def test_no_command_is_delivered_without_its_work(place: Place, how: str) -> None:
-    asked = Preparation(Worktrees("", "", "", "", "", "", ""), "i-1", 1, "W1", "r", "")
-
     def look(position: int) -> None:
         (place.worktree / "cart.py").write_text("1\n")
         try:
-            receipt = deliver(asked, "A cart")
+            receipt = deliver(PREPARATION, "A cart")
         except GitError as error:
             assert how == "fails" or isinstance(error, GitNoAnswer), position
             return
@@ -169,6 +172,43 @@ def test_no_command_is_delivered_without_its_work(place: Place, how: str) -> Non
         place.mortal.calls = calls
 
     at_each_position(place, DEATHS[how], "-ge", look)
+
+
+NO_SPACE = "fatal: unable to write new index file: No space left on device"
+NO_COMMIT = f'case "$*" in *" commit "*) echo "{NO_SPACE}" >&2; exit 128 ;; esac'
+
+
+@pytest.mark.parametrize(
+    ("how", "error"),
+    [
+        (NO_COMMIT, "its work cannot be committed: unable to write new index file: No space"),
+        ('case "$*" in *" commit "*) kill -TERM $$ ;; esac', "git does not say what was done: "),
+    ],
+)
+def test_work_that_git_cannot_commit_is_no_fault_of_its_issue(
+    place: Place, how: str, error: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORKS", "1")
+    place.again()
+    place.mortal.dies(how, "-ge 1")
+    by_agent = place.attempt()
+    by_command = answered(PREPARATION, "A cart")
+    for answer in (by_agent, by_command):
+        assert answer.outcome is OutcomeKind.RETRY and answer.error.startswith(error), answer
+        channel = AttemptChannel()
+        channel.take(json.dumps({"answer": to_fields(answer)}).encode() + b"\n")
+        ended = channel.end()
+        assert ended is not None and ended.outcome.unprepared
+        assert detail(Step(StepKind.RUN, ()), Task(IssueId("i"), 1, "r"), ended) == CANNOT_PREPARE
+
+
+def test_what_the_agent_has_put_in_the_way_of_its_work_is_charged(place: Place) -> None:
+    place.again()
+    (place.worktree / "cart.py").write_text("1\n")
+    git(place.worktree, "checkout", "-q", "--detach")
+    (place.checkout / ".git/worktrees/worktree/CHERRY_PICK_HEAD").write_text(f"{place.base}\n")
+    answer = answered(PREPARATION, "A cart")
+    assert (answer.outcome, answer.unprepared) == (OutcomeKind.ERROR, False)
 
 
 def test_a_git_that_hangs_once_is_asked_again_and_one_that_always_does_is_no_answer(

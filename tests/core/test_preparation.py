@@ -157,6 +157,20 @@ def test_an_agent_that_works_has_one_and_its_end_is_not_waited_for() -> None:
     assert [each.what for each in records(works, DegradedEnded)] == ["worktrees"]
 
 
+def test_that_agents_work_does_not_mean_that_their_work_can_be_committed() -> None:
+    backlog = Backlog("bw-1", "bw-2", "bw-3", "bw-4")
+    for _ in range(3):
+        issue = backlog.given()
+        assert issue is not None
+        backlog.heard(backlog.play.do(Received(ConnId(1), Progress(IssueId(issue), tokens=400))))
+        backlog.fails(issue, "its work cannot be committed: gpg failed to sign the data")
+    assert backlog.play.core._parts.preparation.is_on
+    trial = backlog.given()
+    assert trial is not None
+    backlog.heard(backlog.play.do(Received(ConnId(1), Progress(IssueId(trial), tokens=400))))
+    assert backlog.play.core._parts.preparation.is_on
+
+
 def test_a_person_may_say_that_it_is_mended() -> None:
     here = struck()
     here.heard(here.play.do(ResumeAsked(Ticket(1))))
