@@ -215,6 +215,41 @@ def _is_git_script(word: object) -> bool:
     return isinstance(word, str) and _is_git(word.split(None, 1)[0] if word.split() else "")
 
 
+def answers_taken_apart(module: ast.AST) -> list[str]:
+    """Lines that split what git said by themselves: ``worktrees/git`` reads its answers."""
+    found = []
+    for function in (node for node in ast.walk(module) if isinstance(node, ast.FunctionDef)):
+        assigned = [node for node in ast.walk(function) if isinstance(node, ast.Assign)]
+        told = {dotted(n.targets[0]) for n in assigned if _asks_git(_said(n.value))}
+        for node in ast.walk(function):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                said = _said(node.func.value)
+                if node.func.attr in SPLITS and (_asks_git(said) or dotted(said) in told):
+                    found.append(str(node.lineno))
+    return found
+
+
+SPLITS = frozenset({"split", "rsplit", "splitlines", "partition", "rpartition"})
+GIT_CALLS = frozenset({"git", "_git", "at_top", "call", "ask", "once"})
+"""What calls of ours are named in modules that import ``worktrees/git``."""
+
+
+def _asks_git(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and dotted(node.func).rpartition(".")[2] in GIT_CALLS
+
+
+def _said(node: ast.AST) -> ast.AST:
+    """Without what only trims it, or takes it out of a result."""
+    if isinstance(node, ast.Attribute) and node.attr in ("output", "stdout"):
+        return _said(node.value)
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return node
+    return _said(node.func.value) if node.func.attr in TRIMS else node
+
+
+TRIMS = frozenset({"strip", "rstrip", "removesuffix", "removeprefix"})
+
+
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
@@ -281,6 +316,8 @@ def module_faults(path: Path, module: ast.Module) -> list[str]:
         faults += [fault for fault in said if not is_main_call(module, fault)]
     if (str(path.relative_to(PACKAGE)), "git") not in ALLOWED:
         faults += [f"{line}: names git past worktrees/git.argv" for line in calls_of_git(module)]
+        if "beads_workers.worktrees.git" in ast.unparse(module):
+            faults += [f"{n}: splits an answer of git" for n in answers_taken_apart(module)]
     return faults
 
 
@@ -359,6 +396,15 @@ def test_the_exit_checker_catches_talk_and_exits(source: str) -> None:
 )  # fmt: skip
 def test_the_checker_of_git_catches_a_call_past_the_table(source: str) -> None:
     assert calls_of_git(planted(source))
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["git('a', 'x').split()", "told = self.git('x').strip()\n  told.splitlines()",
+     "done = objects.call('x')\n  done.output.rstrip().partition('/')"],
+)  # fmt: skip
+def test_the_checker_of_answers_catches_who_splits_one(source: str) -> None:
+    assert answers_taken_apart(planted(f"def f():\n  {source}"))
 
 
 @pytest.mark.parametrize("source", ["x = 1", '"""m"""\ndef f(): ...', '"""m"""\nclass A: ...'])

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from beads_workers.attempts.git_calls import Git
+from beads_workers.worktrees.git import answers, lines, merged, names, questions
 
 CONFLICTS = 1
 """The exit status of ``merge-tree`` if there are conflicts."""
@@ -37,13 +38,14 @@ def unmerged(git: Git) -> tuple[str, ...]:
     """Return the files whose conflicts nobody has resolved yet, also those outside of the folder of
     ``git``, as seen from there; raises ``GitError``."""
     at_top = at_top_of(git)
-    names = at_top("diff", "--name-only", "--diff-filter=U", "-z").split("\0")
-    return tuple(_from(git, at_top, name) for name in names if name)
+    found = names(at_top("diff", "--name-only", "--diff-filter=U", "-z"))
+    return tuple(_from(git, at_top, name) for name in found)
 
 
 def at_top_of(git: Git) -> Git:
     """Return git at the top of the worktree."""
-    return Git(git("rev-parse", "--show-toplevel").rstrip("\n"), git.seconds)
+    (top,) = answers(git(*questions("--show-toplevel")))
+    return Git(top, git.seconds)
 
 
 def _from(git: Git, at_top: Git, name: str) -> str:
@@ -54,8 +56,8 @@ def _conflicted(
     git: Git, directory: Path, base: str, tip: str
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Files that conflicted, each with the commits on the sides of its merge."""
-    rows = git("rev-list", "--merges", "--first-parent", "--parents", f"{base}..{tip}")
-    merges = [tuple(row.split()[1:3]) for row in rows.splitlines()]
+    listed = git("rev-list", "--merges", "--first-parent", "--parents", f"{base}..{tip}")
+    merges = [tuple(row.split(" ")[1:3]) for row in lines(listed)]
     if (directory / "MERGE_HEAD").exists():
         merges.append((tip, (directory / "MERGE_HEAD").read_text().split()[0]))
     for sides in merges:
@@ -63,20 +65,18 @@ def _conflicted(
             yield name, sides
     # Of a stash or a cherry-pick, resolved or not, as long as nothing is committed.
     for asked in ("--unmerged", "--resolve-undo"):
-        told = git("ls-files", "-z", asked)
-        for row in told.split("\0"):
-            if name := row.partition("\t")[2]:
-                yield name, (tip,)
+        for row in names(git("ls-files", "-z", asked)):
+            yield row.partition("\t")[2], (tip,)
 
 
 def _files_of(git: Git, sides: tuple[str, ...]) -> list[str]:
     asked = ("merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", *sides)
     done = git.ask(*asked, good=(0, CONFLICTS))
     if done.status in (0, CONFLICTS):
-        return [name for name in done.output.split("\0")[1:] if name]
+        return merged(done.output)[1]
     # An older git, or a merge driver that cannot run: whatever is like neither side.
-    unlike = [{*git("diff", "--name-only", "-z", side).split("\0")} for side in sides]
-    return sorted(name for name in set.intersection(*unlike) if name)
+    unlike = [{*names(git("diff", "--name-only", "-z", side))} for side in sides]
+    return sorted(set.intersection(*unlike))
 
 
 def _has_marks(git: Git, name: str, sides: tuple[str, ...]) -> bool:
@@ -91,9 +91,11 @@ def _has_marks(git: Git, name: str, sides: tuple[str, ...]) -> bool:
 
 
 def _text(git: Git, commit: str, name: str) -> str:
-    there = git("ls-tree", "-z", commit, "--", f":(literal){name}")
-    kind = there.split()[1:3]
-    return git("cat-file", "blob", kind[1]) if kind[:1] == ["blob"] else ""
+    for row in names(git("ls-tree", "-z", commit, "--", f":(literal){name}")):
+        _, kind, blob = row.partition("\t")[0].split(" ")
+        if kind == "blob":
+            return git("cat-file", "blob", blob)
+    return ""
 
 
 def _marks(text: bytes) -> set[bytes]:

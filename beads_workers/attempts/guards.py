@@ -18,7 +18,7 @@ from pathlib import Path
 
 from beads_workers.attempts import hook
 from beads_workers.attempts.git_calls import Git
-from beads_workers.worktrees.git import GitError
+from beads_workers.worktrees.git import GitError, config
 
 NO_PUSH = "no-push://"
 """A transport that git does not have: a push to it fails before anything is sent."""
@@ -184,8 +184,7 @@ def _set(folder: str, name: str) -> list[tuple[str, str]]:
     done = Git(folder).ask(*asked, good=(0, NONE_SET))
     if done.status not in (0, NONE_SET):
         raise GitError(done.error or f"git config exited with {done.status}")
-    rows = (row.partition("\n") for row in done.output.split("\0") if row)
-    return [(key, value) for key, _, value in rows if value]
+    return [(key, value) for key, value in config(done.output) if value]
 
 
 def _guarded_programs(

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from beads_workers.attempts.git_calls import Git
-from beads_workers.worktrees.git import GitError
+from beads_workers.worktrees.git import GitError, config, names, pairs
 
 GITLINK = "160000"
 NONE_SET = 1
@@ -39,17 +39,15 @@ def nested(git: Git, common: Path) -> tuple[list[str], list[str]]:
 
 def others_in(git: Git) -> list[str]:
     """Return all that is neither tracked nor ignored; another repository ends with ``/``."""
-    listed = git("ls-files", "-z", "--others", "--exclude-standard")
-    return [name for name in listed.split("\0") if name]
+    return names(git("ls-files", "-z", "--others", "--exclude-standard"))
 
 
 def bare_gitlinks(git: Git, base: str) -> list[str]:
     """Return the gitlinks in the index that ``base`` has not, without an entry in ``.gitmodules``;
     raises ``GitError``."""
     told = git("diff-index", "--cached", "--no-renames", "--raw", "-z", base)
-    fields = told.split("\0")
-    rows = zip(fields[0::2], fields[1::2], strict=False)
-    links = [name for row, name in rows if row[1:].split()[:2][1:] == [GITLINK]]
+    # ``:<mode before> <mode> ...``, and the name
+    links = [name for about, name in pairs(told) if about.split(" ")[1] == GITLINK]
     new = [name for name in links if not _is_link(git, base, name)]
     return sorted({*new} - _submodules(git)) if new else []
 
@@ -59,9 +57,9 @@ def hidden(git: Git, since: float) -> tuple[list[str], list[str]]:
     ``info/exclude``) and that are newer than ``since``, and those of them that are too many or too
     large to be kept; raises ``GitError``."""
     listed = git("ls-files", "-z", "--others", "--exclude-per-directory=.gitignore")
-    names = {name for name in listed.split("\0") if name and not name.endswith("/")}
+    files = {name for name in names(listed) if not name.endswith("/")}
     kept, left, size = list[str](), list[str](), 0
-    for name in sorted(names - {*others_in(git)}):
+    for name in sorted(files - {*others_in(git)}):
         try:
             found = Path(git.folder, name).lstat()
         except OSError:
@@ -96,7 +94,7 @@ def _submodules(git: Git) -> set[str]:
     done = git.ask(*asked, good=(0, NONE_SET))
     if done.status not in (0, NONE_SET):
         raise GitError(done.error or f"git config exited with {done.status}")
-    return {row.partition("\n")[2] for row in done.output.split("\0") if row}
+    return {path for _, path in config(done.output)}
 
 
 def _leads_to(dot_git: Path, common: Path) -> bool:

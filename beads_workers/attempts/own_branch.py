@@ -15,7 +15,16 @@ from pathlib import Path
 from beads_workers.attempts.git_calls import Git
 from beads_workers.attempts.refs import is_of_lander, refs_now
 from beads_workers.core.landing import FILES_NAMED
-from beads_workers.worktrees.git import BRANCHES, FALLBACK_IDENTITY, GitError
+from beads_workers.worktrees.git import (
+    BRANCHES,
+    FALLBACK_IDENTITY,
+    GitError,
+    lines,
+    log_format,
+    merged,
+    objects,
+    rows,
+)
 from beads_workers.worktrees.landed import LANDING
 
 NOT_THERE = 1
@@ -111,7 +120,7 @@ class OwnBranch:
         asked = "".join(f"{each}\n" for each in (head, *(f"^{other}" for other in sorted(others))))
         listed = ("rev-list", "--first-parent", "--ignore-missing", "--stdin")
         own: list[str] = []
-        for commit in self.git(*listed, given=asked).split():
+        for commit in objects(self.git(*listed, given=asked)):
             if name.startswith(f"{LANDING}/") and is_of_lander(self.git, commit):
                 break
             own.append(commit)
@@ -123,25 +132,25 @@ class OwnBranch:
         ours, theirs = (self._scratch(each, base) for each in (self._tree(onto), after))
         asked = ("merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", ours, theirs)
         done = self.git.ask(*asked, good=(0, CONFLICTS))
-        tree, *files = done.output.split("\0")
-        if done.status == CONFLICTS:
-            named = ", ".join([each for each in files if each][:FILES_NAMED])
-            raise DoesNotFit(f"{why} (conflicts in {named}): put it there yourself")
-        if done.status != 0:
+        if done.status not in (0, CONFLICTS):
             raise GitError(done.error or f"git merge-tree exited with {done.status}")
-        return tree.strip()
+        tree, files, _ = merged(done.output)
+        if done.status == CONFLICTS:
+            named = ", ".join(files[:FILES_NAMED])
+            raise DoesNotFit(f"{why} (conflicts in {named}): put it there yourself")
+        return tree
 
     def _scratch(self, tree: str, *parents: str) -> str:
         words = [word for parent in parents for word in ("-p", parent)]
         return self.git(*FALLBACK_IDENTITY, "commit-tree", tree, *words, given="x\n").strip()
 
     def _copied(self, commit: str, tree: str, parent: str) -> str:
-        told = self.git("log", "-1", "--format=%an%x00%ae%x00%ad%x00%B", "--date=raw", commit)
-        name, mail, date, message = told.split("\0", 3)
+        asked = ("log", "-1", "--date=raw", log_format("%an", "%ae", "%ad", "%B"), commit)
+        ((name, mail, date, message),) = rows(self.git(*asked), 4)
         author = {"GIT_AUTHOR_NAME": name, "GIT_AUTHOR_EMAIL": mail, "GIT_AUTHOR_DATE": date}
         identity = FALLBACK_IDENTITY if self.git.ask("var", "GIT_COMMITTER_IDENT").status else ()
-        asked = (*identity, "commit-tree", tree, "-p", parent)
-        return self.git(*asked, given=message, places=author).strip()
+        made = (*identity, "commit-tree", tree, "-p", parent)
+        return self.git(*made, given=message, places=author).strip()
 
     def _head_name(self) -> str:
         """The ref that is checked out, "" if HEAD is detached."""
@@ -163,7 +172,7 @@ class OwnBranch:
         done = self.git.ask(*asked, good=(0, NOT_THERE))
         if done.status not in (0, NOT_THERE):
             raise GitError(done.error or f"git {asked[0]} exited with {done.status}")
-        return done.output.strip() if done.status == 0 else ""
+        return lines(done.output, 1)[0] if done.status == 0 else ""
 
 
 def whole_tree(git: Git, only: Sequence[str] = (), besides: Sequence[str] = ()) -> str:

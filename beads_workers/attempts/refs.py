@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from beads_workers.attempts.git_calls import Git
-from beads_workers.worktrees.git import BRANCHES, OWN_REFS
-from beads_workers.worktrees.landed import LANDING
+from beads_workers.worktrees.git import BRANCHES, OWN_REFS, log_format, row_format, rows
+from beads_workers.worktrees.landed import LANDING, trailers
 
 FILE = "bw-refs"
 """In a worktree's own git directory: the refs as they were before its first attempt."""
@@ -22,9 +22,8 @@ SHA_CHARS = 12
 
 def refs_now(git: Git) -> dict[str, str]:
     """Return every ref with its object; raises ``GitError``."""
-    rows = git("for-each-ref", "--format=%(objectname) %(refname)").split("\n")
-    pairs = (row.partition(" ") for row in rows if row)
-    return {name: found for found, _, name in pairs}
+    told = git("for-each-ref", row_format("%(refname)", "%(objectname)"))
+    return {row[0]: row[1] for row in rows(told, 2)}
 
 
 def refs_at_first(git: Git, directory: Path) -> dict[str, str]:
@@ -34,13 +33,13 @@ def refs_at_first(git: Git, directory: Path) -> dict[str, str]:
     """
     file = directory / FILE
     try:
-        rows = file.read_text("utf-8", "surrogateescape").split("\n")
+        kept = file.read_text("utf-8", "surrogateescape").split("\n")
     except OSError:
         refs = refs_now(git)
         text = "".join(f"{found} {name}\n" for name, found in refs.items())
         file.write_text(text, "utf-8", "surrogateescape")
         return refs
-    pairs = (row.partition(" ") for row in rows)
+    pairs = (row.partition(" ") for row in kept)
     return {name: found for found, _, name in pairs if name}
 
 
@@ -58,8 +57,8 @@ def moved(git: Git, before: Mapping[str, str]) -> Iterator[str]:
 
 def is_of_lander(git: Git, commit: str) -> bool:
     """Return whether the lander wrote this commit: it says what was verified."""
-    message = git("log", "-1", "--no-walk", "--format=%B", commit)
-    return any(line.startswith("Verified:") for line in message.splitlines())
+    ((message,),) = rows(git("log", "-1", "--no-walk", log_format("%B"), commit), 1)
+    return "Verified" in trailers(message)
 
 
 def _is_landers(git: Git, old: str, new: str) -> bool:
@@ -68,8 +67,8 @@ def _is_landers(git: Git, old: str, new: str) -> bool:
         return bool(new)
     if is_of_lander(git, new):
         return True
-    users = git("for-each-ref", f"--contains={new}", "--format=%(refname)", "refs/heads")
-    return any(not name.startswith((f"{LANDING}/", *OWN)) for name in users.splitlines())
+    told = git("for-each-ref", f"--contains={new}", row_format("%(refname)"), "refs/heads")
+    return any(not name.startswith((f"{LANDING}/", *OWN)) for (name,) in rows(told, 1))
 
 
 def _line(name: str, old: str, new: str) -> str:

@@ -26,6 +26,9 @@ from beads_workers.executors.files import branch_part
 from beads_workers.worktrees.git import (
     FALLBACK_IDENTITY,
     GitError,
+    answers,
+    objects,
+    questions,
     unlock,
     unlock_worktree,
 )
@@ -166,8 +169,7 @@ class Workplace:
         )
 
     def _nested(self, at_top: Git) -> tuple[list[str], list[str]]:
-        common = self._git("rev-parse", "--path-format=absolute", "--git-common-dir")
-        return nested(at_top, Path(common.rstrip("\n")))
+        return nested(at_top, Path(self._place("--git-common-dir")))
 
     @property
     def _git(self) -> Git:
@@ -195,12 +197,12 @@ class Workplace:
         """What the attempt has changed up to now; raises ``GitError``."""
         if self.base is None:
             return Changes(known=False)
-        commits = self._git("rev-list", "--reverse", f"{self.base}..{self._tip()}").split()
+        commits = self._git("rev-list", "--reverse", f"{self.base}..{self._tip()}")
         files = self.status()[2]
         if not self.own:
             # What the user had changed before is not this attempt's work.
             files = tuple(name for name in files if name not in self.dirty)
-        return Changes(tuple(commits), files)
+        return Changes(tuple(objects(commits)), files)
 
     def commit(self, title: str, text: str = "") -> str | None:
         """Commit what is not committed, in a worktree of its own; gives the new commit.
@@ -372,8 +374,7 @@ class Workplace:
                 given=message + "\n" + self._trailers(),
             ).strip()
         ref = f"{ATTEMPTS}/{branch_part(self.issue_id)}/{self.attempt}"
-        common = self._git("rev-parse", "--path-format=absolute", "--git-common-dir")
-        unlock(common.rstrip("\n"), ref)
+        unlock(self._place("--git-common-dir"), ref)
         self._git("update-ref", ref, commit)
         return ref
 
@@ -407,7 +408,10 @@ class Workplace:
         return there[0] if there else ""
 
     def _git_directory(self) -> Path:
-        return Path(self._git("rev-parse", "--absolute-git-dir").rstrip("\n"))
+        return Path(self._place("--absolute-git-dir"))
+
+    def _place(self, asked: str) -> str:
+        return answers(self._git(*questions(asked)))[0]
 
     def _merging(self) -> bool:
         return (self._git_directory() / "MERGE_HEAD").exists()

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from beads_workers.chaos.account import ChaosAccount
 from beads_workers.cli.throwaway import Promise
-from beads_workers.worktrees.git import git
+from beads_workers.worktrees.git import git, lines, log_format, names, rows
 from beads_workers.worktrees.landed import PREFIX
 
 BRANCH = f"{PREFIX}/main"
@@ -40,20 +40,22 @@ class LandedHistory:
 def read_history(project: Path, green: Path) -> LandedHistory:
     """From the repository, and from what the gates wrote down; raises ``GitError``."""
     top = str(project)
-    rows = git(top, "log", "--walk-reflogs", "--format=%H %T", REF, "--").splitlines()
-    values = tuple((row.split()[0], row.split()[1]) for row in reversed(rows))
+    told = git(top, "log", "--walk-reflogs", log_format("%H", "%T"), REF, "--")
+    values = tuple((commit, tree) for commit, tree in reversed(rows(told, 2)))
     backwards = tuple(
         later[:12]
         for (earlier, _), (later, _) in pairwise(values)
         if git(top, "rev-list", "--count", f"{later}..{earlier}").strip() != "0"
     )
     format_ = "%(trailers:key=Issue,valueonly,separator=%x20)"
-    carried = Counter(git(top, "log", f"--format={format_}", REF, "--").split())
-    names = git(top, "ls-tree", "--name-only", REF).splitlines()
-    files = {n: git(top, "show", f"{REF}:{n}") for n in names if n.startswith(("done-", "broken-"))}
+    issues = rows(git(top, "log", log_format(format_), REF, "--"), 1)
+    carried = Counter(issue for (named,) in issues for issue in named.split())
+    listed = names(git(top, "ls-tree", "-z", "--name-only", REF))
+    ours = [name for name in listed if name.startswith(("done-", "broken-"))]
+    files = {name: git(top, "show", f"{REF}:{name}") for name in ours}
     trees = [json.loads(line)["tree"] for line in green.read_bytes().splitlines()]
-    pinned = git(top, "for-each-ref", "--format=%(refname)", "refs/bw/train").split()
-    changed = git(top, "status", "--porcelain", "--untracked-files=no").splitlines()
+    pinned = lines(git(top, "for-each-ref", "--format=%(refname)", "refs/bw/train"))
+    changed = names(git(top, "diff", "--name-only", "-z", "HEAD"))
     head = git(top, "rev-list", "--count", "HEAD").strip()
     checkout = (*changed, *([f"HEAD has {head} commits"] if head != "1" else []))
     return LandedHistory(

@@ -13,7 +13,15 @@ from beads_workers.checks.probe import ask
 from beads_workers.checks.rules import Check, fail, warn
 from beads_workers.core.settings import Worktrees
 from beads_workers.core.text import counted, printable
-from beads_workers.worktrees.git import call, git, git_or_none
+from beads_workers.worktrees.git import (
+    answers,
+    call,
+    fields,
+    git,
+    git_or_none,
+    names,
+    questions,
+)
 from beads_workers.worktrees.making import base_of
 
 SET_UP_SUBMODULES = "git submodule update --init --recursive"
@@ -27,15 +35,14 @@ SHELL_WORDS = frozenset("$`(){};|&<>=*?[\n")
 def files_with_filters(worktrees: Worktrees) -> dict[str, str]:
     """The filters of the files where attempts begin, each with a file that has it; without a
     checkout. Raises ``GitError``."""
-    top = git(worktrees.checkout, "rev-parse", "--show-toplevel").rstrip("\n")
+    (top,) = answers(git(worktrees.checkout, *questions("--show-toplevel")))
     with tempfile.TemporaryDirectory() as place:
         index = str(Path(place, "index"))
         git(top, "read-tree", _begins_at(worktrees), index=index)
-        names = git(top, "ls-files", "-z", index=index)
+        listed = git(top, "ls-files", "-z", index=index)
         asked = ("check-attr", "--cached", "--stdin", "-z", "filter")
-        words = git(top, *asked, given=names, index=index).split("\0")
-    said = zip(words[0::3], words[2::3], strict=False)
-    return {name: file for file, name in said if name not in NO_FILTER}
+        said = fields(git(top, *asked, given=listed, index=index), 3)
+    return {name: file for file, _, name in said if name not in NO_FILTER}
 
 
 NO_FILTER = ("unspecified", "unset", "set", "")
@@ -44,7 +51,7 @@ NO_FILTER = ("unspecified", "unset", "set", "")
 def submodules(worktrees: Worktrees) -> list[str]:
     """Where they are in the commit at which attempts begin; raises ``GitError``."""
     listed = git(worktrees.common, "ls-tree", "-r", "-z", "--full-tree", _begins_at(worktrees))
-    rows = [row.partition("\t")[::2] for row in listed.split("\0")]
+    rows = [row.partition("\t")[::2] for row in names(listed)]
     return [name for about, name in rows if about.startswith(GITLINK)]
 
 

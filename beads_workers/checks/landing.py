@@ -11,7 +11,7 @@ from beads_workers.checks.rules import Check, fail, misused
 from beads_workers.core.settings import Landing, Worktrees
 from beads_workers.executors.command import OF_ONE_ISSUE
 from beads_workers.options import Options
-from beads_workers.worktrees.git import GitError, git, git_or_none
+from beads_workers.worktrees.git import GitError, git, git_or_none, lines, row_format, rows
 from beads_workers.worktrees.landed import PREFIX, git_too_old
 from beads_workers.worktrees.making import find_base
 from beads_workers.worktrees.remote import RemoteTrouble, check_push
@@ -22,7 +22,7 @@ Rule = Callable[[Options, Path], Check | None]
 def remote_is_there(options: Options, project: Path) -> Check | None:
     """``[landing] remote`` is one of this clone's."""
     remote = options.landing_remote
-    if not remote or remote in git(str(project), "remote").splitlines():
+    if not remote or remote in lines(git(str(project), "remote")):
         return None
     text = f"[landing] remote: this clone has no remote {remote}"
     return misused("landing", text, "'git remote' lists those that it has")
@@ -157,8 +157,8 @@ def gate(verify: str | None) -> Check | None:
 
 def held_elsewhere(landing: Landing, worktrees: Worktrees) -> Check | None:
     """The branch on which work lands is checked out somewhere: git refuses to move it."""
-    asked = ("for-each-ref", "--format=%(worktreepath)", f"refs/heads/{landing.branch}")
-    held = git(worktrees.common, *asked).strip()
+    asked = ("for-each-ref", row_format("%(worktreepath)"), f"refs/heads/{landing.branch}")
+    held = next((path for (path,) in rows(git(worktrees.common, *asked), 1)), "")
     if not held:
         return None
     text = f"{landing.branch} is checked out in {held}"

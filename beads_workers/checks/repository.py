@@ -9,7 +9,9 @@ from beads_workers.checks.probe import ProbeResult, ask
 from beads_workers.checks.rules import Check, ok, warn
 from beads_workers.core.text import counted, printable
 from beads_workers.worktrees.git import argv, environment
+from beads_workers.worktrees.removal import parse_status
 
+PORCELAIN = ("--porcelain=v2", "-z")
 GIT_SECONDS = 3.0
 """A status of a large repository on a cold disk; what takes longer says so."""
 
@@ -33,7 +35,7 @@ def git(folder: Path, *, agent: bool, apart: bool = False) -> list[Check]:
 
 def _work_tree(folder: Path, version: str, *, apart: bool) -> Check:
     # The tracker's own files change with every issue, and are nobody's unfinished work.
-    status = _git(folder, "status", "--porcelain", "--", ":/", ":(exclude).beads")
+    status = _git(folder, "status", *PORCELAIN, "--", ":/", ":(exclude).beads")
     ours = _git(folder, "for-each-ref", "--format=x", "refs/heads/bw/").stdout.count("x")
     branches = f", {counted(ours, 'branch', 'branches')} bw/*" if ours else ""
     if status.status is None:
@@ -43,7 +45,7 @@ def _work_tree(folder: Path, version: str, *, apart: bool) -> Check:
         return warn("git", text + branches, "git status --short")
     if status.status != 0:
         return warn("git", f"git status: {_last_line(status)}", "git status")
-    changed = len(status.stdout.splitlines())
+    changed = len(parse_status(status.stdout)[2])
     if changed:
         fate = (
             "tasks in worktrees would not see them" if apart else "tasks would work on top of them"

@@ -11,7 +11,7 @@ from beads_workers.core.model import value
 from beads_workers.core.settings import Work, Worktrees
 from beads_workers.core.text import printable
 from beads_workers.options import Options
-from beads_workers.worktrees.git import BRANCHES, GitError, call, git
+from beads_workers.worktrees.git import BRANCHES, GitError, answers, call, git, lines, questions
 from beads_workers.worktrees.making import find_base, matching
 from beads_workers.worktrees.places import default_folder
 
@@ -41,17 +41,16 @@ def is_repository(project: Path) -> bool:
 def checkout(project: Path) -> Checkout | Check:
     """The checkout in which the project lies."""
     try:
-        bare, inside = git(
-            str(project), "rev-parse", "--is-bare-repository", "--is-inside-work-tree"
-        ).split()
+        asked = questions("--is-bare-repository", "--is-inside-work-tree")
+        bare, inside = answers(git(str(project), *asked), 2)
         if bare == "true" or inside != "true":
             return misused(
                 "worktree",
                 f"--worktree needs a checkout, and {project} is in a bare repository",
                 "put the tracker into a checkout of it: git worktree add FOLDER BRANCH",
             )
-        options = ("--path-format=absolute", "--show-toplevel", "--git-common-dir", "--show-prefix")
-        top, common, prefix = git(str(project), "rev-parse", *options).split("\n")[:3]
+        asked = questions("--show-toplevel", "--git-common-dir", "--show-prefix")
+        top, common, prefix = answers(git(str(project), *asked), 3)
     except GitError as error:
         text = f"--worktree needs a git repository: {error}"
         hint = f"run 'git init' in {project} and commit, or leave --worktree out"
@@ -80,7 +79,7 @@ def branch_in_the_way(project: Path) -> Check | None:
         taken = git(str(project), "for-each-ref", "--format=%(refname)", f"refs/heads/{BRANCHES}")
     except GitError as error:
         return misused("worktree", f"git: {error}")
-    if taken.split() != [f"refs/heads/{BRANCHES}"]:
+    if lines(taken) != [f"refs/heads/{BRANCHES}"]:
         return None
     text = f"a branch named {BRANCHES} is in the way of {BRANCHES}/<issue>/<attempt>"
     return misused("worktree", text, f"rename it: git branch -m {BRANCHES} another-name")

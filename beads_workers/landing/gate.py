@@ -36,7 +36,14 @@ from beads_workers.landing.shortage import Shortage
 from beads_workers.runtime import sessions
 from beads_workers.runtime.locks import try_lock
 from beads_workers.runtime.processes import GIT_PLACES
-from beads_workers.worktrees.git import GitError, delete_refs, git, lines, unlock_worktree
+from beads_workers.worktrees.git import (
+    GitError,
+    answers,
+    delete_refs,
+    git,
+    questions,
+    unlock_worktree,
+)
 from beads_workers.worktrees.making import (
     TRIES_MAX,
     TRY_AGAIN_SECONDS,
@@ -255,8 +262,7 @@ def _told_to_end(number: int, frame: object) -> None:
 def common_directory(project: Path) -> Path | None:
     """The git directory of the project's repository; None where it has none."""
     try:
-        asked = ("rev-parse", "--path-format=absolute", "--git-common-dir")
-        return Path(git(str(project), *asked).rstrip("\n"))
+        return Path(answers(git(str(project), *questions("--git-common-dir")))[0])
     except GitError:
         return None
 
@@ -413,12 +419,12 @@ class GatePlace:
         """The git directory of the worktree, and its commit; None where there is no worktree."""
         asked = ("--show-toplevel", "--git-common-dir", "--absolute-git-dir", "HEAD")
         try:
-            told = git(str(self.path), "rev-parse", *asked)
-            top, common, directory, head = lines(told, len(asked))
+            told = git(str(self.path), *questions(*asked))
+            top, common, directory, head = answers(told, len(asked))
         except GitError:
             return None
         ours = Path(self.settings.worktrees.common).resolve()
-        if Path(top) != self.path.resolve() or Path(self.path, common).resolve() != ours:
+        if Path(top) != self.path.resolve() or Path(common).resolve() != ours:
             return None
         return Path(directory), head
 

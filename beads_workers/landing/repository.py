@@ -21,12 +21,14 @@ from beads_workers.runtime.processes import say
 from beads_workers.worktrees import places
 from beads_workers.worktrees.git import (
     GitError,
+    answers,
     delete_refs,
     git,
     is_object,
     lines,
     log_format,
     objects,
+    questions,
     row_format,
     rows,
     unlock,
@@ -275,8 +277,9 @@ class LandingRepository:
         return [commit for commits in found for commit in commits[:1]]
 
     def taken_off(self, tip: str, earlier: str) -> list[LandedCommit]:
-        """What had landed at ``earlier`` and is not on the branch any more, the oldest first, since
-        somebody moved it to ``tip``; raises ``GitError``. With a remote its branch is what counts."""
+        """What had landed at ``earlier`` and is not on the branch any more since somebody moved it
+        to ``tip``, the oldest first; raises ``GitError``. With a remote its branch is what counts.
+        """
         if self.remote or self.objects.contains(tip, earlier):
             return []
         done = self.objects.call("merge-base", tip, earlier)
@@ -479,7 +482,7 @@ class LandingRepository:
         return Into(name, tip)
 
     def _in_the_way(self, place: str) -> str | None:
-        directory = Path(git(place, "rev-parse", "--absolute-git-dir").rstrip("\n"))
+        directory = Path(answers(git(place, *questions("--absolute-git-dir")))[0])
         for file, operation in OPERATIONS.items():
             if file != "BISECT_LOG" and (directory / file).exists():
                 return f"{operation} is under way in {place}"

@@ -24,6 +24,7 @@ from beads_workers.worktrees.git import (
     identity,
     lines,
     log_format,
+    merged,
     names,
     pairs,
     rows,
@@ -175,12 +176,13 @@ class Objects:
             raise
         except (GitError, OSError) as error:
             raise CannotMerge(str(error)) from None
-        tree, _, rest = done.output.partition("\0")
-        if done.status == 0:
-            return tree
-        if done.status == 1 and tree:
-            return _conflict(rest)
-        raise CannotMerge(done.error or f"git merge-tree exited with {done.status}")
+        if done.status > 1 or not done.output:
+            raise CannotMerge(done.error or f"git merge-tree exited with {done.status}")
+        try:
+            tree, files, said = merged(done.output)
+        except GitError as error:
+            raise CannotMerge(str(error)) from None
+        return Conflict(tuple(files), "\n".join(said) or "conflict") if done.status else tree
 
     def changed(self, tree: str, other: str) -> list[str]:
         """The names of the files in which two trees differ."""
@@ -215,19 +217,6 @@ def _is_attributes(name: str) -> bool:
 
 _AUTHOR = ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_AUTHOR_DATE")
 _SCRATCH = (*FALLBACK_IDENTITY, "-c", "commit.gpgSign=false")
-
-
-def _conflict(rest: str) -> Conflict:
-    named, _, told = rest.partition("\0\0")
-    files = tuple(dict.fromkeys(name for name in named.split("\0") if name))
-    # For each message: how many paths, the paths, the kind, the text.
-    words, said = told.lstrip("\0").split("\0"), []
-    while words and words[0].isdigit():
-        after = int(words[0]) + 1
-        if len(words) > after + 1 and words[after].startswith("CONFLICT"):
-            said.append(words[after + 1].strip())
-        words = words[after + 2 :]
-    return Conflict(files, "\n".join(said) or "conflict")
 
 
 # --- building ------------------------------------------------------------------------------------

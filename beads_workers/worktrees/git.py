@@ -157,10 +157,9 @@ def delete_refs(common: str, *below: str) -> None:
 def unlock_worktree(folder: str) -> None:
     """The same for a worktree of ours in which nobody works any more: its index, its ``HEAD`` and
     the branch that is checked out, however young their locks are."""
-    asked = ("--absolute-git-dir", "--git-common-dir")
+    asked = questions("--absolute-git-dir", "--git-common-dir")
     with suppress(GitError, OSError):
-        told = lines(git(folder, "rev-parse", *asked), 2)
-        own, common = (Path(folder, line) for line in told)
+        own, common = (Path(place) for place in answers(git(folder, *asked), 2))
         head = (own / "HEAD").read_text().strip().removeprefix("ref: ")
         branch = [common / f"{head}.lock"] if head.startswith(f"refs/heads/{BRANCHES}/") else []
         for lock in (own / "index.lock", own / "HEAD.lock", *branch):
@@ -174,9 +173,9 @@ def _unlock_tables(folder: str, places: Mapping[str, str] | None) -> bool:
     They are the user's as well. A git that lives has them open until it renames them: one that is
     old and open nowhere is nobody's.
     """
-    asked = ("rev-parse", "--path-format=absolute", "--git-common-dir", "--absolute-git-dir")
+    asked = questions("--git-common-dir", "--absolute-git-dir")
     told = _called(folder, asked, None, places, None).output
-    locks = [Path(directory, TABLES_LOCK) for directory in set(lines(told))]
+    locks = [Path(directory, TABLES_LOCK) for directory in (set(answers(told, 2)) if told else ())]
     for lock in locks:
         with suppress(OSError):
             found = lock.stat()
@@ -225,10 +224,18 @@ def rows(told: str, count: int) -> list[tuple[str, ...]]:
     return [*read[:1], *((row[0][1:], *row[1:]) for row in read[1:])]
 
 
+def fields(told: str, count: int) -> list[tuple[str, ...]]:
+    """What a call with ``-z`` says, in rows of ``count`` fields; raises ``GitError``."""
+    *found, rest = told.split("\0")
+    if rest or len(found) % count:
+        raise GitError(f"git's answer does not have {count} fields a row: {told[-80:]!r}")
+    return [tuple(found[at : at + count]) for at in range(0, len(found), count)]
+
+
 def names(told: str) -> list[str]:
     """What a call with ``-z`` names; raises ``GitError``."""
-    *found, rest = told.split("\0")
-    if rest or "" in found:
+    found = [name for (name,) in fields(told, 1)]
+    if "" in found:
         raise GitError(f"git's answer is cut off: {told[-80:]!r}")
     return found
 
@@ -239,6 +246,47 @@ def pairs(told: str) -> list[tuple[str, str]]:
     if len(found) % 2:
         raise GitError(f"git's answer lacks a field: {told[-80:]!r}")
     return list(zip(found[0::2], found[1::2], strict=True))
+
+
+def questions(*asked: str) -> tuple[str, ...]:
+    """The words that ask ``rev-parse`` for these, in one call, for ``answers``: paths hold line
+    ends, and words that it does not know it repeats."""
+    between = [word for one in asked for word in (_BETWEEN, one)]
+    return ("rev-parse", "--path-format=absolute", *between[1:])
+
+
+def answers(told: str, count: int = 1) -> list[str]:
+    """What it says of each; raises ``GitError``."""
+    found = told.removesuffix("\n").split(f"\n{_BETWEEN}\n")
+    if len(found) != count:
+        raise GitError(f"git's answer is not of {count} parts: {told[:80]!r}")
+    return found
+
+
+_BETWEEN = "--beads-workers-next"
+
+
+def config(told: str) -> list[tuple[str, str]]:
+    """Keys and values of ``config -z --get-regexp``; raises ``GitError``."""
+    return [(key, setting) for key, _, setting in (row.partition("\n") for row in names(told))]
+
+
+def merged(told: str) -> tuple[str, list[str], list[str]]:
+    """What ``merge-tree -z --name-only`` says: the tree, the files with conflicts, and what is said
+    of these; raises ``GitError``."""
+    tree, _, rest = told.partition("\0")
+    if not is_object(tree):
+        raise GitError(f"git's answer names no tree: {told[:80]!r}")
+    named, _, rest = rest.partition("\0\0")
+    files = [name for name in dict.fromkeys(named.split("\0")) if name]
+    # For each message: how many paths, the paths, the kind, the text.
+    words, said = rest.lstrip("\0").split("\0"), []
+    while words and words[0].isdigit():
+        after = int(words[0]) + 1
+        if len(words) > after + 1 and words[after].startswith("CONFLICT"):
+            said.append(words[after + 1].strip())
+        words = words[after + 2 :]
+    return tree, files, said
 
 
 def lines(told: str, count: int | None = None) -> list[str]:

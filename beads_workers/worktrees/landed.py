@@ -33,13 +33,13 @@ TRIES_MAX = 3
 
 def git_too_old() -> str:
     """Why nothing can land with this git, "" where it can; raises ``GitError``."""
-    said = git("/", "version").split()
-    found = re.match(r"(\d+)\.(\d+)", said[2]) if len(said) > 2 else None
+    said = git("/", "version")
+    found = re.match(r"git version ((\d+)\.(\d+)\S*)", said)
     if found is None:
         return "git does not say its version"
     needed = ".".join(map(str, GIT_NEEDED))
-    old = (int(found[1]), int(found[2])) < GIT_NEEDED
-    return f"landing needs git {needed} or newer, and this is {said[2]}" if old else ""
+    old = (int(found[2]), int(found[3])) < GIT_NEEDED
+    return f"landing needs git {needed} or newer, and this is {found[1]}" if old else ""
 
 
 @value
@@ -141,7 +141,7 @@ def merge_command(folder: str, branch: str) -> str:
     if ahead == "0":
         return ""
     head = git_or_none(folder, "symbolic-ref", "--quiet", "HEAD")  # None: it is detached.
-    here = head is not None and head.strip() == f"refs/heads/{target}"
+    here = head is not None and lines(head) == [f"refs/heads/{target}"]
     merge = f"git merge {branch}" if behind != "0" else f"git merge --ff-only {branch}"
     if here:
         return merge

@@ -19,7 +19,16 @@ from pathlib import Path
 from beads_workers.core.settings import Worktrees
 from beads_workers.core.text import size
 from beads_workers.worktrees import removal
-from beads_workers.worktrees.git import GitError, git, git_or_none, lines, names, unlock
+from beads_workers.worktrees.git import (
+    GitError,
+    answers,
+    git,
+    git_or_none,
+    lines,
+    names,
+    questions,
+    unlock,
+)
 from beads_workers.worktrees.places import make_folder
 from beads_workers.worktrees.records import WorktreeRecord
 from beads_workers.worktrees.remote import RemoteTrouble, remote_heads
@@ -52,7 +61,7 @@ def add_worktree(settings: Worktrees, record: WorktreeRecord) -> Path:
                 raise
             time.sleep(TRY_AGAIN_SECONDS)
     take_whole_tree(record.path)
-    return Path(git(record.path, "rev-parse", "--absolute-git-dir").rstrip("\n"))
+    return Path(answers(git(record.path, *questions("--absolute-git-dir")))[0])
 
 
 def take_whole_tree(worktree: str) -> None:

@@ -89,6 +89,8 @@ DONE: Mapping[str, str] = {
     "merge.verifySignatures": "false",
     "push.followTags": "false",
     "push.gpgSign": "false",
+    # A fetch first, which with protocol.version=0 fails, and now and then ends the push by SIGPIPE.
+    "push.negotiate": "false",
     "push.recurseSubmodules": "no",
     "rerere.autoUpdate": "false",
     "rerere.enabled": "false",

@@ -29,7 +29,7 @@ from beads_workers.runtime import sessions
 from beads_workers.runtime.beside import MODULE, POOL
 from beads_workers.runtime.processes import heard, wake_on
 from beads_workers.worktrees import removal
-from beads_workers.worktrees.git import GitError, git, lines
+from beads_workers.worktrees.git import GitError, answers, git, questions
 from beads_workers.worktrees.making import (
     CannotPrepare,
     add_worktree,
@@ -148,8 +148,8 @@ def _lock_soon(records: Records, record: WorktreeRecord) -> int | None:
 def _move(settings: Worktrees, record: WorktreeRecord, state: MadeAhead, base: str) -> str:
     """Check out another commit; why the set-up hook must run again, or ""."""
     path = record.path
-    asked = ("--show-toplevel", "--absolute-git-dir", "HEAD")
-    top, directory, head = lines(git(path, "rev-parse", *asked), 3)
+    asked = questions("--show-toplevel", "--absolute-git-dir", "HEAD")
+    top, directory, head = answers(git(path, *asked), 3)
     if Path(top) != Path(path).resolve() or token_in(Path(directory)) != record.token:
         raise CannotTake("it is not what we made any more")
     changed = changed_files(path, state.at, base) if head == state.at else None
@@ -236,7 +236,7 @@ def _fill(settings: Worktrees, record: WorktreeRecord) -> list[tuple[str, int, s
             removal.end_set_up(path)
     if left := left_by_set_up(path):
         raise NotAhead(f"setup left what git does not ignore: {left}")
-    head, directory = lines(git(path, "rev-parse", "HEAD", "--absolute-git-dir"), 2)
+    head, directory = answers(git(path, *questions("HEAD", "--absolute-git-dir")), 2)
     if head != record.base or Path(directory, "modules").exists():
         # Its commit is nobody's work, for which this one would be kept.
         git(path, "checkout", "--quiet", "--force", "--detach", record.base)

@@ -25,7 +25,7 @@ IDENTITY = {
 
 
 def git(folder: Path, *arguments: str, check: bool = True) -> str:
-    """What git prints there, without the last line's end."""
+    """What git prints there, without the last line's end; bytes that are no UTF-8 as surrogates."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
     done = subprocess.run(
         ["git", *arguments],
@@ -33,7 +33,8 @@ def git(folder: Path, *arguments: str, check: bool = True) -> str:
         env=kept | IDENTITY,
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        text=True,
+        encoding="utf-8",
+        errors="surrogateescape",
         check=False,
     )
     assert done.returncode == 0 or not check, (arguments, done.stdout, done.stderr)

@@ -13,10 +13,15 @@ from beads_workers.worktrees.git import (
     LOCKED_SECONDS,
     TABLES_LOCK,
     GitError,
+    answers,
+    config,
+    fields,
     lines,
+    merged,
     names,
     objects,
     pairs,
+    questions,
     rows,
 )
 from beads_workers.worktrees.git import git as call
@@ -48,6 +53,29 @@ def test_names_lines_and_objects_are_whole_or_no_answer() -> None:
             cut()
     with pytest.raises(GitError, match="not 2 lines, but 3"):
         lines("a\nb\nc\n", 2)
+
+
+def test_what_is_asked_of_rev_parse_is_told_apart_also_in_an_odd_path(tmp_path: Path) -> None:
+    folder = tmp_path / f"{ODD}\n"
+    git(tmp_path, "init", "--quiet", str(folder))
+    asked = ("--show-toplevel", "--git-common-dir", "--show-prefix")
+    told = call(str(folder), *questions(*asked))
+    assert answers(told, 3) == [str(folder), f"{folder}/.git", ""]
+    with pytest.raises(GitError, match="2 parts"):
+        answers(told, 2)
+
+
+def test_fields_settings_and_merges_are_read() -> None:
+    assert fields(f"{ODD}\0filter\0\0x\0filter\0lfs\0", 3)[1] == ("x", "filter", "lfs")
+    assert config(f"a.b\n{ODD}\0c.d\0") == [("a.b", ODD), ("c.d", "")]
+    tree, said = "a" * 40, "CONFLICT (content): Merge conflict in x\n"
+    assert merged(f"{tree}\0") == (tree, [], [])
+    assert merged(f"{tree}\0{ODD}\0x\0") == (tree, [ODD, "x"], [])
+    told = f"{tree}\0x\0\0" + "1\0x\0Auto-merging\0x\n\0" + f"1\0x\0CONFLICT (contents)\0{said}\0"
+    assert merged(told) == (tree, ["x"], [said.strip()])
+    for cut in (lambda: fields("a\0b\0", 3), lambda: merged("x"), lambda: config("a")):
+        with pytest.raises(GitError):
+            cut()
 
 
 # --- locks of reftables ---------------------------------------------------------------------------
