@@ -8,39 +8,57 @@ from pathlib import Path
 import pytest
 
 from tests.support.fleet import Fleet, call
-from tests.support.hostile_git import PATIENCE, ROWS, RUN, HostileProject, Row, cases
+from tests.support.hostile_git import (
+    PATIENCE,
+    ROWS,
+    RUN,
+    RUNS,
+    HostileProject,
+    Row,
+    Run,
+    cases,
+)
+from tests.support.hostile_kinds import KINDS
 
 KEYS_LEAST = 60
 
 
-@pytest.mark.parametrize("name", ROWS)
-def test_all_lands_and_nothing_of_the_users_moves_under(name: str, tmp_path: Path) -> None:
-    HostileProject(tmp_path, ROWS[name]).live()
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
+def test_all_lands_and_nothing_of_the_users_moves_under(run: Run, tmp_path: Path) -> None:
+    if why := run.why_not():
+        pytest.skip(why)
+    HostileProject(tmp_path, run).live()
 
 
-def test_the_table_is_wide_and_no_row_sets_a_key_twice() -> None:
+def test_the_table_is_wide_and_each_row_of_it_is_tried() -> None:
     keys = {key for row in ROWS.values() for key, _ in row.pairs}
     assert len(keys) >= KEYS_LEAST
-    for name, row in ROWS.items():
-        assert len({key for key, _ in row.pairs}) == len(row.settings), name
+    for run in RUNS:
+        together = [key for row in run.rows for key, _ in row.pairs]
+        assert len({*together}) == len(together), f"a key is set twice: {run.name}"
+        assert len({row.where for row in run.rows}) == len(run.rows), run.name
+    assert {row for run in RUNS for row in run.rows} == {*ROWS.values()}
+    assert {kind for run in RUNS for kind in run.kinds} == {*KINDS}
     assert len({row.where for row in ROWS.values()}) == 4
     assert len(dict(cases())) == len(cases())
 
 
-@pytest.mark.parametrize("where", ["variables", "parameters", "user"])
-def test_a_hardened_shell_keeps_no_command_from_looking(where: str, tmp_path: Path) -> None:
+def test_a_hardened_shell_keeps_no_command_from_looking(tmp_path: Path) -> None:
     """``safe.bareRepository=explicit``: we call git in common directories."""
-    made = HostileProject(tmp_path, Row(where, ("safe.bareRepository=explicit",)))
+    explicit = ("safe.bareRepository=explicit",)
+    made = HostileProject(tmp_path, Run((Row("variables", explicit),)))
     asked = ("-n", "1", "--limit", "1", "--worktree", "--no-land")
     fleet = Fleet(made.project, *asked, "--", "sh", "-c", f"{RUN}; git add .; git commit -qm x")
     try:
         assert fleet.wait(PATIENCE) == 0, fleet.said()
     finally:
         fleet.end()
-    (branch,) = json.loads(made.call("branches", "--json").stdout)["branches"]
-    assert branch["issue_id"] == "bw-1" and branch["merges"]
-    doctor = call(made.project, "doctor", "--worktree")
-    assert "1 branch bw/*" in doctor.stdout + doctor.stderr
-    assert "1 commit on no other branch" in made.call("clean").stdout
+    for where in ("variables", "parameters", "user"):
+        made.set_only(Row(where, explicit))
+        (branch,) = json.loads(made.call("branches", "--json").stdout)["branches"]
+        assert branch["issue_id"] == "bw-1" and branch["merges"], where
+        doctor = call(made.project, "doctor", "--worktree")
+        assert "1 branch bw/*" in doctor.stdout + doctor.stderr, where
+        assert "1 commit on no other branch" in made.call("clean").stdout, where
     made.call("land", "--verify", "test -e base.txt")
     assert "taken back: bw-1" in made.call("undo", "bw-1").stdout

@@ -1,7 +1,8 @@
 """A project whose git is configured in legal and awkward ways, and what must come out all the same.
 
 ``ROWS`` is the table: each row is a bundle of settings that do not meet, set together in one place:
-for the user, in the repository, or by the environment. ``scripts/prove hostile-git`` sets each
+for the user, in the repository, or by the environment. ``hostile_kinds`` has the kinds of
+repositories. ``RUNS`` says what the suite tries together; ``scripts/prove hostile-git`` tries each
 alone. The same real commands run under each: ``start``, ``branches``, ``undo``, ``land``,
 ``clean``.
 """
@@ -9,22 +10,23 @@ alone. The same real commands run under each: ``start``, ``branches``, ``undo``,
 from __future__ import annotations
 
 import argparse
-import functools
 import json
 import os
-import shutil
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from tests.support.embedded import EmbeddedProject
+from beads_workers.exits import EXIT_ERROR
+from beads_workers.runtime.project import STATE_FOLDER
+from tests.support.embedded import NAME, EmbeddedProject
 from tests.support.fleet import Called, Fleet, call
+from tests.support.hostile_kinds import KINDS, TIP, make
 from tests.support.repository import IDENTITY, git
 
-TIP = "bw-landing/main"
 MAIN, LANDED = "refs/heads/main", f"refs/heads/{TIP}"
 PATIENCE = 60.0
 VERIFY = "test -e base.txt"
@@ -51,13 +53,12 @@ esac
 class Row:
     """Settings of one place. ``where``: ``user``, ``repository``, ``variables`` or ``parameters``.
 
-    ``remote``: landing goes through one; ``submodule``: the repository has one.
+    ``kinds``: of repositories, without which they would do nothing.
     """
 
     where: str
     settings: tuple[str, ...]
-    remote: bool = False
-    submodule: bool = False
+    kinds: tuple[str, ...] = ()
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
@@ -72,8 +73,8 @@ class Row:
                 yield f"{one} ({self.where})", replace(self, settings=(*needed, one))
 
 
-def _bundle(where: str, *settings: str, remote: bool = False, submodule: bool = False) -> Row:
-    return Row(where, settings, remote, submodule)
+def _bundle(where: str, *settings: str, kinds: tuple[str, ...] = ()) -> Row:
+    return Row(where, settings, kinds)
 
 
 ROWS: Mapping[str, Row] = {
@@ -188,7 +189,7 @@ ROWS: Mapping[str, Row] = {
         *("diff.submodule=diff", "diff.ignoreSubmodules=none", "push.recurseSubmodules=on-demand"),
         *("fetch.recurseSubmodules=true", "submodule.propagateBranches=true"),
         "submodule.alternateErrorStrategy=die",
-        submodule=True,
+        kinds=("submodules",),
     ),
     "remote": _bundle(
         *("variables", "push.default=nothing", "push.followTags=true", "push.pushOption=x"),
@@ -198,35 +199,103 @@ ROWS: Mapping[str, Row] = {
         *("fetch.showForcedUpdates=false", "fetch.negotiationAlgorithm=skipping"),
         *("remote.origin.tagOpt=--tags", "remote.pushDefault=elsewhere", "protocol.version=0"),
         *("remote.origin.prune=true", "remote.origin.push=refs/heads/*:refs/heads/x/*"),
-        remote=True,
+        kinds=("a remote",),
     ),
     "remote, too": _bundle(
         *("repository", "push.default=matching", "push.recurseSubmodules=check"),
         *("fetch.recurseSubmodules=on-demand", "remote.origin.mirror=false"),
         *("remote.origin.skipDefaultUpdate=true", "transfer.credentialsInUrl=die"),
         *("receive.denyCurrentBranch=refuse", "fetch.fsckObjects=false", "protocol.version=2"),
-        remote=True,
+        kinds=("a remote",),
+    ),
+    "newer": _bundle(
+        *("user", "attr.tree=HEAD~1", "core.commentString=//", "core.lockfilePid=true"),
+        *("core.maxTreeDepth=99", "diff.srcPrefix=x/", "diff.dstPrefix=y/", "fetch.all=true"),
+        *("diff.trustExitCode=true", "index.skipHash=true", "init.defaultRefFormat=files"),
+        *("init.defaultObjectFormat=sha256", "merge.stat=compact", "stash.index=true"),
+        *("remote.main.followRemoteHEAD=always", "status.compareBranches=@{{push}}"),
+        *("commitGraph.changedPaths=true", "pull.autoStash=true", "pack.usePathWalk=true"),
+        *("maintenance.autoDetach=false", "gc.recentObjectsHook=/bin/false"),
+        *("!hook.one.command={hooks}/pre-commit", "hook.one.event=reference-transaction"),
+        *("!hook.two.command={hooks}/pre-commit", "hook.two.event=post-checkout"),
+        *("!hook.three.command={hooks}/pre-commit", "hook.three.event=pre-commit"),
+        *("reftable.blockSize=512", "hook.jobs=2", "diff.statNameWidth=1"),
+        kinds=("reftables",),
     ),
 }
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is tried together: bundles of the table in one repository, which is of all ``kinds``."""
+
+    rows: tuple[Row, ...] = ()
+    kinds: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Return what is tried, in words."""
+        names = {row: name for name, row in ROWS.items()}
+        return ", ".join([*(names.get(row, "") for row in self.rows), *self.kinds])
+
+    def why_not(self) -> str:
+        """Return why it cannot be tried here, "" if it can."""
+        return next((why for name in self.kinds if (why := KINDS[name].why_not())), "")
+
+
+def _run(*rows: str, kinds: tuple[str, ...] = ()) -> Run:
+    found = tuple(ROWS[name] for name in rows)
+    return Run(found, tuple(dict.fromkeys([*(k for row in found for k in row.kinds), *kinds])))
+
+
+RUNS: Sequence[Run] = (
+    _run("colours", "columns", "log", "no merge", kinds=("SHA-256", "a subfolder")),
+    _run("signed", "commit", "status", "branches", kinds=("a linked worktree", "odd names")),
+    _run("merge", "diff", "scissors", "signers that fail", kinds=("a partial clone",)),
+    _run("untracked", "line ends", "keeping", kinds=("a sparse checkout", "an odd path")),
+    _run(
+        *("hooks and files", "trailers", "crlf"),
+        kinds=("a shallow clone",),
+    ),
+    _run("submodules", "remote"),
+    _run("remote, too", kinds=("LFS that nobody set up",)),
+    _run("newer"),
+    _run(kinds=("LFS without git-lfs",)),
+)
+"""All of both tables, once each: what is set together does not meet, and a run costs seconds."""
 
 
 # --- the project ---------------------------------------------------------------------------------
 
 
 class HostileProject:
-    """A repository with a tracker, below ``folder``, under the settings of a row."""
+    """A repository with a tracker, below ``folder``, under all that a run has."""
 
-    def __init__(self, folder: Path, row: Row) -> None:
-        self.row, self.folder = row, folder
-        self.project = EmbeddedProject(folder)
-        self.top = self.project.folder
+    def __init__(self, folder: Path, run: Run) -> None:
+        self.kinds = [KINDS[name] for name in run.kinds]
+        self.run, self.folder = run, folder
+        self.prefix = next((kind.prefix for kind in self.kinds if kind.prefix), "")
+        self.project, self.top = self._made()
+        self.has_remote = any(kind.remote for kind in self.kinds)
         self.places = self._places()
-        self._make()
+        issues: list[dict[str, Any]]
         issues = [{"title": TITLES["bw-1"]}, {"title": TITLES["bw-2"], "priority": 3}]
         self.project.create_many(issues)
-        self.before = self._seen()
+        self.before, self.had = self._seen(), self._worktrees()
         self.project.environment |= IDENTITY
-        self._set()
+        for row in run.rows:
+            self._set(row)
+
+    def _made(self) -> tuple[EmbeddedProject, Path]:
+        called = next((kind.folder for kind in self.kinds if kind.folder), NAME)
+        project, top = EmbeddedProject(self.folder), self.folder / called
+        top.mkdir(exist_ok=True)
+        make(self.kinds, self.folder, top)
+        place = top / self.prefix
+        if place != project.folder:
+            (project.folder / STATE_FOLDER).rename(place / STATE_FOLDER)
+            project.folder = place
+        return project, top
 
     def _places(self) -> dict[str, str]:
         hooks = self.folder / "hooks"
@@ -242,23 +311,10 @@ class HostileProject:
         names = ("hooks", "signer", "attributes", "excludes", "missing")
         return {name: str(self.folder / name) for name in names}
 
-    def _make(self) -> None:
-        template = _template(self.row.submodule)
-        for each in template.iterdir():
-            target = self.top / each.name
-            copy = shutil.copytree if each.is_dir() and not each.is_symlink() else shutil.copy2
-            copy(each, target)
-        if self.row.remote:
-            origin = self.folder / "origin.git"
-            git(self.folder, "clone", "--quiet", "--bare", str(self.top), str(origin))
-            git(origin, "config", "receive.advertisePushOptions", "true")
-            git(self.top, "remote", "add", "origin", str(origin))
-            (self.top / "beads-workers.toml").write_text('[landing]\nremote = "origin"\n')
-
-    def _set(self) -> None:
-        pairs = [(k.removeprefix("!"), v.format(**self.places)) for k, v in self.row.pairs]
+    def _set(self, row: Row) -> None:
+        pairs = [(k.removeprefix("!"), v.format(**self.places)) for k, v in row.pairs]
         environment = self.project.environment
-        match self.row.where:
+        match row.where:
             case "user":
                 environment["GIT_CONFIG_GLOBAL"] = str(self.folder / "gitconfig")
                 for key, text in pairs:
@@ -275,6 +331,12 @@ class HostileProject:
                 words = (f"'{key}'='{text}'" for key, text in pairs)
                 environment["GIT_CONFIG_PARAMETERS"] = " ".join(words)
 
+    def set_only(self, row: Row) -> None:
+        """Have the settings of this row, and no others that were set by the environment."""
+        for name in ("GIT_CONFIG_COUNT", "GIT_CONFIG_PARAMETERS"):
+            self.project.environment.pop(name, None)
+        self._set(row)
+
     def git(self, *arguments: str) -> str:
         """What git says here of the repository, whatever is configured there."""
         plain = ("-c", "color.ui=false", "-c", "column.ui=never", "-c", "log.showSignature=false")
@@ -289,7 +351,11 @@ class HostileProject:
     # --- what happens ------------------------------------------------------------------------
 
     def live(self) -> None:
-        """All of it: two issues are worked at and land, one is taken back, and the rest goes."""
+        """All of it: two issues are worked at and land, one is taken back, and the rest goes; or
+        ``start`` refuses, in the line that is expected."""
+        if refused := next((kind.refused for kind in self.kinds if kind.refused), ""):
+            self._refused(refused)
+            return
         self._start()
         self._landed("bw-1", "bw-2")
         assert not json.loads(self.call("branches", "--json").stdout)["branches"]
@@ -303,33 +369,47 @@ class HostileProject:
         self._nothing_left()
 
     def _start(self) -> None:
+        fleet = self._started(0)
+        for kind in self.kinds:
+            assert kind.warned in fleet.errors, fleet.said()
+        assert self._statuses() == {"bw-1": "closed", "bw-2": "closed"}, fleet.said()
+
+    def _refused(self, line: str) -> None:
+        fleet = self._started(EXIT_ERROR)
+        assert line in fleet.errors, fleet.said()
+        assert self._statuses() == {"bw-1": "open", "bw-2": "open"}, fleet.said()
+        assert self._seen() == self.before
+
+    def _started(self, exits: int) -> Fleet:
         options = ("-n", "2", "--until-empty", "--worktree", "--max-attempts", "1")
-        verify = ("--verify", VERIFY)
-        fleet = Fleet(self.project, *options, *verify, "--", "sh", "-c", RUN)
+        work = "; ".join([RUN, *(kind.run for kind in self.kinds if kind.run)])
+        fleet = Fleet(self.project, *options, "--verify", VERIFY, "--", "sh", "-ec", work)
         try:
-            assert fleet.wait(PATIENCE) == 0, fleet.said()
+            assert fleet.wait(PATIENCE) == exits, fleet.said()
         finally:
             fleet.end()
-        assert self._statuses() == {"bw-1": "closed", "bw-2": "closed"}, fleet.said()
+        return fleet
 
     def _statuses(self) -> dict[str, str]:
         return {str(key): status for key, (status, _) in self.project.read_all().items()}
 
     def _landed(self, *issues: str) -> None:
         names = {name for i in issues for name in (f"dir ä/{i}.txt", f"{i} copy.txt")}
-        first = set(self.git("ls-tree", "-r", "-z", "--name-only", MAIN).split("\0"))
-        assert (
-            set(self.git("ls-tree", "-r", "-z", "--name-only", LANDED).split("\0")) - first == names
-        )
+        names |= {f.format(i) for i in issues for kind in self.kinds for f in kind.files}
+        added = self._files(LANDED) - self._files(MAIN)
+        assert added == {str(Path(self.prefix, name)) for name in names}
         subjects = self._subjects()
         assert all(TITLES[issue] in subjects for issue in issues), subjects
         assert self._seen() == self.before
         assert not (self.folder / "ran").exists(), "a hook of the user's has run"
-        if self.row.remote:
+        if self.has_remote:
             origin = self.folder / "origin.git"
             assert git(origin, "rev-parse", LANDED) == self.git("rev-parse", LANDED)
             refs = git(origin, "for-each-ref", "--format=%(refname)").split()
             assert refs == [LANDED, MAIN, f"refs/tags/{TIP}", "refs/tags/main"]
+
+    def _files(self, ref: str) -> set[str]:
+        return set(self.git("ls-tree", "-r", "-z", "--full-tree", "--name-only", ref).split("\0"))
 
     def _subjects(self) -> list[str]:
         """Of what has landed; each message is whole, and has one parent."""
@@ -353,52 +433,29 @@ class HostileProject:
         there = f"refs/remotes/origin/{TIP} "
         ours = ("refs/bw/", "refs/heads/bw/", f"refs/heads/{TIP} ", there)
         found = {"refs": "\n".join(row for row in rows if not row.startswith(ours))}
-        found["HEAD"] = (self.top / ".git" / "HEAD").read_text()
-        found["index"] = (self.top / ".git" / "index").read_bytes().hex()
-        names = sorted(p for p in self.top.iterdir() if p.is_file() and p.suffix == ".txt")
-        return found | {path.name: path.read_text() for path in names}
+        found["HEAD"] = git(self.top, "symbolic-ref", "HEAD")
+        index = Path(git(self.top, "rev-parse", "--absolute-git-dir"), "index")
+        found["index"] = index.read_bytes().hex()
+        folders = {self.top, self.project.folder}
+        names = (path for folder in folders for path in folder.glob("*.txt"))
+        return found | {str(path): path.read_text() for path in names}
+
+    def _worktrees(self) -> int:
+        return git(self.top, "worktree", "list", "--porcelain", "-z").count("\0\0")
 
     def _nothing_left(self) -> None:
-        worktrees = self.git("worktree", "list", "--porcelain").count("worktree ")
-        assert worktrees == 1, self.git("worktree", "list")
+        assert self._worktrees() == self.had, self.git("worktree", "list")
         assert not self.git("for-each-ref", "refs/heads/bw/"), "a branch is left"
-
-
-@functools.cache
-def _template(submodule: bool) -> Path:
-    scratch = Path(tempfile.mkdtemp(prefix="beads-workers-hostile-"))
-    top = scratch / "top"
-    top.mkdir()
-    git(top, "init", "--quiet", "--initial-branch=main")
-    (top / ".gitignore").write_text(".beads-workers/\n.beads/\n.beads.gate.lock\n*.toml\n")
-    (top / "base.txt").write_text("one\ntwo\n")
-    (top / ".gitattributes").write_text("*.txt text eol=lf\n")
-    git(top, "add", ".")
-    git(top, "commit", "--quiet", "-m", "first")
-    # Whatever else is called like the branches.
-    for tag in ("main", TIP):
-        git(top, "tag", tag)
-    git(top, "remote", "add", "main", str(scratch / "nowhere"))
-    (top / "main").write_text("a file\n")
-    git(top, "add", ".")
-    git(top, "commit", "--quiet", "-m", "a file called like the branch")
-    if submodule:
-        inner = scratch / "inner"
-        inner.mkdir()
-        git(inner, "init", "--quiet", "--initial-branch=main")
-        git(inner, "commit", "--quiet", "--allow-empty", "-m", "inner")
-        add = ("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(inner))
-        git(top, *add, "module")
-        git(top, "commit", "--quiet", "-m", "a submodule")
-    return top
 
 
 # --- each alone: scripts/prove hostile-git -------------------------------------------------------
 
 
-def cases() -> list[tuple[str, Row]]:
-    """Each setting of the table by itself."""
-    return [case for row in ROWS.values() for case in row.alone()]
+def cases() -> list[tuple[str, Run]]:
+    """Each setting, and each kind of repository, by itself."""
+    settings = [case for row in ROWS.values() for case in row.alone()]
+    found = [(name, Run((row,), row.kinds)) for name, row in settings]
+    return [*found, *((name, Run(kinds=(name,))) for name in KINDS)]
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -412,14 +469,16 @@ def main(arguments: Sequence[str]) -> int:
     count = min(options.cases or len(known), len(known))
     chosen = [known[number * len(known) // count] for number in range(count)]
     violations, began = list[str](), time.monotonic()
-    for number, (name, row) in enumerate(chosen, 1):
+    for number, (name, run) in enumerate(chosen, 1):
         with tempfile.TemporaryDirectory(prefix="bw-", dir="/tmp") as folder:
             try:
-                HostileProject(Path(folder), row).live()
+                if not (why := run.why_not()):
+                    HostileProject(Path(folder), run).live()
             except AssertionError as error:
                 violations.append(f"{name}: {error}"[:2000])
         if options.progress:
-            print(f"{number} of {count} cases {name}", file=sys.stderr, flush=True)
+            said = f"{number} of {count} cases {name}{why and f' ({why})'}"
+            print(said, file=sys.stderr, flush=True)
     seconds = round(time.monotonic() - began, 1)
     print(json.dumps({"cases": count, "seconds": seconds, "violations": violations}))
     return 1 if violations else 0
