@@ -153,7 +153,7 @@ class Objects:
     def commit(self, tree: str, parents: Iterable[str], message: str = "-") -> str:
         """Write a scratch commit, which nobody signs."""
         named = [word for parent in parents for word in ("-p", parent)]
-        commit = self.git(*_SCRATCH, "commit-tree", tree, *named, given=f"{message}\n")
+        commit = self.git(*FALLBACK_IDENTITY, "commit-tree", tree, *named, given=f"{message}\n")
         self._trees[commit] = tree
         return commit
 
@@ -216,7 +216,6 @@ def _is_attributes(name: str) -> bool:
 
 
 _AUTHOR = ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_AUTHOR_DATE")
-_SCRATCH = (*FALLBACK_IDENTITY, "-c", "commit.gpgSign=false")
 
 
 # --- building ------------------------------------------------------------------------------------
@@ -321,7 +320,7 @@ class Builder:
     def copy_of(self, commit: str, tree: str, parent: str) -> str:
         """This tree on another commit, by the author of ``commit``; raises ``GitError``."""
         author, subject, _ = self._about(commit)
-        words = (*_SCRATCH, "commit-tree", tree, "-p", parent)
+        words = (*FALLBACK_IDENTITY, "commit-tree", tree, "-p", parent)
         return self.objects.git(*words, given=f"{subject}\n", author=author)
 
     # --- inside -----------------------------------------------------------------------------------
@@ -397,7 +396,7 @@ class Builder:
 
     def _read(self, commit: str) -> tuple[tuple[str, str, str], str, str]:
         shown = self.objects.git(
-            *("log", "-1", "--date=raw", log_format("%an", "%ae", "%ad", "%s", "%b"), commit),
+            *("log", "-1", "--date=raw", log_format("%an", "%ae", "%ad", "%s", "%b"), commit)
         )
         ((name, mail, date, subject, text),) = rows(shown, 5)
         return (name or mail or "unknown", mail or "unknown", date), subject, text

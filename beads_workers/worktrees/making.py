@@ -48,7 +48,7 @@ def add_worktree(settings: Worktrees, record: WorktreeRecord) -> Path:
 
     The caller is ``alone``. Raises ``GitError``.
     """
-    head = ("--no-track", "-b", record.branch) if record.branch else ("--detach",)
+    head = ("-b", record.branch) if record.branch else ("--detach",)
     add = ("worktree", "add", "--quiet", "--no-checkout", *head)
     if record.branch:
         unlock(settings.common, f"refs/heads/{record.branch}")
