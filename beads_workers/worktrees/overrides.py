@@ -72,6 +72,8 @@ DONE: Mapping[str, str] = {
     # A program that the repository names and that each look would run.
     "core.fsmonitor": "false",
     "core.safecrlf": "false",
+    # With feature.manyFiles, git 2.55 loses files of an index that it has split, and commits that.
+    "core.splitIndex": "false",
     "core.untrackedCache": "keep",
     "diff.ignoreSubmodules": "untracked",
     "diff.renames": "true",

@@ -94,7 +94,8 @@ def check_push(folder: str, remote: str, ref: str, commit: str, seconds: float) 
     done = _call(folder, *trial, seconds=seconds)
     for _ in range(TRIES_MAX - 1):
         # A branch that stands elsewhere is refused here, by this git: the remote has answered.
-        if done.status <= 0 or _rows(done) or time.monotonic() + TRY_AGAIN_SECONDS >= until:
+        # Where git was killed, also by SIGPIPE as the remote hangs up, it has not.
+        if done.status == 0 or _rows(done) or time.monotonic() + TRY_AGAIN_SECONDS >= until:
             break
         time.sleep(TRY_AGAIN_SECONDS)
         done = _call(folder, *trial, seconds=until - time.monotonic())

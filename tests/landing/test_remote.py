@@ -21,6 +21,7 @@ from beads_workers.core.landing import (
 from beads_workers.landing.repository import CannotLand
 from beads_workers.landing.undo import Undo
 from beads_workers.worktrees.making import base_of
+from beads_workers.worktrees.remote import check_push
 from tests.landing.program import Program
 from tests.landing.world import BRANCH, LandingWorld, configure_user, use_our_configuration
 from tests.support.fleet import until
@@ -113,6 +114,17 @@ def clones(origin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Clo
 
 
 # --- two clones -----------------------------------------------------------------------------------
+
+
+def test_a_push_that_is_tried_is_tried_again_if_git_is_killed(clones: Clones) -> None:
+    receiver = clones.origin.with_name("receiver")
+    receiver.write_text(
+        f'#!/bin/sh\nmkdir {receiver}.once && kill -PIPE 0\nexec git-receive-pack "$1"\n'
+    )
+    receiver.chmod(0o755)
+    git(clones.one.top, "config", "remote.origin.receivepack", str(receiver))
+    check_push(str(clones.one.top), "origin", f"refs/heads/{BRANCH}", clones.one.start, 20.0)
+    assert receiver.with_name("receiver.once").exists()
 
 
 def test_what_one_clone_landed_is_what_the_other_one_stands_on(clones: Clones) -> None:
