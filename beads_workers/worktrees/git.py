@@ -327,5 +327,11 @@ def environment() -> dict[str, str]:
 def complaint(stderr: bytes) -> str:
     """The one line of it that says what is wrong."""
     said = [line.strip() for line in os.fsdecode(stderr).splitlines() if line.strip()]
-    telling = [line for line in said if line.startswith(("fatal:", "error:"))]
-    return (telling or said or [""])[0].removeprefix("fatal: ").removeprefix("error: ")
+    telling = next((line for line in said if line.startswith(("fatal:", "error:"))), "")
+    if telling.startswith(_SAYS_NOTHING) and (before := said[: said.index(telling)]):
+        return before[-1].removeprefix("ERROR: ")
+    return (telling or (said or [""])[0]).removeprefix("fatal: ").removeprefix("error: ")
+
+
+_SAYS_NOTHING = "fatal: Could not read from remote repository"
+"""What says why stands before it: a line of ssh, or of the server."""

@@ -105,7 +105,7 @@ def check_push(folder: str, remote: str, ref: str, commit: str, seconds: float) 
     left = until - time.monotonic()
     answers = done.status > 0 and left > 0
     if answers and _call(folder, "ls-remote", "--", remote, ref, seconds=left).status == 0:
-        raise RemoteTrouble(f"{remote} does not let you push without a prompt: {why}")
+        raise RemoteTrouble(f"{remote} does not let you push: {why}")
     raise RemoteTrouble(f"{remote} cannot be reached: {why}")
 
 

@@ -14,6 +14,7 @@ from beads_workers.checks.worktrees import find_worktrees
 from beads_workers.cli.config import resolve
 from beads_workers.core.settings import Landing, Worktrees
 from beads_workers.options import Options
+from beads_workers.worktrees.remote import RemoteTrouble, check_push
 from tests.support.killed_git import kill_git
 from tests.support.repository import git, make_repository
 
@@ -50,3 +51,19 @@ def test_a_landing_branch_in_a_worktree_whose_folder_is_gone_is_freed_by_a_prune
     assert f"{tmp_path}/theirs, which is gone" in gone.text
     subprocess.run(gone.remedy.split(), check=True)
     assert held_elsewhere(landing, worktrees) is None
+
+
+def test_a_remote_that_forbids_a_push_is_quoted_and_not_said_to_ask_something(
+    tmp_path: Path,
+) -> None:
+    top = make_repository(tmp_path / "r")
+    git(tmp_path, "init", "-q", "--bare", "there.git")
+    git(top, "remote", "add", "origin", str(tmp_path / "there.git"))
+    receiver = tmp_path / "receiver"
+    receiver.write_text("#!/bin/sh\necho 'ERROR: Permission to x denied to y.' >&2; exit 1\n")
+    receiver.chmod(0o755)
+    git(top, "config", "remote.origin.receivepack", str(receiver))
+    tip = git(top, "rev-parse", "HEAD")
+    with pytest.raises(RemoteTrouble) as refused:
+        check_push(str(top), "origin", "refs/heads/bw-landing/main", tip, seconds=20.0)
+    assert str(refused.value) == "origin does not let you push: Permission to x denied to y."
