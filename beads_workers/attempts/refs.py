@@ -37,7 +37,10 @@ def refs_at_first(git: Git, directory: Path) -> dict[str, str]:
     except OSError:
         refs = refs_now(git)
         text = "".join(f"{found} {name}\n" for name, found in refs.items())
-        file.write_text(text, "utf-8", "surrogateescape")
+        # Whole or not at all: what is not in it counts as the attempt's own.
+        fresh = directory / f"{FILE}.new"
+        fresh.write_text(text, "utf-8", "surrogateescape")
+        fresh.replace(file)
         return refs
     pairs = (row.partition(" ") for row in kept)
     return {name: found for found, _, name in pairs if name}

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import resource
 from pathlib import Path
 
 import pytest
 
+from beads_workers.attempts.git_calls import Git
+from beads_workers.attempts.refs import refs_at_first
 from beads_workers.attempts.work import CannotCommit, Workplace
 from beads_workers.core.receipts import Receipt
 from beads_workers.worktrees.git import GitError
@@ -214,3 +217,23 @@ def test_a_worktree_that_the_agent_removed_is_a_failure_in_one_line(scene: Scene
     git(scene.checkout, "worktree", "remove", "--force", str(scene.tree))
     with pytest.raises(GitError, match="its worktree is gone"):
         place.commit("T")
+
+
+def test_refs_that_a_full_disk_cut_off_are_not_taken_for_all_that_there_were(
+    tmp_path: Path,
+) -> None:
+    """What is not among them would be the attempt's own work."""
+    top = make_repository(tmp_path / "r")
+    directory = tmp_path / "own"
+    directory.mkdir()
+    unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, unlimited[1]))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            refs_at_first(Git(str(top)), directory)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
+    refs = refs_at_first(Git(str(top)), directory)
+    assert set(refs) == {"refs/heads/main"}
+    git(top, "branch", "later")
+    assert refs_at_first(Git(str(top)), directory) == refs
