@@ -24,6 +24,7 @@ from beads_workers.worktrees.git import (
     answers,
     git,
     git_or_none,
+    is_object,
     lines,
     names,
     questions,
@@ -85,10 +86,12 @@ def alone(common: str) -> Iterator[None]:
 def find_base(folder: str, base: str) -> str | None:
     """Return the commit that ``base`` names now, a branch rather than a tag that is called the
     same; None if there is no such commit. Raises ``GitError``."""
-    branch = f"refs/heads/{base}"
-    is_branch = git_or_none(folder, "show-ref", "--verify", "--quiet", branch) is not None
-    name = f"{branch if is_branch else base}^{{commit}}"
-    told = git_or_none(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", name)
+    name, branch = base, f"refs/heads/{base}"
+    may_be_branch = base != "HEAD" and not base.startswith("refs/") and not is_object(base)
+    if may_be_branch and git_or_none(folder, "show-ref", "--verify", "--quiet", branch) is not None:
+        name = branch
+    asked = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+    told = git_or_none(folder, *asked)
     # It repeats the option, and says the commit in the last line.
     return lines(told)[-1] if told is not None else None
 

@@ -29,3 +29,12 @@ def test_a_killed_git_has_no_attempt_begin_where_nothing_has_landed(
     kill_git(monkeypatch, tmp_path, word)
     with pytest.raises(GitError):
         base_of(settings)
+
+
+def test_head_is_what_is_checked_out_and_no_branch_that_is_called_so(tmp_path: Path) -> None:
+    top = make_repository(tmp_path / "r")
+    git(top, "update-ref", "refs/heads/HEAD", "HEAD")
+    tip = commit(top, "a")
+    for base in ("HEAD", "main", "refs/heads/main", tip):
+        assert find_base(str(top), base) == tip
+    assert find_base(str(top), "nope") is find_base(str(top), "HEAD^{tree}") is None
