@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from beads_workers.attempts.git_calls import Git
+from beads_workers.attempts.git_calls import Git, GitNoAnswer
 from beads_workers.attempts.refs import is_of_lander, refs_now
 from beads_workers.core.landing import FILES_NAMED
 from beads_workers.worktrees.git import (
@@ -182,7 +182,11 @@ def whole_tree(git: Git, only: Sequence[str] = (), besides: Sequence[str] = ()) 
 
     Through an index of its own: what the agent has staged stays staged. Raises ``GitError``.
     """
-    with tempfile.TemporaryDirectory(prefix="bw-index-") as place:
+    try:
+        folder = tempfile.TemporaryDirectory(prefix="bw-index-")
+    except OSError as error:  # A full disk, which says nothing of the work.
+        raise GitNoAnswer(f"no folder for an index: {error.strerror}") from None
+    with folder as place:
         index = str(Path(place, "index"))
         git("read-tree", "HEAD", index=index)
         git("add", "--all", *only, index=index)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import resource
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from beads_workers.attempts.git_calls import Git
+from beads_workers.attempts.git_calls import Git, GitNoAnswer
+from beads_workers.attempts.own_branch import whole_tree
 from beads_workers.attempts.refs import refs_at_first
 from beads_workers.attempts.work import CannotCommit, Workplace
 from beads_workers.core.receipts import Receipt
@@ -237,3 +239,12 @@ def test_refs_that_a_full_disk_cut_off_are_not_taken_for_all_that_there_were(
     assert set(refs) == {"refs/heads/main"}
     git(top, "branch", "later")
     assert refs_at_first(Git(str(top)), directory) == refs
+
+
+def test_no_room_for_an_index_is_no_missing_program_and_no_fault_of_the_work(
+    scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``tempfile`` calls a full disk a file that is not found."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "full"))
+    with pytest.raises(GitNoAnswer, match="no folder for an index"):
+        whole_tree(Git(str(scene.tree)))
