@@ -1,12 +1,15 @@
-"""Conflict marks that were left in the files of a merge, staged or committed as they may be.
+"""Conflict marks that were left in files, staged or committed as they may be.
 
-Only files that conflicted are looked at: others may hold such lines on purpose. So may these, if a
-side of the merge had them.
+In files that conflicted in a merge any mark counts that no side of it had. A cherry-pick, a rebase
+and a stash leave no trace once they are committed: in all other files that changed only a whole
+conflict counts, with its three kinds of marks. Where the file is new, or had marks before, it may
+hold them on purpose: there the last one has to say what git says in such a case.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +20,10 @@ CONFLICTS = 1
 """The exit status of ``merge-tree`` if there are conflicts."""
 
 MARKS = (b"<<<<<<< ", b">>>>>>> ")
+PARTED = b"======="
+_COMMIT = re.compile(rb"(?:parent of )?([0-9a-f]{7,64}) \(")
+FILE_BYTES_MAX = 1 << 25
+"""What is larger is no source that anybody merges by lines."""
 
 
 def left_marks(git: Git, directory: Path, base: str, tip: str) -> list[str]:
@@ -30,6 +37,10 @@ def left_marks(git: Git, directory: Path, base: str, tip: str) -> list[str]:
     found = set()
     for name, sides in _conflicted(at_top, directory, base, tip):
         if name not in found and _has_marks(at_top, name, sides):
+            found.add(name)
+    changed = at_top("diff", "--name-only", "--no-renames", "--diff-filter=d", "-z", base)
+    for name in names(changed):
+        if name not in found and _has_conflict(at_top, name, base):
             found.add(name)
     return sorted(_from(git, at_top, name) for name in found)
 
@@ -88,6 +99,49 @@ def _has_marks(git: Git, name: str, sides: tuple[str, ...]) -> bool:
         for side in sides:
             left -= _marks(os.fsencode(_text(git, side, name)))
     return all(any(line.startswith(mark) for line in left) for mark in MARKS)
+
+
+def _has_conflict(git: Git, name: str, base: str) -> bool:
+    file = Path(git.folder, name)
+    try:
+        if file.is_symlink() or file.stat().st_size > FILE_BYTES_MAX:
+            return False
+        text = file.read_bytes()
+    except OSError:
+        return False  # Gone, or a submodule.
+    if not (ends := _ends(text)):
+        return False
+    before = os.fsencode(_text(git, base, name))
+    known = _marks(before)
+    ends -= known
+    if ends and before and not known:
+        return True
+    return any(_is_gits(git, end) for end in ends)
+
+
+def _ends(text: bytes) -> set[bytes]:
+    """The last lines of whole conflicts."""
+    found, reached = set(), 0
+    for line in text.splitlines() if MARKS[0] in text else ():
+        if line.startswith(MARKS[0]):
+            reached = 1
+        elif line == PARTED and reached:
+            reached = 2
+        elif line.startswith(MARKS[1]) and reached == 2:
+            found.add(line)
+            reached = 0
+    return found
+
+
+def _is_gits(git: Git, end: bytes) -> bool:
+    """Whether git ends conflicts so: with a stash, or a commit and its subject."""
+    label = end.removeprefix(MARKS[1])
+    if label == b"Stashed changes":
+        return True
+    if (named := _COMMIT.match(label)) is None:
+        return False
+    name = f"{named[1].decode()}^{{commit}}"
+    return git.ask("rev-parse", "--verify", "--quiet", name, good=(0, 1)).status == 0
 
 
 def _text(git: Git, commit: str, name: str) -> str:

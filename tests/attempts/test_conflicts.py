@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,40 @@ def test_so_is_what_a_stash_has_brought(place: Path, staged: bool) -> None:
         git(top, "add", "--all")
     with pytest.raises(CannotCommit, match=r"conflicts stand in [./]*lib/cart\.py"):
         work.commit("T")
+
+
+LEFT = {
+    "cherry-pick": "git cherry-pick main; git add --all; git commit -qm picked",
+    "rebase": "git rebase -q main; git add --all; GIT_EDITOR=true git rebase --continue;"
+    " git add --all; GIT_EDITOR=true git rebase --continue",
+    "stash": "echo 7 >lib/cart.py; git stash -q; echo 8 >lib/cart.py; git commit -qam 8;"
+    " git stash pop; git commit -qam popped",
+    "in a new file": "echo 1 >new.py; git add new.py; git commit -qm 1; echo 2 >new.py;"
+    " git commit -qam 2; echo 3 >new.py; git commit -qam 3; git revert HEAD~1; git commit -qam 4",
+}
+
+
+@pytest.mark.parametrize("place", [""], indirect=True)
+@pytest.mark.parametrize("left", LEFT)
+def test_so_is_what_was_committed_with_its_marks(place: Path, left: str) -> None:
+    work = Workplace.enter(str(place), "i-1", 1, "run")
+    os.system(f"cd {place} && {{ {LEFT[left]}; }} >/dev/null 2>&1")
+    name = "new.py" if "new" in left else "lib/cart.py"
+    assert b"<<<<<<< " in (place / name).read_bytes() and git(place, "status", "--porcelain") == ""
+    with pytest.raises(CannotCommit, match=rf"conflicts stand in .*{name}"):
+        work.commit("T")
+
+
+@pytest.mark.parametrize("place", [""], indirect=True)
+def test_what_shows_how_conflicts_look_passes(place: Path) -> None:
+    whole = "<<<<<<< HEAD\n1\n=======\n2\n>>>>>>> {}\n"
+    commit(place, "known.md", whole.format("theirs"))
+    base = git(place, "rev-parse", "HEAD")
+    work = replace(Workplace.enter(str(place), "i-1", 1, "run"), base=base)
+    commit(place, "known.md", whole.format("theirs") * 2 + whole.format("ours"))
+    commit(place, "new.md", whole.format("1a2b3c4 (Add a cart)"))
+    commit(place, "lib/cart.py", "Title\n=======\n<<<<<<< 7\n>>>>>>> 8\n=======\n")
+    work.commit("T")
 
 
 def test_lines_that_look_like_marks_pass_elsewhere(place: Path) -> None:
