@@ -241,7 +241,7 @@ FILES_NAMED = 5
 def refusal_text(
     why: str, files: Sequence[str] = (), against: Sequence[str] = (), text: str = ""
 ) -> str:
-    """Why a branch did not land; one line."""
+    """Why a branch did not land; one line. ``text``: as in ``Refused``."""
     behind = f" (landed by {', '.join(against[:FILES_NAMED])})" if against else ""
     match why:
         case "conflict":
@@ -253,7 +253,8 @@ def refusal_text(
         case "verify":
             return f"verify fails on its branch together with what has landed{behind}"
         case _:
-            return "its branch is not there any more"
+            said = (line.strip() for line in text.splitlines())
+            return next(filter(None, said), "its branch is not there any more")
 
 
 def untold_text(said: Untold) -> str:

@@ -144,7 +144,6 @@ class Lander:
     _later: dict[str, float] = field(default_factory=dict)
     _untold_since: dict[str, float] = field(default_factory=dict)
     _unread: dict[str, Add] = field(default_factory=dict)
-    _trespassed: dict[tuple[str, int], str] = field(default_factory=dict)
     _conflict: Conflict | None = None
     _stuck: str = ""
     _stuck_until: float = 0.0
@@ -195,6 +194,9 @@ class Lander:
                 self._add(order)
             case CancelLanding(issue_id):
                 unread = self._unread.pop(issue_id, None)
+                with suppress(GitError):
+                    # Its next attempt in this run may have the same number.
+                    self._repository.pardon(self.settings.run_id, issue_id)
                 if self.queue.withdraw(issue_id) or unread is not None:
                     self._passengers.pop(issue_id, None)
                     self.say(messages.LandingCancelled(issue_id))
@@ -206,10 +208,10 @@ class Lander:
     def _add(self, add: Add) -> None:
         if self._passengers.get(add.issue_id) == add and add.issue_id in self.queue.order:
             return
-        if (why := self._trespassed.get((add.issue_id, add.attempt))) is not None:
-            self._refuse(add, "branch", why)
-            return
         try:
+            if commit := self._repository.trespassed(add):
+                self._refuse(add, "branch", self._trespass_text(commit))
+                return
             # Without a tip the remote was never reached: where it stands is not known yet.
             if self._tip and self._is_there(add, self._repository.meets(add) == add.commit):
                 return
@@ -406,24 +408,31 @@ class Lander:
         found = self._repository.trespass(tip)
         if found is None:
             return tip
+        records = Records(Path(self.settings.worktrees.state_directory)).all()
+        of = [each for each in records if each.token == found.token]
+        for record in of:
+            # First of all: whoever is killed here must not forget it.
+            self._repository.mark_trespass(found, record)
         try:
             self._repository.take_back(found)
         except Moved:
             return self._repository.tip()
-        records = Records(Path(self.settings.worktrees.state_directory)).all()
-        of = [(each.issue_id, each.attempt) for each in records if each.token == found.token]
-        why = (
-            f"its attempt moved {self.settings.landing.branch} to {found.commit[:12]} by itself,"
-            f" which was taken back; 'git branch NAME {found.commit[:12]}' keeps it"
-        )
-        self._trespassed |= dict.fromkeys(of, why)
-        say("lander", f"{', '.join(issue for issue, _ in of)}: {why}")
-        for issue_id, attempt in of:
-            add = self._passengers.get(issue_id)
-            if isinstance(add, Add) and add.attempt == attempt and self.queue.withdraw(issue_id):
-                del self._passengers[issue_id]
+        why = self._trespass_text(found.commit)
+        say("lander", f"{', '.join(each.issue_id for each in of)}: {why}")
+        for record in of:
+            add = self._passengers.get(record.issue_id)
+            if not isinstance(add, Add) or add.attempt != record.attempt:
+                continue
+            if self.queue.withdraw(record.issue_id):
+                del self._passengers[record.issue_id]
                 self._refuse(add, "branch", why)
         return found.back
+
+    def _trespass_text(self, commit: str) -> str:
+        return (
+            f"its attempt moved {self.settings.landing.branch} to {commit[:12]} by itself,"
+            f" which was taken back; 'git branch NAME {commit[:12]}' keeps it"
+        )
 
     def _look_who_landed(self, tip: str) -> None:
         self.say(messages.Tip(tip, self.settings.landing.branch))

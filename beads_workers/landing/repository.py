@@ -41,7 +41,7 @@ from beads_workers.worktrees.landed import (
     landed_commits,
     still_landed,
 )
-from beads_workers.worktrees.records import git_directories, token_in
+from beads_workers.worktrees.records import WorktreeRecord, git_directories, token_in
 from beads_workers.worktrees.remote import LostRace, RemoteTrouble, push, remote_heads
 from beads_workers.worktrees.removal import OPERATIONS, status
 
@@ -50,6 +50,9 @@ RUNS = "refs/bw/runs"
 UNDONE = "refs/bw/undone"
 """``refs/bw/undone/<run>/<issue>/<attempt>``: what this attempt had landed as, and was taken back:
 ``land`` lands it again only by name."""
+TRESPASSED = "refs/bw/trespassed"
+"""``refs/bw/trespassed/<run>/<issue>/<attempt>``: what this attempt put on the integration branch
+by itself: its own branch lands only by name."""
 REOPENING = "refs/bw/reopening"
 """``refs/bw/reopening/<asked>/<issue>``: the commit that was taken back, of which the tracker is to
 be told. ``asked``: a run or an issue."""
@@ -309,9 +312,8 @@ class LandingRepository:
 
     def mark_undone(self, each: LandedCommit) -> None:
         """It is about to be taken back; raises ``GitError``."""
-        self.objects.git(
-            "update-ref", _undone(each.run_id, each.issue_id, each.attempt), each.commit
-        )
+        of = _of_attempt(UNDONE, each.run_id, each.issue_id, each.attempt)
+        self.objects.git("update-ref", of, each.commit)
 
     def trespass(self, tip: str) -> Trespass | None:
         """Commits that an attempt has put on the integration branch by itself; raises
@@ -331,6 +333,21 @@ class LandingRepository:
                 return Trespass(token, tip, moves[len(others)][0])
         return None
 
+    def mark_trespass(self, found: Trespass, record: WorktreeRecord) -> None:
+        """It is about to be taken back; raises ``GitError``."""
+        of = _of_attempt(TRESPASSED, record.run_id, record.issue_id, record.attempt)
+        self.objects.git("update-ref", of, found.commit)
+
+    def trespassed(self, add: Add) -> str:
+        """What this attempt put there by itself, "" for nothing; raises ``GitError``."""
+        of = _of_attempt(TRESPASSED, add.run_id, add.issue_id, add.attempt)
+        return self.commit_of(of) or ""
+
+    def pardon(self, run_id: str, issue_id: str) -> None:
+        """A person wants another attempt, or this one to land all the same; raises ``GitError``."""
+        part = f"{branch_part(run_id or 'none')}/{branch_part(issue_id)}"
+        delete_refs(self.common, f"{TRESPASSED}/{part}")
+
     def take_back(self, found: Trespass) -> None:
         """By compare-and-swap, also while somebody has it checked out: whoever begins now would
         begin with what no gate has seen. Raises ``Moved`` and ``GitError``."""
@@ -338,7 +355,8 @@ class LandingRepository:
 
     def was_undone(self, add: Add) -> bool:
         """Whether this attempt's work was taken back once; raises ``GitError``."""
-        return self.commit_of(_undone(add.run_id, add.issue_id, add.attempt)) is not None
+        of = _of_attempt(UNDONE, add.run_id, add.issue_id, add.attempt)
+        return self.commit_of(of) is not None
 
     def mark_reopening(self, asked: str, each: LandedCommit) -> None:
         """It is about to be taken back, and the tracker to be told; raises ``GitError``."""
@@ -490,8 +508,8 @@ class LandingRepository:
         return f"it is checked out in {place}, with changes: {changed[0]}" if changed else None
 
 
-def _undone(run_id: str, issue_id: str, attempt: int) -> str:
-    return f"{UNDONE}/{branch_part(run_id or 'none')}/{branch_part(issue_id)}/{attempt}"
+def _of_attempt(refs: str, run_id: str, issue_id: str, attempt: int) -> str:
+    return f"{refs}/{branch_part(run_id or 'none')}/{branch_part(issue_id)}/{attempt}"
 
 
 def _reopening(asked: str) -> tuple[str, str]:

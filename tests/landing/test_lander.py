@@ -30,6 +30,7 @@ from beads_workers.core.landing import (
     Untold,
     Warned,
     from_line,
+    refusal_text,
     to_line,
 )
 from beads_workers.landing.repository import landing_folder
@@ -235,6 +236,39 @@ def test_gates_that_are_killed_five_times_convict_nobody_and_it_lands(world: Lan
     assert {each.why for each in untold} == {"verify: ended by signal 9"}
     assert not any(news.flaky for news in program.of(Gate)), "a green after no verdict is no lie"
     assert program.end() == 0
+
+
+def trespassed(world: LandingWorld) -> Add:
+    """An attempt that has put its work on the integration branch by itself."""
+    world.repository()
+    add = replace(world.work("a", {"a": ""}), branch="bw/a/1")
+    worktrees = world.settings().worktrees
+    made = WorktreeRecord(
+        *("a.1", "a", 1, "bw/a/1", add.base, str(world.desk), worktrees.common, "run-1", "W1", "t")
+    )
+    records = Records(Path(worktrees.state_directory))
+    os.close(records.begin(made))
+    records.mark(made, Path(git(world.desk, "rev-parse", "--absolute-git-dir")), worktrees)
+    git(world.desk, "update-ref", f"refs/heads/{BRANCH}", add.commit)
+    return add
+
+
+def test_what_an_attempt_lands_by_itself_is_refused_also_by_the_next_lander(
+    world: LandingWorld,
+) -> None:
+    add = trespassed(world)
+    why = f"its attempt moved {BRANCH} to {add.commit[:12]} by itself, which was taken back"
+    for _ in range(2):
+        program = landing(world, add)
+        refused = program.until(lambda news: isinstance(news, Refused))
+        assert refused.why == "branch" and refused.text.startswith(why)
+        assert refusal_text("branch", text=refused.text).startswith(why)
+        assert "a" not in world.files()
+        program.kill()
+    # Its issue's next attempt has the same number.
+    program = landing(world, CancelLanding("a"), add)
+    program.idle("a")
+    assert program.landed == {"a"}
 
 
 # --- pauses ---------------------------------------------------------------------------------------
