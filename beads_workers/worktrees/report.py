@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from beads_workers.core.text import counted
 from beads_workers.worktrees.git import GitError, git
 from beads_workers.worktrees.preparation import Preparation, read_preparation
 from beads_workers.worktrees.records import Records, named_in
@@ -20,9 +21,22 @@ def report(asked: Preparation) -> str:
     record = name and Records(Path(asked.worktrees.state_directory)).find(name)
     if not record:
         raise GitError("this task has no worktree")
-    _, branch, changes = status(record.path)
-    commits = int(git(record.path, "rev-list", "--count", f"{record.base}..HEAD"))
-    return what_came_of_it(branch, commits, len(changes))
+    _, at, changes = status(record.path)
+    ref = f"refs/heads/{record.branch}"
+    if not git(record.path, "for-each-ref", "--format=%(refname)", ref):
+        return f"its branch {record.branch} is gone"
+    commits = int(git(record.path, "rev-list", "--count", f"{record.base}..{ref}"))
+    said = what_came_of_it(record.branch, commits, len(changes))
+    return said if at == record.branch else f"{said}; {_elsewhere(record.path, at)}"
+
+
+def _elsewhere(folder: str, at: str | None) -> str:
+    """Where HEAD is, and what only it keeps."""
+    if at is not None:
+        return f"HEAD is on {at}"
+    known = ("--branches", "--tags", "--remotes")
+    lost = int(git(folder, "rev-list", "--count", "HEAD", "--not", *known))
+    return f"HEAD is on no branch, with {counted(lost, 'commit')} of its own"
 
 
 def main() -> int:

@@ -68,10 +68,12 @@ def test_the_command_and_its_check_run_in_the_worktree(bench: Bench, worktrees: 
         ("echo x > new", "1 change not committed on bw/t-1/1"),
         ("git commit --quiet --allow-empty -m 1; touch a b",
          "1 commit on bw/t-1/1, 2 changes not committed"),
-        ("git checkout --quiet -b other; git commit --quiet --allow-empty -m 1",
-         "1 commit on other"),
+        ("git commit --quiet --allow-empty -m 1; git checkout --quiet -b other;"
+         " git commit --quiet --allow-empty -m 2", "1 commit on bw/t-1/1; HEAD is on other"),
         ("git checkout --quiet --detach; git commit --quiet --allow-empty -m 1",
-         "1 commit on no branch"),
+         "nothing changed; HEAD is on no branch, with 1 commit of its own"),
+        ("git checkout --quiet --detach; git branch --quiet -D bw/t-1/1",
+         "its branch bw/t-1/1 is gone"),
     ],
 )  # fmt: skip
 def test_a_success_says_what_came_of_it(
