@@ -26,9 +26,10 @@ def deliver(asked: Preparation, title: str) -> Receipt:
     place = Workplace.enter(str(Path.cwd()), asked.issue_id, asked.attempt, asked.run_id)
     if place.base is None or not place.own:
         raise Misplaced("this task has no worktree")
+    place.began_before()
     place.commit(title)
-    place.keep()
-    return place.receipt(Receipt(verdict="done"))
+    flags = place.keep_all(place.hidden())
+    return place.receipt(Receipt(verdict="done", flags=tuple(flags)))
 
 
 def main() -> int:

@@ -11,9 +11,8 @@ from pathlib import Path
 from beads_workers.attempts.git_calls import Git
 from beads_workers.worktrees.git import BRANCHES, OWN_REFS, log_format, row_format, rows
 from beads_workers.worktrees.landed import LANDING, trailers
+from beads_workers.worktrees.records import REFS_FILE
 
-FILE = "bw-refs"
-"""In a worktree's own git directory: the refs as they were before its first attempt."""
 STASH = "refs/stash"
 OWN = (f"refs/heads/{BRANCHES}/", f"{OWN_REFS}/", "refs/remotes/")
 """Refs of ours, of other attempts, and those that every fetch moves."""
@@ -31,14 +30,14 @@ def refs_at_first(git: Git, directory: Path) -> dict[str, str]:
 
     An attempt that was killed may have moved some: its successor must not take that for given.
     """
-    file = directory / FILE
+    file = directory / REFS_FILE
     try:
         kept = file.read_text("utf-8", "surrogateescape").split("\n")
     except OSError:
         refs = refs_now(git)
         text = "".join(f"{found} {name}\n" for name, found in refs.items())
         # Whole or not at all: what is not in it counts as the attempt's own.
-        fresh = directory / f"{FILE}.new"
+        fresh = directory / f"{REFS_FILE}.new"
         fresh.write_text(text, "utf-8", "surrogateescape")
         fresh.replace(file)
         return refs

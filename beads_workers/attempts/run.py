@@ -411,14 +411,9 @@ class AgentAttempt:
 
     def _keep(self) -> None:
         try:
-            kept, left = self._place.hidden()
-            if self._place.own and (not self._come_back() or self._changes().any or kept):
-                ref = self._place.keep()
-                rules = "your own ignore rules hide"
-                if kept:
-                    self._flags.append(f"{rules} {some(kept)}: kept in {ref}")
-                if left:
-                    self._flags.append(f"{rules} {some(left)}: too large or too many, not kept")
+            hidden = self._place.hidden()
+            if self._place.own and (not self._come_back() or self._changes().any or hidden[0]):
+                self._flags += self._place.keep_all(hidden)
         except (GitError, OSError) as error:
             self._flags.append(f"its tree could not be kept: {error}")
 

@@ -22,6 +22,7 @@ from beads_workers.core import limits
 from beads_workers.core.landing import FILES_NAMED
 from beads_workers.core.model import value
 from beads_workers.core.receipts import Receipt
+from beads_workers.core.text import some
 from beads_workers.executors.files import branch_part
 from beads_workers.worktrees.git import (
     FALLBACK_IDENTITY,
@@ -33,6 +34,7 @@ from beads_workers.worktrees.git import (
     unlock_worktree,
 )
 from beads_workers.worktrees.landed import ATTEMPTS
+from beads_workers.worktrees.records import REFS_FILE
 from beads_workers.worktrees.removal import OPERATIONS, STATUS, parse_status
 
 NO_REPOSITORY = 128
@@ -377,6 +379,20 @@ class Workplace:
         unlock(self._place("--git-common-dir"), ref)
         self._git("update-ref", ref, commit)
         return ref
+
+    def began_before(self) -> None:
+        """Know what there was before the first attempt, which nobody looked at as it began."""
+        if self.mine is not None:
+            self.refs = self.mine.before
+            with suppress(OSError):
+                self.began = (self._git_directory() / REFS_FILE).stat().st_mtime
+
+    def keep_all(self, hidden: tuple[list[str], list[str]]) -> list[str]:
+        """``keep``; gives what a person should know of ``hidden`` files."""
+        ref, (kept, left) = self.keep(), hidden
+        rules = "your own ignore rules hide"
+        flags = [f"{rules} {some(kept)}: kept in {ref}"] if kept else []
+        return [*flags, f"{rules} {some(left)}: too large or too many, not kept"] if left else flags
 
     def hidden(self) -> tuple[list[str], list[str]]:
         """See ``nested.hidden``; raises ``GitError``."""

@@ -39,10 +39,14 @@ def find_receipts(state_directory: Path, issue_id: str) -> list[ReceiptRow]:
 
 
 def _in_run(directory: RunDirectory, run_id: str, issue_id: str) -> Iterator[ReceiptRow]:
+    plain = False
     for entry in read_journal(directory.run(run_id) / "journal.jsonl"):
         match entry.record:
-            case RunStarted(agents=()):
+            case RunStarted(agents=(), lands=False):
                 return
+            case RunStarted() as run:
+                plain = not run.agents
+                continue
             case Finished(issue_id=found) as finished if found == issue_id:
                 receipt = receipt_from_text(finished.receipt)
                 outcome, error = finished.outcome, finished.error
@@ -50,7 +54,8 @@ def _in_run(directory: RunDirectory, run_id: str, issue_id: str) -> Iterator[Rec
                 receipt, outcome, error = receipt_from_text(finished.receipt), "", ""
             case _:
                 continue
-        if receipt is not None:
+        # Of a command only what a person should look at: the rest stands in its log.
+        if receipt is not None and (receipt.flags or not plain):
             yield ReceiptRow(run_id, finished.attempt, outcome, error, receipt)
 
 

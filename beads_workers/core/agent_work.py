@@ -195,7 +195,8 @@ class AgentWork:
         if candidate is None:
             if receipt is None:
                 return outcome
-            # No agent that we know of: of what any worker may say, only the work is believed.
+            # No agent that we know of: of what any worker may say, only the work is believed, and
+            # what a person should look at.
             work = Receipt(
                 branch=receipt.branch,
                 base=receipt.base,
@@ -203,6 +204,7 @@ class AgentWork:
                 commits=receipt.commits,
                 diffstat=receipt.diffstat,
                 tree=receipt.tree,
+                flags=receipt.flags,
             )
             return replace(outcome, receipt=work if self._lands and work.head else None)
         self._running[candidate.agent] -= 1

@@ -277,6 +277,7 @@ def preparation(task: Task, settings: WorkerSettings) -> str:
         "run_id": settings.run_id,
         "place_file": place_file(settings.run_directory, settings.worker_id),
         "continues": settings.work.continues and bool(_told(task).get("earlier")),
+        "lands": settings.work.lands,
     }
     return json.dumps(fields)
 

@@ -27,7 +27,13 @@ from beads_workers.worktrees.making import (
     say,
     set_up,
 )
-from beads_workers.worktrees.records import Records, WorktreeRecord, named_in, new_token
+from beads_workers.worktrees.records import (
+    REFS_FILE,
+    Records,
+    WorktreeRecord,
+    named_in,
+    new_token,
+)
 
 # What it prints goes to the attempt's log, and the last line of a failure is the error that people
 # see. It fails for reasons that are not the issue's: the worker asks for a free retry. Source:
@@ -43,7 +49,7 @@ class Preparation:
     """What a worker asks for; ``place_file`` is where it looks for the answer.
 
     ``continues``: the attempt goes on with the work of the one before, in the same worktree, if
-    that is still there.
+    that is still there. ``lands``: its branch is to land.
     """
 
     worktrees: Worktrees
@@ -53,6 +59,7 @@ class Preparation:
     run_id: str
     place_file: str
     continues: bool = False
+    lands: bool = False
 
 
 def read_preparation(text: str) -> Preparation:
@@ -101,6 +108,8 @@ def _make(asked: Preparation, records: Records, place_file: Path) -> None:
             _fill(settings, record)
         if settings.setup is not None and (taken is None or taken.sets_up):
             _run_set_up(settings, record)
+        if asked.lands:
+            keep_refs(record.path)
         _write_place(settings, record, place_file)
         say(f"worktree {record.path}, branch {record.branch} from {record.base[:12]}")
         records.ready(record)
@@ -109,6 +118,18 @@ def _make(asked: Preparation, records: Records, place_file: Path) -> None:
         # What was not finished holds nobody's work; the log says what went wrong.
         if not records.is_ready(record):
             removal.tidy(records, [record])
+
+
+def keep_refs(folder: str) -> None:
+    """Write down all refs as they are: what the attempt does to others is named afterwards."""
+    try:
+        directory = Path(folder, ".git").read_text().removeprefix("gitdir:").strip()
+        told = git(folder, "for-each-ref", "--format=%(objectname) %(refname)")
+        Path(directory, REFS_FILE).write_text(told, "utf-8", "surrogateescape")
+    except GitError as error:
+        raise CannotPrepare(str(error)) from None
+    except OSError as error:
+        raise CannotPrepare(f"{error.filename}: {error.strerror}") from None
 
 
 def _fill(settings: Worktrees, record: WorktreeRecord) -> None:

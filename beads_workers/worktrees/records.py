@@ -34,6 +34,10 @@ AHEAD = "BW_AHEAD"
 """In the environment of a set-up hook that runs ahead: which worktree it is for."""
 
 
+REFS_FILE = "bw-refs"
+"""In a worktree's own git directory: the refs as they were before its first attempt."""
+
+
 @value
 class WorktreeRecord:
     """One worktree. ``base``: the commit that it began with; ``common``: the repository.

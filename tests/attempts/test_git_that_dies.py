@@ -21,7 +21,7 @@ from beads_workers.core.wire import CANNOT_PREPARE, Task
 from beads_workers.core.worker import detail
 from beads_workers.runtime.attempt_channel import AttemptChannel
 from beads_workers.worktrees.git import GitError
-from beads_workers.worktrees.preparation import Preparation
+from beads_workers.worktrees.preparation import Preparation, keep_refs
 from tests.support.repository import IDENTITY, git, make_repository
 
 RESULT = {"type": "result", "subtype": "success", "is_error": False, "num_turns": 1, "result": "ok"}
@@ -172,6 +172,22 @@ def test_no_command_is_delivered_without_its_work(place: Place, how: str) -> Non
         place.mortal.calls = calls
 
     at_each_position(place, DEATHS[how], "-ge", look)
+
+
+def test_what_a_command_did_to_other_refs_and_what_is_hidden_is_named(place: Place) -> None:
+    place.mortal.dies("exit 0", "-eq 0")
+    place.again()
+    (place.checkout / ".git/info").mkdir(exist_ok=True)
+    (place.checkout / ".git/info/exclude").write_text("*.cache\n")
+    keep_refs(str(place.worktree))
+    (place.worktree / "cart.py").write_text("1\n")
+    (place.worktree / "hit.cache").write_text("2\n")
+    git(place.worktree, "tag", "v1")
+    git(place.worktree, "branch", "other")
+    flags = answered(PREPARATION, "A cart").receipt.flags
+    made = [f"{name} was made while this attempt ran" for name in ("other", "refs/tags/v1")]
+    assert [flag.partition(":")[0] for flag in flags[1:]] == made
+    assert flags[0] == "your own ignore rules hide hit.cache: kept in refs/bw/attempts/i-1/1"
 
 
 NO_SPACE = "fatal: unable to write new index file: No space left on device"

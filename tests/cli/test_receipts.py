@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from beads_workers.cli.receipts import as_json, find_receipts, shown
+from beads_workers.core.journal import Entry, Finished, RunStarted, encode
+from beads_workers.core.receipts import Receipt, to_text
 from tests.support.journals import agents_night, night
 
 
@@ -26,3 +28,18 @@ def test_the_last_one_is_shown_in_full(tmp_path: Path) -> None:
     assert "  verify    passed: make test" in lines
     assert list(shown([])) == []
     assert as_json(found[0])["receipt"]["session"] == "s-1"
+
+
+def test_of_a_command_it_is_what_a_person_should_look_at(tmp_path: Path) -> None:
+    run = tmp_path / "runs" / "20261120-000000.000-000001"
+    run.mkdir(parents=True)
+    began = RunStarted(run.name, 1, "actor", "sqlite", "/project", lands=True)
+    ends = [
+        Finished(name, "W1", 1, "r.1", "success", "land", receipt=to_text(Receipt(flags=flags)))
+        for name, flags in (("a", ("v1 was made",)), ("b", ()))
+    ]
+    lines_of = b"".join(encode(Entry(each, 1.0, 1.0)) for each in (began, *ends))
+    (run / "journal.jsonl").write_bytes(lines_of)
+    lines = list(shown(find_receipts(tmp_path, "a")))
+    assert lines[0] == "attempt 1: success" and any("v1 was made" in line for line in lines)
+    assert find_receipts(tmp_path, "b") == []

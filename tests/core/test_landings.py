@@ -172,9 +172,11 @@ def test_a_command_cannot_mend_its_branch() -> None:
 def test_what_any_worker_says_of_money_is_not_believed_but_its_branch_is() -> None:
     there = play(agents=False)
     there.working("a")
-    commands = there.do(done(1, "a", receipt={**work_of("a"), "money": 5.0, "session": "x"}))
+    said_too = {"money": 5.0, "session": "x", "flags": ["v1 was made"]}
+    commands = there.do(done(1, "a", receipt={**work_of("a"), **said_too}))
     (finished,) = records(commands, rec.Finished)
     assert "money" not in finished.receipt and HEAD in finished.receipt
+    assert "v1 was made" in finished.receipt
     assert finished.verdict == "land"
 
 

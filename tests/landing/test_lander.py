@@ -25,6 +25,7 @@ from beads_workers.core.landing import (
     LandingCancelled,
     LandingPaused,
     LandingResumed,
+    Order,
     Refused,
     Tip,
     Untold,
@@ -61,7 +62,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LandingWorld:
     return world
 
 
-def landing(world: LandingWorld, *orders: Add, **fields: object) -> Program:
+def landing(world: LandingWorld, *orders: Order, **fields: object) -> Program:
     """A lander whose gate is the project's own check."""
     return Program(world.settings("./check", **fields), *orders)
 
