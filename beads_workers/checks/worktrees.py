@@ -9,7 +9,7 @@ from pathlib import Path
 from beads_workers.checks.rules import Check, misused, warn
 from beads_workers.core.model import value
 from beads_workers.core.settings import Work, Worktrees
-from beads_workers.core.text import printable
+from beads_workers.core.text import counted, printable
 from beads_workers.options import Options
 from beads_workers.worktrees.git import BRANCHES, GitError, answers, call, git, lines, questions
 from beads_workers.worktrees.making import find_base, matching
@@ -140,6 +140,18 @@ def patterns_without_files(worktrees: Worktrees) -> list[Check]:
         for pattern in worktrees.copy
         if not matching(worktrees, pattern)
     ]
+
+
+def of_another_place(worktrees: Worktrees) -> Check | None:
+    """Worktrees that lead to where the project was before it was renamed or moved."""
+    from beads_workers.worktrees.moved import moved
+    from beads_workers.worktrees.records import Records
+
+    found = moved(Records(Path(worktrees.state_directory)), worktrees.common)
+    if not found:
+        return None
+    was = f"of {counted(len(found), 'attempt')} lead to where the project was: {found[0].common}"
+    return warn("worktree", printable(f"worktrees {was}"), "beads-workers clean --dry-run")
 
 
 def crowd(work: Work, options: Options) -> Check | None:

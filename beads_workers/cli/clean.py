@@ -71,12 +71,17 @@ def clean(
     from beads_workers.runtime.run_directory import RunDirectory
     from beads_workers.runtime.sockets import dead_sockets
     from beads_workers.worktrees.git import unlock_all
+    from beads_workers.worktrees.moved import lead_back
+    from beads_workers.worktrees.records import Records
     from beads_workers.worktrees.removal import clean as clean_worktrees
 
     directory = RunDirectory(find_state_directory(state_dir))
     old = disposable(directory, Keep(keep, None))
     sockets = dead_sockets()
-    common = common_directory(directory.root.resolve().parent)
+    project = directory.root.resolve().parent
+    common = common_directory(project)
+    if common is not None:
+        lead_back(Records(directory.root), project, str(common))
     locks = unlock_all(str(common), dry_run=dry_run) if common is not None else []
     # Before the runs: what a run's folder says of its worktrees is needed for them.
     worktrees = list(clean_worktrees(directory.root, dry_run=dry_run))

@@ -170,12 +170,15 @@ def _settings(directory: Path, verify: str | None) -> LanderSettings:
     from beads_workers.cli.config import resolve
     from beads_workers.cli.preparation import find_landing, find_worktrees
     from beads_workers.options import Options
+    from beads_workers.worktrees.moved import lead_back
+    from beads_workers.worktrees.records import Records
 
     resolved = resolve(Options(verify=verify), Path.cwd(), os.environ)
     options = resolved.options
     project = directory.resolve().parent
     _check_repository(project)
     worktrees = find_worktrees(options, project, str(directory))
+    lead_back(Records(directory), project, worktrees.common)
     landing = find_landing(options, project, worktrees.base)
     # A run of its own, so that 'undo' can take all of it back; named like all others, by its time.
     run_id = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{NAME}"

@@ -288,10 +288,22 @@ def run_start(
 
         show(settings, warnings, as_json=how.as_json)
         return
+    _know_moved(settings)
     page = open_page(resolved.options, settings)
     if not how.detach:
         _run(launch, settings, page, as_json=how.as_json, draw=how.draw)
     _detach(launch, settings, page, as_json=how.as_json, wait=how.wait)
+
+
+def _know_moved(settings: FleetSettings) -> None:
+    """Worktrees of a project that was moved go on where they are."""
+    found = settings.work.worktrees if settings.work is not None else None
+    if found is None:
+        return
+    from beads_workers.worktrees.moved import lead_back
+    from beads_workers.worktrees.records import Records
+
+    lead_back(Records(Path(found.state_directory)), Path(found.checkout), found.common)
 
 
 def open_page(options: Options, settings: FleetSettings) -> Page | None:

@@ -70,7 +70,7 @@ def left_branches(state_directory: Path, repository: LandingRepository) -> list[
     records = Records(state_directory)
     for record in sorted(records.all(), key=records.written_at):
         head = heads.get(record.branch)
-        if head is None or head == record.base or not _is_here(record, common):
+        if head is None or head == record.base or record.common != common:
             continue
         outcome, at = ended.get((record.issue_id, record.attempt), ("", 0.0))
         title, priority = issues.get(record.issue_id, ("", PRIORITY_DEFAULT))
@@ -87,11 +87,6 @@ def left_branches(state_directory: Path, repository: LandingRepository) -> list[
     for left in _taken_back(repository, newest):
         newest[left.add.issue_id] = left
     return sorted(newest.values(), key=lambda left: (left.add.priority, left.add.ended_at))
-
-
-def _is_here(record: WorktreeRecord, common: str) -> bool:
-    """Whether it was made in this repository, which may have been moved since."""
-    return record.common == common or not Path(record.common).exists()
 
 
 def _taken_back(repository: LandingRepository, known: Collection[str]) -> list[LeftBranch]:

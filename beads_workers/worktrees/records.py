@@ -122,6 +122,13 @@ class Records:
         taken = replace(record, run_id=run_id, worker_id=worker_id)
         return taken, self.begin(taken)
 
+    def rewrite(self, record: WorktreeRecord) -> None:
+        """The same with other places, for whoever has it locked; its time stays."""
+        file = self.folder / f"{record.name}.json"
+        written = file.stat()
+        os.close(self.begin(record))
+        os.utime(file, ns=(written.st_atime_ns, written.st_mtime_ns))
+
     def written_at(self, record: WorktreeRecord) -> float:
         """When it was begun, or taken over last; epoch seconds."""
         try:

@@ -38,6 +38,11 @@ def _copies(plan: FleetPlan) -> Found:
     return worktrees.patterns_without_files(found) if found is not None else None
 
 
+def _moved(plan: FleetPlan) -> Found:
+    found = met(plan.worktrees)
+    return worktrees.of_another_place(found) if found is not None else None
+
+
 def _filters(plan: FleetPlan) -> Found:
     from beads_workers.checks import contents  # Only who has worktrees loads it.
 
@@ -81,6 +86,14 @@ CONDITIONS = (
         "worktree",
         "[worktree] copy names files that are there; less is a warning",
         _copies,
+    ),
+    Condition(
+        Stage.WORKTREES,
+        "worktree",
+        "worktrees lead to the project, which was not moved since the last command that uses them;"
+        " less is a warning",
+        _moved,
+        asked=Asked.BY_DOCTOR,  # A start mends it.
     ),
     Condition(
         Stage.WORKTREES,

@@ -1,0 +1,76 @@
+"""A project that was renamed or moved: its worktrees lead to where it was.
+
+git finds a worktree and its repository by paths in two files, and so do our records. What is ours
+is known by its token. The user's own worktrees are left alone: ``git worktree repair`` mends those.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from beads_workers.runtime.project import WORKTREE_MARK
+from beads_workers.worktrees.records import Records, WorktreeRecord, git_directories, token_in
+
+
+def moved(records: Records, common: str) -> list[WorktreeRecord]:
+    """Return the records that name another place of the repository than ``common``, though their
+    worktrees are this one's; without a worktree, whose place is gone. Nothing is changed."""
+    others = [record for record in records.all() if record.common != common]
+    here = _tokens(common) if others else {}
+    return [record for record in others if _is_of(record, here)]
+
+
+def lead_back(records: Records, project: Path, common: str) -> None:
+    """Have them lead to the project as it lies now, with ``common`` as its git directory. What
+    cannot be written stays as it is."""
+    if not (away := moved(records, common)):
+        return
+    here = _tokens(common)
+    for record in away:
+        lock = records.lock(record)
+        if lock is None:
+            continue  # Somebody makes or removes it just now.
+        try:
+            now = replace(record, common=common)
+            if (directory := here.get(record.token)) is not None:
+                now = replace(now, path=_lead(directory, record, project, records))
+            records.rewrite(now)
+        except OSError:
+            continue
+        finally:
+            os.close(lock)
+
+
+def lead_to(directory: Path, folder: Path) -> None:
+    """Have a worktree and its git directory name each other; raises ``OSError``."""
+    (folder / ".git").write_bytes(b"gitdir: " + os.fsencode(directory) + b"\n")
+    (directory / "gitdir").write_bytes(os.fsencode(folder / ".git") + b"\n")
+
+
+def _tokens(common: str) -> dict[str, Path]:
+    found = ((token_in(directory), directory) for directory, _ in git_directories(common))
+    return {token: directory for token, directory in found if token is not None}
+
+
+def _is_of(record: WorktreeRecord, here: dict[str, Path]) -> bool:
+    # A copy has the same tokens as what it was copied from, whose they are.
+    if record.token in here:
+        return record.token not in _tokens(record.common)
+    return not Path(record.common).exists()
+
+
+def _lead(directory: Path, record: WorktreeRecord, project: Path, records: Records) -> str:
+    """Return the worktree's path, which may have moved along."""
+    mark = json.loads((directory / WORKTREE_MARK).read_bytes())
+    folder, state = Path(record.path), records.state_directory.resolve()
+    for was, now in ((mark.get("state", ""), state), (mark.get("project", ""), project)):
+        if not folder.exists() and folder.is_relative_to(was):
+            folder = now / folder.relative_to(was)
+    if folder.exists():
+        lead_to(directory, folder)
+    mark |= {"project": str(project), "state": str(state)}
+    (directory / WORKTREE_MARK).write_text(json.dumps(mark) + "\n")
+    return str(folder)
