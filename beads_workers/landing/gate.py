@@ -23,7 +23,7 @@ import subprocess
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -53,8 +53,10 @@ from beads_workers.worktrees.making import (
     refresh_copies,
     take_whole_tree,
 )
+from beads_workers.worktrees.moved import lead_to
 from beads_workers.worktrees.places import landing_folders
-from beads_workers.worktrees.records import git_directories
+from beads_workers.worktrees.records import git_directories, led_to
+from beads_workers.worktrees.removal import make_writable
 from beads_workers.worktrees.warm import changed_files, clear_gone
 
 NO_VERDICT = (75, 126, 127)
@@ -281,11 +283,14 @@ def clean_gates(common: Path, *, dry_run: bool) -> list[Path]:
                 delete_refs(str(common), PINS)
         # What somebody else has called like that has no verdicts beside it.
         ours = [
-            folder
-            for _, folder in git_directories(str(common))
+            (directory, folder)
+            for directory, folder in git_directories(str(common))
             if _NAMED.fullmatch(folder.name) and (folder.parent / VERDICTS).is_dir()
         ]
-        return [folder for folder in ours if _goes(str(common), folder, dry_run=dry_run)]
+        planned = [each for each in ours if _may_go(*each)]
+        if dry_run:
+            return [folder for _, folder in planned]
+        return [folder for directory, folder in planned if _went(common, directory, folder)]
     finally:
         os.close(lock)
 
@@ -300,7 +305,7 @@ def clean_landing_folders(*, dry_run: bool) -> list[tuple[Path, int]]:
             continue
         found.append((folder, _bytes_below(folder)))
         if not dry_run:
-            shutil.rmtree(folder, onerror=_make_writable)
+            shutil.rmtree(folder, onerror=make_writable)
     return found
 
 
@@ -313,15 +318,23 @@ def _bytes_below(folder: Path) -> int:
     return count
 
 
-def _goes(common: str, folder: Path, *, dry_run: bool) -> bool:
-    if sessions.with_variable(f"BW_GATE={folder}"):
-        return False
+def _may_go(directory: Path, folder: Path) -> bool:
+    """Nothing runs there, and it is this repository's, not that of which this is a copy."""
+    led = led_to(folder)
+    of_this = led is None or not led.exists() or led.samefile(directory)
+    return of_this and not sessions.with_variable(f"BW_GATE={folder}")
+
+
+def _went(common: Path, directory: Path, folder: Path) -> bool:
     try:
-        if not dry_run:
-            with alone(common):
-                git(common, "worktree", "remove", "--force", "--force", str(folder))
-    except GitError:
-        return False
+        if folder.exists():
+            lead_to(directory, folder)  # It does not, if the project was moved.
+        with alone(str(common)):
+            git(str(common), "worktree", "remove", "--force", "--force", str(folder))
+    except (GitError, OSError):
+        if directory.exists():
+            return False
+        shutil.rmtree(folder, onerror=make_writable)
     return True
 
 
@@ -457,7 +470,7 @@ class GatePlace:
             if inner.name == ".git":
                 continue
             if inner.is_dir() and not inner.is_symlink():
-                shutil.rmtree(inner, onerror=_make_writable)
+                shutil.rmtree(inner, onerror=make_writable)
             else:
                 inner.unlink()
 
@@ -533,15 +546,6 @@ def _pidfd(pid: int) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
-
-
-def _make_writable(act: Callable[[str], object], name: str, error: object) -> None:
-    # A gate made a folder read-only, as some package caches are.
-    parent = Path(name).parent
-    for folder in (parent, Path(name)):
-        if folder.is_dir() and not folder.is_symlink():
-            folder.chmod(0o700)
-    act(name)
 
 
 def _ended(status: int | None, seconds: float, short: str) -> str:

@@ -260,6 +260,15 @@ def git_directories(common: str) -> Iterator[tuple[Path, Path]]:
         yield folder, dot_git.parent
 
 
+def led_to(folder: Path) -> Path | None:
+    """The git directory that the ``.git`` file of a worktree names, if there is one."""
+    try:
+        said = os.fsdecode((folder / ".git").read_bytes())
+    except OSError:
+        return None
+    return folder / said.removeprefix("gitdir:").strip()
+
+
 def new_token() -> str:
     """Tells this worktree from any other that may ever have its path."""
     return os.urandom(16).hex()

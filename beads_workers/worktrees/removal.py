@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Set
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -37,6 +38,7 @@ from beads_workers.worktrees.records import (
     Records,
     WorktreeRecord,
     git_directories,
+    led_to,
     token_in,
 )
 
@@ -328,14 +330,15 @@ def _look_inside(
         found,
         locked=_lock(directory, found.prepared),
         operation=next((o for n, o in OPERATIONS.items() if (directory / n).exists()), None),
-        submodules=(directory / "modules").exists(),
+        submodules=(directory / "modules").exists() or _has_submodules(directory, folder),
     )
     if not folder.exists():
         missing = None if folder.parent.exists() else f"{folder.parent} is not there"
         return replace(
             found, trouble=missing, commits=_detached(repository, (base, tip), found, directory)
         )
-    if not _leads_to(folder / ".git", directory):
+    led = led_to(folder)
+    if led is None or not _same(str(led), directory):
         # Somebody made another repository of it, or none: what that holds is not ours to judge.
         found = replace(found, trouble="its .git file is gone, or leads elsewhere")
     # Told where it is: without its ``.git`` file git would look at the checkout around it.
@@ -346,6 +349,16 @@ def _look_inside(
         tips = [commit for commit in (head, tip if commits else None) if commit is not None]
         commits = len(repository.only_in(tips))
     return replace(found, changes=changes, commits=commits)
+
+
+def _has_submodules(directory: Path, folder: Path) -> bool:
+    """Whether a submodule is filled that git keeps elsewhere: it removes no such worktree."""
+    if not (folder / ".gitmodules").exists():
+        return False
+    place = (f"--git-dir={directory}", f"--work-tree={folder}")
+    listed = git(str(folder), *place, "ls-files", "-z", "--stage")
+    links = [row.partition("\t")[2] for row in names(listed) if row.startswith("160000 ")]
+    return any((folder / name / ".git").exists() for name in links)
 
 
 def _detached(
@@ -363,14 +376,6 @@ def _detached(
     if head == base:
         return found.commits
     return len(repository.only_in([head, *([tip] if tip and found.commits else [])]))
-
-
-def _leads_to(dot_git: Path, directory: Path) -> bool:
-    try:
-        said = os.fsdecode(dot_git.read_bytes()).removeprefix("gitdir:").strip()
-    except OSError:
-        return False
-    return _same(str(dot_git.parent / said), directory)
 
 
 def _lock(directory: Path, prepared: bool) -> str | None:
@@ -438,26 +443,40 @@ def clean(state_directory: Path, *, dry_run: bool) -> Iterator[CleanupResult]:
     records = Records(state_directory)
     if not dry_run:
         records.forget_taken()
-    waiting, gone, last = list(records.all()), set[Path](), False
+    for worktree, reasons in _planned(records):
+        if not reasons and not dry_run:
+            reasons = _carried_out(records, worktree)
+        branch = worktree.record.branch if worktree.tip or worktree.found.in_use else ""
+        yield CleanupResult(worktree.record, worktree.path, branch or None, reasons)
+
+
+def _planned(records: Records) -> Iterator[tuple[Worktree, tuple[str, ...]]]:
+    """Each with the reasons why it stays, in the order in which they may go."""
+    survey = Survey(records)
+    waiting, gone, last = [survey.look(record) for record in records.all()], set[Path](), False
     while waiting:
-        survey, held, went = Survey(records), list[WorktreeRecord](), len(gone)
-        for record in waiting:
-            worktree = _without(survey.look(record), gone)
-            if worktree.found.branch_used_at is not None and not last:
-                held.append(record)  # By a worktree that may go itself.
+        held, went = list[Worktree](), len(gone)
+        for worktree in waiting:
+            found = _without(worktree, gone).found
+            if found.branch_used_at is not None and not last:
+                held.append(worktree)  # By a worktree that may go itself.
                 continue
-            reasons = reasons_to_keep(worktree.found)
-            if not reasons and not dry_run:
-                reasons = remove(records, worktree)
+            reasons = reasons_to_keep(found)
             if not reasons and worktree.path is not None:
                 gone.add(worktree.path.resolve())
-            branch = record.branch if worktree.tip or worktree.found.in_use else ""
-            yield CleanupResult(record, worktree.path, branch or None, reasons)
+            yield worktree, reasons
         waiting, last = held, len(gone) == went
 
 
+def _carried_out(records: Records, worktree: Worktree) -> tuple[str, ...]:
+    used_at = worktree.found.branch_used_at
+    if used_at is not None and Path(used_at).exists():
+        return (f"its branch is checked out at {used_at}",)  # What was to go has stayed.
+    return remove(records, worktree)
+
+
 def _without(worktree: Worktree, gone: Set[Path]) -> Worktree:
-    """As it is when these folders are not there: in a dry run they still are."""
+    """As it is when these folders are not there."""
     used_at = worktree.found.branch_used_at
     if used_at is None or Path(used_at).resolve() not in gone:
         return worktree
@@ -559,7 +578,22 @@ def _remove_folder(worktree: Worktree) -> None:
         return
     # Without --force git refuses what holds changes: work that came since we looked is safe.
     force = () if worktree.found.prepared else ("--force", "--force")
-    git(worktree.record.common, "worktree", "remove", *force, str(worktree.path))
+    try:
+        git(worktree.record.common, "worktree", "remove", *force, str(worktree.path))
+    except GitError:
+        if worktree.path is None or worktree.git_directory.exists():
+            raise
+        # git found nothing in it to keep, and fails at a folder that may not be written to.
+        shutil.rmtree(worktree.path, onerror=make_writable)
+
+
+def make_writable(act: Callable[[str], object], name: str, error: object) -> None:
+    """For ``rmtree``: something made a folder read-only, as some package caches are."""
+    parent = Path(name).parent
+    for folder in (parent, Path(name)):
+        if folder.is_dir() and not folder.is_symlink():
+            folder.chmod(0o700)
+    act(name)
 
 
 def _remove_branch(worktree: Worktree) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from beads_workers.worktrees.removal import LeftWork, Survey, left_work, remove
-from tests.support.repository import FORMATS, commit, git, needs_git
+from tests.support.repository import FORMATS, commit, git, make_repository, needs_git
 from tests.support.worktrees import Place, World
 
 
@@ -354,3 +354,27 @@ def test_what_a_killed_maker_left_goes(world: World, place: Place) -> None:
     (directory / "beads-workers.json").unlink()
     assert world.kept() == {}
     assert not place.folder.exists() and world.branches() == []
+
+
+def test_the_dry_run_says_what_is_done(world: World, tmp_path: Path) -> None:
+    """One of each kind: what holds nothing, what git would refuse, and what waits for another."""
+    world.make("nothing")
+    (world.make("work", worker="W2").folder / "new").write_text("x\n")
+    held = world.make("held", worker="W3")
+    other = world.make("other", worker="W4").folder
+    git(held.folder, "checkout", "--quiet", "--detach")
+    git(other, "checkout", "--quiet", held.record.branch)
+    module = world.make("module", worker="W5").folder
+    # Filled by hand: nothing of it lies below the git directory.
+    make_repository(module / "sub")
+    (module / ".gitmodules").write_text('[submodule "sub"]\n\tpath = sub\n\turl = ../sub\n')
+    git(module, "add", ".")
+    git(module, "commit", "--quiet", "-m", "a submodule")
+    git(world.top, "merge", "--quiet", "--ff-only", "bw/module/1")
+    world.end_run()
+    planned = world.clean(dry_run=True)
+    assert planned == world.clean()
+    why = {looked.record.issue_id: looked.kept_because for looked in planned}
+    assert why["work"] == ("1 change not committed: new",)
+    assert why["module"] == ("it holds submodules, whose commits git does not look at",)
+    assert [name for name, reasons in why.items() if not reasons] == ["nothing", "other", "held"]
