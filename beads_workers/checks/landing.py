@@ -11,10 +11,19 @@ from beads_workers.checks.rules import Check, fail, misused
 from beads_workers.core.settings import Landing, Worktrees
 from beads_workers.executors.command import OF_ONE_ISSUE
 from beads_workers.options import Options
-from beads_workers.worktrees.git import GitError, git, git_or_none, lines, row_format, rows
+from beads_workers.worktrees.git import (
+    GitError,
+    call,
+    git,
+    git_or_none,
+    lines,
+    objects,
+    row_format,
+    rows,
+)
 from beads_workers.worktrees.landed import PREFIX, git_too_old
 from beads_workers.worktrees.making import find_base
-from beads_workers.worktrees.remote import RemoteTrouble, check_push
+from beads_workers.worktrees.remote import RemoteTrouble, ahead, check_push, remote_heads
 
 Rule = Callable[[Options, Path], Check | None]
 
@@ -180,7 +189,26 @@ def closed_remote(landing: Landing, worktrees: Worktrees) -> Check | None:
     except RemoteTrouble as error:
         remedy = f"git push --dry-run {landing.remote} {start[:12]}:{ref}"
         return fail("landing", f"nothing lands: {error}", remedy)
-    return None
+    return _ahead(landing, worktrees, ref)
+
+
+def _ahead(landing: Landing, worktrees: Worktrees, ref: str) -> Check | None:
+    """The branch has commits here that somebody took from the remote's, or never pushed."""
+    assert landing.remote is not None
+    here = call(worktrees.common, "rev-parse", "--verify", "--quiet", ref)
+    if here.status != 0:
+        return None  # It begins as the remote's is.
+    try:
+        there = remote_heads(worktrees.checkout, landing.remote, (ref,)).get(ref)
+    except RemoteTrouble:
+        return None  # It has just answered: the lander asks again.
+    (commit,) = objects(here.output)
+    asked = ("merge-base", "--is-ancestor", commit, there or commit)
+    if there is None or call(worktrees.common, *asked).status != 1:
+        return None
+    text = ahead(landing.branch, landing.remote, there)
+    remedy = f"git push {landing.remote} {landing.branch}"
+    return fail("landing", f"nothing lands: {text}", remedy)
 
 
 REMOTE_SECONDS = 20.0

@@ -42,7 +42,7 @@ from beads_workers.worktrees.landed import (
     still_landed,
 )
 from beads_workers.worktrees.records import WorktreeRecord, git_directories, token_in
-from beads_workers.worktrees.remote import LostRace, RemoteTrouble, push, remote_heads
+from beads_workers.worktrees.remote import LostRace, RemoteTrouble, ahead, push, remote_heads
 from beads_workers.worktrees.removal import OPERATIONS, status
 
 RUNS = "refs/bw/runs"
@@ -218,11 +218,7 @@ class LandingRepository:
 
     def _go_along(self, here: str, there: str) -> None:
         if not self.objects.contains(there, here):
-            raise RemoteTrouble(
-                f"{self.branch} has commits here that {self.remote} has not:"
-                f" 'git push {self.remote} {self.branch}' takes them there, 'git branch -f"
-                f" {self.branch} {there[:12]}' drops them"
-            )
+            raise RemoteTrouble(ahead(self.branch, self.remote, there))
         if (held := self.worktree_of(self.ref)) is not None:
             raise Held(held)
         self._move(here, there, f"landing: as it is on {self.remote}")

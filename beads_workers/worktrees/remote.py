@@ -58,6 +58,15 @@ def remote_heads(folder: str, remote: str, refs: Sequence[str]) -> dict[str, str
     return heads
 
 
+def ahead(branch: str, remote: str, there: str) -> str:
+    """What is said if ``branch`` has commits here that the remote, at ``there``, has not."""
+    return (
+        f"{branch} has commits here that {remote} has not:"
+        f" 'git push {remote} {branch}' takes them there, 'git branch -f"
+        f" {branch} {there[:12]}' drops them"
+    )
+
+
 def push(folder: str, remote: str, ref: str, old: str, commit: str) -> None:
     """Move this ref of the remote from ``old`` ("": it is not there) to ``commit``, and no other.
 

@@ -70,6 +70,16 @@ def test_a_remote_that_cannot_be_reached_fails(here: Patient) -> None:
     git(here.folder, "clone", "--quiet", "--bare", ".", "../origin.git")
     fine = found(here, "--verify", "true").one("landing")
     assert (fine["status"], "bw-landing/main of origin" in fine["text"]) == ("ok", True)
+    # A colleague has moved it back, there.
+    git(here.folder, "push", "--quiet", "origin", "HEAD:refs/heads/bw-landing/main")
+    git(here.folder, "branch", "bw-landing/main")
+    git(here.folder, "switch", "--quiet", "bw-landing/main")
+    git(here.folder, "commit", "--quiet", "--allow-empty", "-m", "landed")
+    git(here.folder, "switch", "--quiet", "main")
+    ahead = found(here, "--verify", "true").one("landing")
+    assert ahead["status"] == "fail" and "has commits here that origin has not" in ahead["text"]
+    assert here.type(ahead["remedy"]).returncode == 0
+    assert found(here, "--verify", "true").one("landing")["status"] == "ok"
 
 
 def test_a_gate_that_asks_of_which_issue_it_is_fails(here: Patient) -> None:

@@ -120,7 +120,8 @@ CONDITIONS = (
     Condition(
         Stage.LANDING,
         "landing",
-        "the remote on which work lands answers, and takes a push without a prompt",
+        "the remote on which work lands answers, takes a push without a prompt, and has all that"
+        " has landed here",
         _remote,
         NO_LAND,
         Asked.BESIDE,
