@@ -330,7 +330,8 @@ def complaint(stderr: bytes) -> str:
     telling = next((line for line in said if line.startswith(("fatal:", "error:"))), "")
     if telling.startswith(_SAYS_NOTHING) and (before := said[: said.index(telling)]):
         return before[-1].removeprefix("ERROR: ")
-    return (telling or (said or [""])[0]).removeprefix("fatal: ").removeprefix("error: ")
+    line = telling or (said or [""])[0]
+    return line.removeprefix("fatal: ").removeprefix("error: ").removesuffix(":")
 
 
 _SAYS_NOTHING = "fatal: Could not read from remote repository"

@@ -288,8 +288,8 @@ def test_a_commit_that_only_the_head_of_a_deleted_folder_keeps_is_kept(
 
 @needs_git(2, 48)
 def test_one_that_is_linked_by_relative_paths_is_found(world: World) -> None:
-    git(world.top, "config", "worktree.useRelativePaths", "true")
     one, other = world.make("a", worker="W1"), world.make("b", worker="W2")
+    git(world.top, "worktree", "repair", "--relative-paths")
     world.end_run()
     assert (one.folder / ".git").read_text().startswith("gitdir: ../")
     (other.folder / "half").write_text("done")
