@@ -34,7 +34,7 @@ from beads_workers.worktrees.git import (
     unlock_worktree,
 )
 from beads_workers.worktrees.landed import ATTEMPTS
-from beads_workers.worktrees.records import REFS_FILE
+from beads_workers.worktrees.records import REFS_FILE, WorktreeRecord
 from beads_workers.worktrees.removal import OPERATIONS, STATUS, parse_status
 
 NO_REPOSITORY = 128
@@ -100,7 +100,18 @@ class Workplace:
         Raises ``GitError`` if a worktree cannot be read, and ``GitNoAnswer``.
         """
         base = os.environ.get("BW_BASE") if os.environ.get("BW_WORKTREE") else None
-        place = cls(folder, base is not None, base, issue_id, attempt, run_id)
+        return cls(folder, base is not None, base, issue_id, attempt, run_id)._entered(
+            os.environ.get("BW_BRANCH", "")
+        )
+
+    @classmethod
+    def left(cls, record: WorktreeRecord) -> Workplace:
+        """One that an attempt has left; raises as ``enter`` does."""
+        of = (record.issue_id, record.attempt, record.run_id)
+        return cls(record.path, True, record.base, *of)._entered(record.branch)
+
+    def _entered(self, branch: str) -> Workplace:
+        place, base = self, self.base
         try:
             head, _, dirty = place.status(good=(0,) if place.own else (0, NO_REPOSITORY))
         except GitNoAnswer:
@@ -110,7 +121,7 @@ class Workplace:
                 raise
             return place
         place = replace(place, base=base or head, dirty=dirty)
-        if place.own and (branch := os.environ.get("BW_BRANCH")):
+        if place.own and branch:
             place.refs = refs_now(place._git)
             before = refs_at_first(place._git, place._git_directory())
             place.mine = OwnBranch(place._git, branch, before, base or "")

@@ -60,6 +60,7 @@ def land(
     directory = find_state_directory(state_dir)
     settings = _settings(directory, verify or _verify_of_last_run(directory))
     quarantined = {} if issues else _refused(directory)
+    _commit_left(directory, settings, issues or [], dry_run=dry_run)
     wanted = _wanted(directory, settings, issues or [])
     left_out = [left.add.issue_id for left in wanted if left.add.issue_id in quarantined]
     wanted = [left for left in wanted if left.add.issue_id not in quarantined]
@@ -223,6 +224,31 @@ def _repository(settings: LanderSettings) -> Any:
     from beads_workers.landing.repository import LandingRepository
 
     return LandingRepository(settings)
+
+
+def _commit_left(
+    directory: Path, settings: LanderSettings, issues: list[str], *, dry_run: bool
+) -> None:
+    """Commit what commands of runs that did not land (``--no-land``) left in their worktrees."""
+    from beads_workers.attempts.work import CannotCommit, Workplace
+    from beads_workers.landing.left import uncommitted
+    from beads_workers.worktrees.git import GitError
+
+    for record, title in uncommitted(directory, settings.worktrees.common, issues):
+        try:
+            place = Workplace.left(record)
+            files = counted(len(place.status()[2]), "file")
+            if files.startswith("0 "):
+                continue
+            if dry_run:
+                print(printable(f"{record.issue_id}: {files} to be committed on {record.branch}"))
+                continue
+            place.commit(title or record.issue_id)
+            place.keep()
+            print(printable(f"{record.issue_id}: committed {files} that its command had left"))
+        except (CannotCommit, GitError) as error:
+            why = f"not committed: {record.issue_id}: {error}"
+            print(printable(why), file=sys.stderr)
 
 
 def _wanted(directory: Path, settings: LanderSettings, issues: list[str]) -> list[Any]:

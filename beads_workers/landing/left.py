@@ -135,7 +135,36 @@ def succeeded(state_directory: Path, records: Collection[WorktreeRecord]) -> lis
     return [each for each in records if (each.run_id, each.issue_id, each.attempt) in fine]
 
 
+def uncommitted(
+    state_directory: Path, common: str, issues: Collection[str]
+) -> list[tuple[WorktreeRecord, str]]:
+    """Worktrees in which a command may have left what is on no branch, with the issue's title: it
+    succeeded, or its issue is one of these, and nobody has looked what it left (``--no-land``)."""
+    records, runs = Records(state_directory), RunDirectory(state_directory)
+    ended, titles = _ended(runs)
+    looked_at = _looked_at(runs)
+    found = []
+    for record in records.all():
+        key = (record.issue_id, record.attempt)
+        wanted = record.issue_id in issues or ended.get(key, ("", 0.0))[0] == SUCCESS
+        free = not records.in_use(record) and not records.is_locked(record)
+        here = record.common == common and Path(record.path).is_dir()
+        if wanted and free and here and key not in looked_at and key in ended:
+            found.append((record, titles.get(record.issue_id, ("", 0))[0]))
+    return found
+
+
 _Ended = dict[tuple[str, int], tuple[str, float]]
+
+
+def _looked_at(runs: RunDirectory) -> set[tuple[str, int]]:
+    """The attempts that say what they left on their branch."""
+    return {
+        (end.issue_id, end.attempt)
+        for run_id in runs.run_ids()[-RUNS_MAX:]
+        for entry in read_journal(runs.run(run_id) / "journal.jsonl")
+        if isinstance(end := entry.record, rec.Finished) and end.receipt
+    }
 
 
 def _ended(runs: RunDirectory) -> tuple[_Ended, dict[str, tuple[str, int]]]:

@@ -19,6 +19,7 @@ from beads_workers.cli.preparation import check_gate, prepare
 from beads_workers.cli.throwaway import make_tracker, statuses
 from beads_workers.core import journal as rec
 from beads_workers.core.journal import Entry, encode
+from beads_workers.core.receipts import Receipt, to_text
 from beads_workers.exits import EXIT_RUNNING, EXIT_UNFINISHED, EXIT_UNKNOWN, EXIT_USAGE
 from beads_workers.landing.gate import LOCK
 from beads_workers.landing.undo import Undo
@@ -40,22 +41,33 @@ class Left(World):
         self.now = 1_700_000_000.0
         self.issues: list[dict[str, Any]] = []
 
-    def branch(self, issue_id: str, files: dict[str, str], outcome: str = "success") -> None:
-        """One attempt at an issue."""
+    def branch(
+        self, issue_id: str, files: dict[str, str], outcome: str = "success", receipt: str = ""
+    ) -> Path:
+        """One attempt at an issue; its worktree."""
         place = self.make(issue_id, worker=f"W-{issue_id}")
         for name, text in files.items():
             (place.folder / name).write_text(text)
-        git(place.folder, "add", "--all")
-        git(place.folder, "commit", "-qm", f"Work on {issue_id}")
+        if files:
+            git(place.folder, "add", "--all")
+            git(place.folder, "commit", "-qm", f"Work on {issue_id}")
         self.now += 1
         journal = self.runs.run(self.run_id) / "journal.jsonl"
-        end = rec.Finished(issue_id, f"W-{issue_id}", 1, f"r-{issue_id}", outcome, "finish")
+        of = (issue_id, f"W-{issue_id}", 1, f"r-{issue_id}", outcome, "finish")
+        end = rec.Finished(*of, receipt=receipt)
         with journal.open("ab") as file:
             for record in (rec.Claimed(issue_id, f"The title of {issue_id}"), end):
                 file.write(encode(Entry(record, self.now, 1.0)))
         row = {"id": issue_id, "title": issue_id, "status": "blocked", "issue_type": "task"}
         date = "2026-01-02T03:04:05Z"
         self.issues.append({**row, "priority": 2, "created_at": date, "updated_at": date})
+        return Path(place.folder)
+
+    def uncommitted(self, issue_id: str, name: str, *ended: str) -> Path:
+        """An attempt that left a file in its worktree, which is given."""
+        folder = self.branch(issue_id, {}, *ended)
+        (folder / name).write_text("left")
+        return folder
 
     def ended(self) -> None:
         """The run is over, and the tracker has the issues."""
@@ -113,6 +125,25 @@ def test_what_earlier_runs_left_lands_and_its_issues_are_closed(left: Left) -> N
     assert [bool(row["landed"]) for row in rows] == [True, True, False]
     commands.told("land", "app-3", "--verify", "true")
     assert "three" in files(left)
+
+
+def test_what_commands_left_uncommitted_is_committed_on_their_branches_and_lands(
+    left: Left,
+) -> None:
+    """As after ``--no-land``; but for those of attempts that failed, unless they are named, and of
+    agents, whose attempts say what is theirs."""
+    left.uncommitted("app-1", "one")
+    left.uncommitted("app-2", "two", "error")
+    left.branch("app-3", {"three": "3"}, receipt=to_text(Receipt(head="a" * 40)))
+    coverage = left.uncommitted("app-4", ".coverage", "success", to_text(Receipt(head="a" * 40)))
+    left.ended()
+    dry = commands.told("land", "--dry-run", "--verify", "true")
+    assert "app-1: 1 file to be committed on bw/app-1/1" in dry and "app-4" not in dry
+    said = commands.told("land", "--verify", "true")
+    assert "app-1: committed 1 file that its command had left" in said
+    assert files(left) == {".gitignore", "one", "three"} and (coverage / ".coverage").exists()
+    commands.told("land", "app-2", "--verify", "true")
+    assert "two" in files(left)
 
 
 def test_what_does_not_land_is_said_and_is_the_exit_status(left: Left) -> None:
