@@ -58,7 +58,8 @@ class Found:
 
     ``changes``: files that are modified, staged or untracked (not ignored). ``commits``: how many
     of its own are on no other branch, remote branch or tag. ``trouble``: why it could not be
-    looked at. ``prepared``: whether a task may ever have run in it.
+    looked at. ``prepared``: whether a task may ever have run in it. ``superseded``: those that it
+    had are kept by a ref when it goes.
     """
 
     prepared: bool = True
@@ -71,6 +72,7 @@ class Found:
     branch_used_at: str | None = None
     submodules: bool = False
     trouble: str | None = None
+    superseded: bool = False
 
 
 def reasons_to_keep(found: Found) -> tuple[str, ...]:
@@ -199,10 +201,28 @@ class Repository:
         for each in self._landed(record.base):
             if (each.issue_id, each.run_id) != (record.issue_id, record.run_id):
                 continue
-            kept = f"{ATTEMPTS}/{branch_part(each.issue_id)}/{each.attempt}"
+            kept = _kept_at(each.issue_id, each.attempt)
             if call(self.common, "merge-base", "--is-ancestor", tip, kept).status == 0:
                 return True
         return False
+
+    def is_superseded(self, record: WorktreeRecord, tip: str) -> bool:
+        """Whether its issue has landed since from another attempt, so that nobody needs it: its
+        commits are kept by a ref when it goes. Raises ``GitError``.
+
+        Not where another commit has that ref, or its number was given again.
+        """
+        others = {e.attempt for e in self._landed(record.base) if e.issue_id == record.issue_id}
+        others.discard(record.attempt)
+        if not any(self._kept(record.issue_id, attempt) for attempt in others):
+            return False
+        kept = self._kept(record.issue_id, record.attempt)
+        contained = ("merge-base", "--is-ancestor", kept or tip, tip)
+        return call(self.common, *contained).status == 0
+
+    def _kept(self, issue_id: str, attempt: int) -> str:
+        ref = _kept_at(issue_id, attempt)
+        return git(self.common, "for-each-ref", "--format=%(objectname)", ref).strip()
 
     def _landed(self, base: str) -> list[LandedCommit]:
         """What has landed since an attempt began, and was not undone."""
@@ -263,11 +283,14 @@ class Survey:
         return self._commits(repository, record, tip) > 0
 
     def has_landed(self, record: WorktreeRecord) -> bool:
-        """Whether its branch is still there, and its work on an integration branch."""
+        """Whether its branch is still there, and its work, or other work on its issue, on an
+        integration branch."""
         try:
             repository = self._repository(record.common)
             tip, _ = repository.branches.get(record.branch, (None, ""))
-            return tip is not None and repository.has_landed(record, tip)
+            if tip is None:
+                return False
+            return repository.has_landed(record, tip) or repository.is_superseded(record, tip)
         except GitError:
             return False  # Only to tidy up: ``clean`` says what is wrong.
 
@@ -285,6 +308,7 @@ class Survey:
         found = Found(
             prepared=prepared,
             commits=self._commits(repository, record, tip),
+            superseded=self._is_superseded(repository, record, tip),
             branch_used_at=used_at or None,
             stashes=repository.stashes.count(record.branch),
         )
@@ -299,9 +323,16 @@ class Survey:
         # A base that was rewritten since is not this attempt's work.
         if tip is None or tip == record.base or tip not in repository.unmerged:
             return 0
-        if repository.has_landed(record, tip):
+        if repository.has_landed(record, tip) or repository.is_superseded(record, tip):
             return 0
         return len(repository.only_in([tip])) if self.thorough else 1
+
+    def _is_superseded(
+        self, repository: Repository, record: WorktreeRecord, tip: str | None
+    ) -> bool:
+        if tip is None or tip == record.base or tip not in repository.unmerged:
+            return False
+        return not repository.has_landed(record, tip) and repository.is_superseded(record, tip)
 
     def _repository(self, common: str) -> Repository:
         if common not in self._repositories:
@@ -599,6 +630,12 @@ def make_writable(act: Callable[[str], object], name: str, error: object) -> Non
 def _remove_branch(worktree: Worktree) -> None:
     if worktree.tip is None:
         return
+    record, tip = worktree.record, worktree.tip
+    if worktree.found.superseded:
+        git(record.common, "update-ref", _kept_at(record.issue_id, record.attempt), tip)
     # With the commit that we looked at: a branch that has moved since is refused.
-    ref = f"refs/heads/{worktree.record.branch}"
-    git(worktree.record.common, "update-ref", "-d", ref, worktree.tip)
+    git(record.common, "update-ref", "-d", f"refs/heads/{record.branch}", tip)
+
+
+def _kept_at(issue_id: str, attempt: int) -> str:
+    return f"{ATTEMPTS}/{branch_part(issue_id)}/{attempt}"

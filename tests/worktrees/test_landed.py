@@ -63,6 +63,22 @@ def test_the_landing_of_something_else_lets_it_stay(
     assert world.kept() == KEPT and place.folder.exists()
 
 
+def test_an_attempt_whose_issue_landed_from_a_later_one_goes_and_its_commits_are_kept(
+    world: World, place: Place
+) -> None:
+    """It was killed, and left no ref; what it had not committed keeps it."""
+    git(world.top, "update-ref", "-d", "refs/bw/attempts/a/1")
+    left = git(world.top, "rev-parse", "bw/a/1")
+    git(world.top, "update-ref", "refs/bw/attempts/a/2", "main")
+    land(world, Attempt="2", Run="another")
+    (place.folder / "loose").write_text("x")
+    assert world.kept() == {"bw/a/1": "1 change not committed: loose"}
+    (place.folder / "loose").unlink()
+    tidy_run(world.state, "another")
+    assert world.branches() == [] and not place.folder.exists()
+    assert git(world.top, "rev-parse", "refs/bw/attempts/a/1") == left
+
+
 def test_what_was_committed_after_it_landed_is_work(world: World, place: Place) -> None:
     land(world)
     commit(place.folder, "later")
