@@ -30,6 +30,7 @@ from pathlib import Path
 from beads_workers.core.landing import LanderSettings
 from beads_workers.core.model import value
 from beads_workers.core.text import size
+from beads_workers.landing import set_up
 from beads_workers.landing.queue import GateVerdict
 from beads_workers.landing.repository import PINS
 from beads_workers.landing.shortage import Shortage
@@ -127,6 +128,11 @@ class Verdicts:
         copied = copied_state(worktrees)
         about = [self._settings.verify, worktrees.setup, worktrees.prefix, copied, self._tools]
         self._holds_for = hashlib.sha256(json.dumps(about).encode()).hexdigest()
+
+    @property
+    def recipe(self) -> str:
+        """What all of them hold for."""
+        return self._holds_for
 
     def find(self, tree: str) -> GateResult | None:
         """What was said of this tree."""
@@ -234,7 +240,7 @@ def _be_gate(
         # The lander's lock above all: it must not be held by a gate that outlives it.
         os.closerange(3, said)
         os.closerange(said + 1, 1 << 16)
-        place = GatePlace(settings, folder, order.lane)
+        place = GatePlace(settings, folder, order.lane, keep.recipe)
         place.redirect_output()
         result = place.run(order)
         with contextlib.suppress(OSError):  # A full disk: it is gated again, if need be.
@@ -345,11 +351,13 @@ _NAMED = re.compile(r"bw-gate-\d+")
 
 @dataclass(slots=True)
 class GatePlace:
-    """The worktree of a lane, and what runs in it."""
+    """The worktree of a lane, and what runs in it. ``recipe``: what a set-up holds for."""
 
     settings: LanderSettings
     folder: Path
     lane: int
+    recipe: str = ""
+    _set_up: set_up.KeptSetUp | None = None
 
     @property
     def path(self) -> Path:
@@ -380,13 +388,16 @@ class GatePlace:
             self.sweep()
             self._check_disk()
             self._check_out(order)
-            for warning in refresh_copies(self.settings.worktrees, str(self.path)):
-                _say(f"warning: {warning}")
+            self._copy()
+            if self._set_up is not None and not self._set_up.is_whole(self.path):
+                self._set_up = None
+                git(str(self.path), "clean", "--quiet", "-ffd")
+                self._copy()
         except (GitError, _CannotGate) as error:
             return GateResult(GateVerdict.NONE, str(error))
-        setup, seconds = self.settings.worktrees.setup, self.settings.landing.gate_timeout_seconds
+        seconds = self.settings.landing.gate_timeout_seconds
         try:
-            if setup is not None and (status := self._command(setup, order, shortage)) != 0:
+            if (status := self._run_set_up(order, shortage)) != 0:
                 text = self._tail()
                 why = f"setup failed: {_ended(status, seconds, shortage.why(text))}"
                 return GateResult(GateVerdict.NONE, why, text, time.monotonic() - began)
@@ -402,6 +413,8 @@ class GatePlace:
         why = f"verify: {_ended(status, seconds, short)}"
         untold = status is None or status < 0 or status >= 128 or status in NO_VERDICT
         verdict = GateVerdict.NONE if untold or short else GateVerdict.RED
+        if self._set_up is not None:
+            set_up.save(self._set_up_file, None)  # It may be spoiled where nobody looks.
         return GateResult(verdict, why, text, took)
 
     def sweep(self) -> None:
@@ -424,8 +437,14 @@ class GatePlace:
         if changed is None:
             self._empty(directory)
         git(path, "checkout", "--quiet", "--force", "--detach", order.commit)
-        git(path, "clean", "--quiet", "-ffd")
+        kept = set_up.load(self._set_up_file, self.recipe) if changed is not None else None
+        if kept is not None and not kept.holds(
+            self.path, self.settings.worktrees, at, changed or ()
+        ):
+            kept = None
+        git(path, "clean", "--quiet", "-ffd", *set_up.excluded(kept.in_sight if kept else ()))
         clear_gone(path, changed or ())
+        self._set_up = kept
         mark.write_text(order.commit)
 
     def _enter(self) -> tuple[Path, str] | None:
@@ -481,9 +500,40 @@ class GatePlace:
                 f"{size(free)} of disk are free at {self.folder}, and the floor is {size(floor)}"
             )
 
+    def _copy(self) -> None:
+        for warning in refresh_copies(self.settings.worktrees, str(self.path)):
+            _say(f"warning: {warning}")
+
+    # --- the set-up -------------------------------------------------------------------------------
+
+    @property
+    def _set_up_file(self) -> Path:
+        return self.folder / f"gate-{self.lane}.setup"
+
+    def _run_set_up(self, order: GateOrder, shortage: Shortage) -> int | None:
+        """As ``_command``, where it has to run."""
+        setup, file = self.settings.worktrees.setup, self._set_up_file
+        if setup is None or self._set_up is not None:
+            return 0
+        earlier = set_up.load(file, self.recipe)
+        set_up.save(file, None)
+        watch = set_up.watch(self.path, Path(self.settings.worktrees.checkout), earlier)
+        try:
+            status = self._command(setup, order, shortage, watch)
+            if status == 0 and watch is not None:
+                with contextlib.suppress(GitError, OSError):
+                    kept = watch.kept(self.recipe, setup, self._environment(order))
+                    set_up.save(file, kept)
+        finally:
+            if watch is not None:
+                watch.close()
+        return status
+
     # --- commands ---------------------------------------------------------------------------------
 
-    def _command(self, script: str, order: GateOrder, shortage: Shortage) -> int | None:
+    def _command(
+        self, script: str, order: GateOrder, shortage: Shortage, watch: set_up.Watch | None = None
+    ) -> int | None:
         """Its exit status, or minus the number of a signal; None where it took too long."""
         _say(f"$ {script}")
         process = subprocess.Popen(
@@ -497,11 +547,16 @@ class GatePlace:
             with _pidfd(process.pid) as pidfd:
                 ready = select.poll()
                 ready.register(pidfd, select.POLLIN)
+                if watch is not None and watch.fd >= 0:
+                    ready.register(watch.fd, select.POLLIN)
                 until = time.monotonic() + self.settings.landing.gate_timeout_seconds
                 ended = False
                 while not ended and (left := until - time.monotonic()) > 0:
-                    ended = bool(ready.poll(min(left, LOOK_SECONDS) * 1000))
+                    told = ready.poll(min(left, LOOK_SECONDS) * 1000)
+                    ended = any(descriptor == pidfd for descriptor, _ in told)
                     shortage.look()
+                    if watch is not None:
+                        watch.drain()
                 if not ended:
                     os.killpg(process.pid, signal.SIGTERM)
                     ready.poll(self.settings.term_grace_seconds * 1000)

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -282,6 +283,77 @@ def test_copied_files_are_as_they_are_now_and_the_set_up_hook_runs(world: Landin
     result = Lane(world, replace(settings, worktrees=failing)).gate()
     assert (result.verdict, result.why) == (GateVerdict.NONE, "setup failed: exit status 1")
     assert "broken" in result.text
+
+
+class SetUps:
+    """Gates with a set-up that notes when it runs; verify is what ``verify`` says in the tree."""
+
+    def __init__(self, world: LandingWorld, setup: str) -> None:
+        self.world, self.runs = world, world.folder / "set-ups"
+        world.main({"src/a": "1", "src/b": "1", "verify": "true"})
+        settings = world.settings("sh ./verify")
+        setup = f"{setup}; echo x >>{self.runs}"
+        worktrees = replace(settings.worktrees, setup=setup)
+        self.lane = Lane(world, replace(settings, worktrees=worktrees))
+
+    def gate(self, files: Mapping[str, str | bytes | None]) -> tuple[str, int]:
+        """What the gate says of the tip with these changed, and how often the set-up ran for it."""
+        before = self._many()
+        commit = self.world.work(f"w{before}", files).commit
+        verdict = self.lane.gate(commit).verdict.value
+        return verdict, self._many() - before
+
+    def _many(self) -> int:
+        return len(self.runs.read_text().splitlines()) if self.runs.exists() else 0
+
+
+def test_a_set_up_is_kept_until_what_it_read_has_changed(world: LandingWorld) -> None:
+    """Also what git sees of it, and whatever its line does not name. A stale build is no tree."""
+    tells = "cat $(printf s)rc/a >built; echo 1 >made"
+    place = SetUps(world, f"sh -c '{tells}'")
+    check = {"verify": "cmp src/a built && test -e made"}
+    assert place.gate(check) == ("green", 1)
+    assert place.gate({**check, "src/b": "2"}) == ("green", 0)
+    assert place.gate({**check, "src/new/c": "3"}) == ("green", 0)
+    assert place.gate({**check, "src/a": "2"}) == ("green", 1)
+    assert place.gate({**check, "src/a": "2"}) == ("green", 0)
+    assert place.gate({**check, "package.json": "{}"}) == ("green", 1), "it may look for that"
+
+
+def test_a_set_up_that_lists_a_folder_runs_again_when_that_looks_different(
+    world: LandingWorld,
+) -> None:
+    place = SetUps(world, "ls $(printf s)rc >built")
+    check = {"verify": "ls src | cmp - built"}
+    assert place.gate(check) == ("green", 1)
+    assert place.gate({**check, "src/a": "2", "top": "1"}) == ("green", 0)
+    assert place.gate({**check, "src/new/c": "1"}) == ("green", 1)
+    assert place.gate({**check, "src/new/c": "1", "src/new/d": "1"}) == ("green", 0)
+    assert place.gate(check) == ("green", 1)
+
+
+def test_a_set_up_that_copies_from_the_checkout_runs_again_when_that_has_changed(
+    world: LandingWorld,
+) -> None:
+    (world.top / "seed").write_text("1")
+    place = SetUps(world, 'cp "$BW_CHECKOUT/seed" made')
+    check = {"verify": f"cmp {world.top}/seed made"}
+    assert [place.gate(check), place.gate(check)] == [("green", 1), ("green", 0)]
+    (world.top / "seed").write_text("22")
+    assert place.gate(check) == ("green", 1)
+
+
+def test_a_set_up_runs_again_when_a_gate_has_changed_what_it_made_or_was_red(
+    world: LandingWorld,
+) -> None:
+    world.main({".gitignore": "made\n"})
+    place = SetUps(world, "echo 1 >made; mkdir -p build; echo 1 >build/x")
+    assert place.gate({"verify": "echo 2 >>made; echo 1 >made.too"}) == ("green", 1)
+    assert place.gate({"verify": "test $(cat made) = 1 && test ! -e made.too"}) == ("green", 1)
+    assert place.gate({"verify": "rm build/x"}) == ("green", 0)
+    assert place.gate({"verify": "test -e build/x"}) == ("green", 1)
+    assert place.gate({"verify": "exit 1"}) == ("red", 0)
+    assert place.gate({"verify": "true"}) == ("green", 1), "it may have spoiled more than is seen"
 
 
 def test_below_the_disk_floor_there_is_no_verdict(world: LandingWorld) -> None:

@@ -1,0 +1,265 @@
+"""The set-up of a gate's worktree, kept from one gate to the next while nothing it went by changed.
+
+What it goes by is seen, not guessed: the kernel tells which files of the tree, and of the user's
+checkout, were opened while the hook ran (inotify), and which folders were listed. What it made is
+known from a look before and after, and must still be as it was made. Whatever cannot be known has
+the hook run before each gate. Source: docs/LANDING.md, "The gate".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import re
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path, PurePosixPath
+
+from beads_workers.core.model import value
+from beads_workers.core.settings import Worktrees
+from beads_workers.worktrees.git import GitError, git, names
+from beads_workers.worktrees.warm import must_set_up
+
+MADE_MAX = 200_000
+OUTSIDE_MAX = 20_000
+"""So many files are looked at before each gate; with more the hook costs no more than that."""
+
+KEPT_IN_SIGHT_MAX = 500
+"""Files that it makes and that git does not ignore: each is named to ``git clean``."""
+
+IN_OPEN, IN_ISDIR, IN_Q_OVERFLOW = 0x20, 0x40000000, 0x4000
+EVENT = struct.Struct("iIII")
+
+Stats = dict[str, list[int]]
+"""Of each file its time of change in nanoseconds, size and mode."""
+
+
+@value
+class KeptSetUp:
+    """``recipe``: what else it depends on. ``read``: files of the tree that it opened; ``listed``:
+    folders, "" for the top. ``made``: what it made, relative to the worktree; ``in_sight``: of
+    these what git does not ignore. ``outside``: files that it may have read elsewhere."""
+
+    recipe: str
+    read: tuple[str, ...]
+    listed: tuple[str, ...]
+    made: Stats
+    in_sight: tuple[str, ...]
+    outside: Stats
+
+    def holds(
+        self,
+        worktree: Path,
+        settings: Worktrees,
+        at: str,
+        changed: Iterable[tuple[str, str]],
+    ) -> bool:
+        """Whether none of these changes from ``at`` matters to it; raises ``GitError``."""
+        changed = list(changed)
+        if must_set_up(settings, changed) or not {name for _, name in changed}.isdisjoint(
+            self.read
+        ):
+            return False
+        come_or_gone = [PurePosixPath(name) for state, name in changed if state != "M"]
+        return not any(
+            self._shows(worktree, folder, name, at)
+            for name in come_or_gone
+            for folder in self.listed
+            if folder == "" or PurePosixPath(folder) in name.parents
+        )
+
+    def _shows(self, worktree: Path, folder: str, name: PurePosixPath, at: str) -> bool:
+        """Whether who lists the folder sees that this file, or the first folder above it, has come
+        or gone."""
+        entry = Path(folder, *name.relative_to(folder).parts[:1])
+        before = git(str(worktree), "ls-tree", "-z", "--name-only", at, "--", f"{entry}")
+        now = git(str(worktree), "ls-files", "-z", "--", f":(literal){entry}")
+        return bool(before) != bool(now)
+
+    def is_whole(self, worktree: Path) -> bool:
+        """Whether all that it made, and what it read elsewhere, is as it was."""
+        made = all(_stat(f"{worktree}/{name}") == was for name, was in self.made.items())
+        return made and all(_stat(name) == was for name, was in self.outside.items())
+
+
+def load(file: Path, recipe: str) -> KeptSetUp | None:
+    """What was kept, if it is for this recipe."""
+    try:
+        fields = json.loads(file.read_bytes())
+        lists = {name: tuple(fields[name]) for name in ("read", "listed", "in_sight")}
+        kept = KeptSetUp(**{**fields, **lists})
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+    return kept if kept.recipe == recipe else None
+
+
+def save(file: Path, kept: KeptSetUp | None) -> None:
+    """Keep it; None: nothing is known, and the hook runs again."""
+    if kept is None:
+        file.unlink(missing_ok=True)
+    else:
+        file.write_text(json.dumps(asdict(kept)))
+
+
+def excluded(names: Iterable[str]) -> list[str]:
+    """These files as options of ``git clean``, which leaves them."""
+    escaped = (re.sub(r"([\\*?\[\s])", r"\\\1", name) for name in names)
+    return [word for name in escaped for word in ("-e", f"/{name}")]
+
+
+# --- watching it ---------------------------------------------------------------------------------
+
+
+class Watch:
+    """What a set-up hook reads and makes, from here until ``kept``. ``places``: the worktree, and
+    the user's checkout; ``earlier``: what it had made before. ``fd`` is readable when ``drain`` is
+    due; -1 where nothing can be watched."""
+
+    def __init__(self, worktree: Path, checkout: Path, earlier: KeptSetUp | None) -> None:
+        self._worktree, self._earlier = worktree, earlier
+        self._opened, self._listed = set[Path](), set[Path]()
+        self._folders: dict[int, Path] = {}
+        self._lost = False
+        self.fd = _call("inotify_init1", os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            tracked = names(git(str(worktree), "ls-files", "-z"))
+            folders = {str(each) for name in tracked for each in PurePosixPath(name).parents}
+            self._before = _snapshot(worktree)  # First: it lists every folder itself.
+            for place in (worktree, checkout):
+                self._watch([place, *(place / each for each in folders - {"."})])
+        except BaseException:
+            self.close()
+            raise
+
+    def _watch(self, folders: Iterable[Path]) -> None:
+        for folder in folders:
+            if folder.is_dir():
+                number = _call("inotify_add_watch", self.fd, os.fsencode(folder), IN_OPEN)
+                self._lost = self._lost or number < 0
+                self._folders[number] = folder
+
+    def drain(self) -> None:
+        """Take in what the kernel tells."""
+        with contextlib.suppress(BlockingIOError):
+            while self.fd >= 0 and (data := os.read(self.fd, 1 << 16)):
+                self._take(data)
+
+    def _take(self, data: bytes) -> None:
+        at = 0
+        while at < len(data):
+            number, mask, _, size = EVENT.unpack_from(data, at)
+            name = os.fsdecode(data[at + EVENT.size : at + EVENT.size + size].rstrip(b"\0"))
+            at += EVENT.size + size
+            folder = self._folders.get(number)
+            if mask & IN_Q_OVERFLOW or folder is None:
+                self._lost = True
+            elif mask & IN_ISDIR:
+                self._listed.add(folder / name)
+            else:
+                self._opened.add(folder / name)
+
+    def kept(self, recipe: str, script: str, environment: Mapping[str, str]) -> KeptSetUp | None:
+        """What is to be kept of it; None where not all is known. Raises ``GitError``."""
+        self.drain()
+        after = _snapshot(self._worktree)
+        earlier = self._earlier.made if self._earlier is not None else {}
+        made = {n: s for n, s in after.items() if self._before.get(n) != s or n in earlier}
+        listed = names(git(str(self._worktree), "ls-files", "--others", "--exclude-standard", "-z"))
+        in_sight = tuple(name for name in listed if name in made)
+        outside = self._outside(script, environment)
+        nested = any(name.endswith("/") for name in listed)
+        if self._lost or self.fd < 0 or nested or outside is None or "BW_BASE" in script:
+            return None
+        if len(made) > MADE_MAX or len(in_sight) > KEPT_IN_SIGHT_MAX:
+            return None
+        return KeptSetUp(
+            *(recipe, tuple(self._inside(self._opened)), tuple(self._inside(self._listed))),
+            *(made, in_sight, outside),
+        )
+
+    def _inside(self, paths: Iterable[Path]) -> Iterator[str]:
+        for path in sorted(paths):
+            if path.is_relative_to(self._worktree):
+                below = str(path.relative_to(self._worktree))
+                yield "" if below == "." else below
+
+    def _outside(self, script: str, environment: Mapping[str, str]) -> Stats | None:
+        """What it opened elsewhere, and what its line names there, with all below it."""
+        named = [_expanded(word, environment) for word in re.split(r"[\s;&|()<>'\"=`]+", script)]
+        if None in named:
+            return None
+        roots = [Path(os.path.normpath(Path(environment["PWD"], word))) for word in named if word]
+        found: Stats = {}
+        opened = (path for path in self._opened if not path.is_relative_to(self._worktree))
+        elsewhere = (root for root in roots if not root.is_relative_to(self._worktree))
+        for path in (*opened, *(file for root in elsewhere for file in _files(root))):
+            if (stat := _stat(str(path))) is not None:
+                found[str(path)] = stat
+            if len(found) > OUTSIDE_MAX:
+                return None
+        return found
+
+    def close(self) -> None:
+        """No more is told."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+
+def watch(worktree: Path, checkout: Path, earlier: KeptSetUp | None) -> Watch | None:
+    """A watch from here on; None where git does not say what there is."""
+    try:
+        return Watch(worktree, checkout, earlier)
+    except (GitError, OSError):
+        return None
+
+
+def _call(name: str, *arguments: object) -> int:
+    found: Callable[..., int] = getattr(ctypes.CDLL(None, use_errno=True), name)
+    return found(*arguments)
+
+
+def _expanded(word: str, environment: Mapping[str, str]) -> str | None:
+    """What a word of a shell's line names: a path up to a pattern, "" for none, None where only the
+    shell knows."""
+    if word.startswith("~/"):
+        word = f"$HOME{word[1:]}"
+    known = re.sub(r"\$\{?(\w+)\}?", lambda found: environment.get(found[1], "$"), word)
+    if "/" not in known and not known.startswith("."):
+        return ""
+    if "$" in known:
+        return None
+    return re.sub(r"[^/]*[*?\[{].*", "", known) or "."
+
+
+def _files(root: Path) -> Iterator[Path]:
+    if not root.is_dir():
+        yield root
+        return
+    for folder, _, files in os.walk(root):
+        yield from (Path(folder, name) for name in files)
+
+
+def _snapshot(worktree: Path) -> Stats:
+    found: Stats = {}
+    top = f"{worktree}/"
+    for folder, folders, files in os.walk(worktree):
+        if ".git" in folders and folder == str(worktree):
+            folders.remove(".git")
+        for name in files:
+            path = os.path.join(folder, name)  # noqa: PTH118 - one of very many.
+            if (stat := _stat(path)) is not None:
+                found[path.removeprefix(top)] = stat
+    found.pop(".git", None)
+    return found
+
+
+def _stat(path: str) -> list[int] | None:
+    try:
+        seen = os.lstat(path)
+    except OSError:
+        return None
+    return [seen.st_mtime_ns, seen.st_size, seen.st_mode]
