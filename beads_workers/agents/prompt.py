@@ -44,6 +44,11 @@ IN_WORKTREE = (
     "  finished work there; where that is not allowed, leave it in the files. Do not merge,\n"
     "  rebase or change to another branch."
 )
+IN_WORKTREE_MENDING = (
+    "- The current folder is a git worktree of your own, on a branch of its own. Commit your\n"
+    "  finished work there, and with it the merge that is told of below, if one is under way;\n"
+    "  where that is not allowed, leave it in the files. Do not rebase or change to another branch."
+)
 
 PIECE_CHARS_MAX = 100_000
 """Of one block: more is the whole context of a model. What is left out is said beside it."""
@@ -74,13 +79,14 @@ class Delivered:
 class Lessons:
     """What the attempts before this one leave. ``verify_output``: its end. ``landed``: what others
     have brought into the branch since, a line each. ``same_session``: the agent remembers the rest,
-    and its work is still here."""
+    and its work is still here. ``mends``: the work is done, and does not fit what has landed."""
 
     error: str = ""
     verify_output: str = ""
     remarks: str = ""
     landed: tuple[str, ...] = ()
     same_session: bool = False
+    mends: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +242,7 @@ def _values(briefing: Briefing, chars_max: int) -> dict[str, str]:
         "delivered": _joined(_delivered_block(each, chars_max) for each in briefing.delivered),
         "lessons": _lessons(briefing, chars_max),
         "verify": briefing.verify,
-        "place": IN_WORKTREE if briefing.worktree else IN_CHECKOUT,
+        "place": _place(briefing),
         "check": _check(briefing.verify),
     }
     return values | {"issue": _issue(briefing, values, data("Title", briefing.title))}
@@ -285,9 +291,20 @@ def _lessons(briefing: Briefing, chars_max: int) -> str:
     if not blocks:
         return ""
     head = "An earlier attempt at this issue did not succeed. Do not repeat its mistake."
+    if lessons.mends:
+        head = (
+            "An earlier attempt has done this issue's work, and it is here, on your branch.\n"
+            "It does not fit what others have landed meanwhile. Mend it; do not begin anew."
+        )
     if lessons.same_session:
         head = "Your work on this issue is not finished. It is still here: go on with it."
     return f"{head}\n\n{blocks}"
+
+
+def _place(briefing: Briefing) -> str:
+    if not briefing.worktree:
+        return IN_CHECKOUT
+    return IN_WORKTREE_MENDING if briefing.lessons.mends else IN_WORKTREE
 
 
 def _check(verify: str) -> str:

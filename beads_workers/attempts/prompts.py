@@ -28,7 +28,7 @@ def first_prompt(
     lessons = _lessons(asked, resumed=resumed)
     if asked.mend is not None:
         merged = _merged(asked.mend, standing, unmerged)
-        lessons = replace(lessons, error=f"{lessons.error}\n\n{merged}".strip())
+        lessons = replace(lessons, error=f"{lessons.error}\n\n{merged}".strip(), mends=True)
     if resumed:
         why = block("How it ended", lessons.error)
         learnt = block("What was found", lessons.verify_output or lessons.remarks)

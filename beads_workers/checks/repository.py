@@ -9,7 +9,7 @@ from beads_workers.checks.probe import ProbeResult, ask
 from beads_workers.checks.rules import Check, ok, warn
 from beads_workers.core.text import counted, printable
 from beads_workers.worktrees.git import argv, environment
-from beads_workers.worktrees.removal import parse_status
+from beads_workers.worktrees.removal import OPERATIONS, parse_status
 
 PORCELAIN = ("--porcelain=v2", "-z")
 GIT_SECONDS = 3.0
@@ -30,7 +30,7 @@ def git(folder: Path, *, agent: bool, apart: bool = False) -> list[Check]:
         return [_dubious(folder)]
     if inside.status != 0 or inside.stdout.strip() != "true":
         return [_no_repository(version, agent=agent)]
-    return [_work_tree(folder, version, apart=apart), *_identity(folder, agent=agent)]
+    return [_work_tree(folder, version, apart=apart), *_identity(folder, agent=agent, lands=apart)]
 
 
 def _work_tree(folder: Path, version: str, *, apart: bool) -> Check:
@@ -46,6 +46,10 @@ def _work_tree(folder: Path, version: str, *, apart: bool) -> Check:
     if status.status != 0:
         return warn("git", f"git status: {_last_line(status)}", "git status")
     changed = len(parse_status(status.stdout)[2])
+    if (under_way := _under_way(folder)) is not None:
+        what, command = under_way
+        text = f"{what} is under way, with {counted(changed, 'changed file')}{branches}"
+        return warn("git", text, "git status", f"finish it: {command}")
     if changed:
         fate = (
             "tasks in worktrees would not see them" if apart else "tasks would work on top of them"
@@ -55,15 +59,28 @@ def _work_tree(folder: Path, version: str, *, apart: bool) -> Check:
     return ok("git", f"git {version}, clean{branches}")
 
 
-def _identity(folder: Path, *, agent: bool) -> list[Check]:
+def _under_way(folder: Path) -> tuple[str, str] | None:
+    """What git is in the middle of, and what ends it."""
+    directory = Path(_git(folder, "rev-parse", "--absolute-git-dir").stdout.rstrip("\n"))
+    what = next((what for name, what in OPERATIONS.items() if (directory / name).exists()), None)
+    if what is None:
+        return None
+    name = what.split()[-1]
+    ends = "git bisect reset" if name == "bisection" else f"git {name} --continue or --abort"
+    return what, ends
+
+
+def _identity(folder: Path, *, agent: bool, lands: bool) -> list[Check]:
     missing = [
         key for key in ("user.name", "user.email") if _git(folder, "config", key).status != 0
     ]
-    if not missing or not agent:
+    nobody = lands and _git(folder, "var", "GIT_COMMITTER_IDENT").status != 0
+    if not missing or not (agent or nobody):
         return []
     values = {"user.name": '"$(id -un)"', "user.email": '"$(id -un)@$(hostname)"'}
     remedy = " && ".join(f"git config {key} {values[key]}" for key in missing)
-    return [warn("git", f"{' and '.join(missing)} not set: {_WITHOUT}", remedy)]
+    without = _WITHOUT if agent else "what commands leave is committed, and lands, as beads-workers"
+    return [warn("git", f"{' and '.join(missing)} not set: {without}", remedy)]
 
 
 _WITHOUT = "agents cannot commit, and what they leave is committed as beads-workers"

@@ -242,7 +242,8 @@ def refusal_text(
     why: str, files: Sequence[str] = (), against: Sequence[str] = (), text: str = ""
 ) -> str:
     """Why a branch did not land; one line. ``text``: as in ``Refused``."""
-    behind = f" (landed by {', '.join(against[:FILES_NAMED])})" if against else ""
+    others = ", ".join(against[:FILES_NAMED]) + (", ..." if len(against) > FILES_NAMED else "")
+    behind = f" (landed by {'one of ' if len(against) > 1 else ''}{others})" if against else ""
     match why:
         case "conflict":
             more = f" and {len(files) - FILES_NAMED} more" if len(files) > FILES_NAMED else ""

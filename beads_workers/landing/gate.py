@@ -29,7 +29,7 @@ from pathlib import Path
 
 from beads_workers.core.landing import LanderSettings
 from beads_workers.core.model import value
-from beads_workers.core.text import size
+from beads_workers.core.text import printable, size
 from beads_workers.landing import set_up
 from beads_workers.landing.queue import GateVerdict
 from beads_workers.landing.repository import PINS
@@ -399,7 +399,8 @@ class GatePlace:
         try:
             if (status := self._run_set_up(order, shortage)) != 0:
                 text = self._tail()
-                why = f"setup failed: {_ended(status, seconds, shortage.why(text))}"
+                how = _ended(status, seconds, shortage.why(text))
+                why = ": ".join(part for part in ("setup failed", how, _last_line(text)) if part)
                 return GateResult(GateVerdict.NONE, why, text, time.monotonic() - began)
             assert self.settings.verify is not None, "without a command there is no gate"
             status = self._command(self.settings.verify, order, shortage)
@@ -601,6 +602,11 @@ def _pidfd(pid: int) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def _last_line(text: str) -> str:
+    last = (text.splitlines() or [""])[-1]
+    return "" if last.startswith("$ ") else printable(last, 200)
 
 
 def _ended(status: int | None, seconds: float, short: str) -> str:

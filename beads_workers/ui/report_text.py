@@ -94,6 +94,9 @@ MARGIN = 11
 """Columns of the names at the left."""
 ROWS_MAX = 12
 """Workers in the timeline: more are read better in the page."""
+INDENT = 6
+"""Of a reason that has a line of its own."""
+
 LISTED_MAX = 6
 """Rows of each list."""
 
@@ -388,8 +391,13 @@ def _quarantined(history: History, width: int) -> Iterator[Text]:
         if width >= 80 and (at := reached.get(issue.issue_id)):
             tries = f"{tries} (last step: {printable(at, width // 4)})"
         head = f"  {printable(issue.issue_id, 24)}  "
-        room = max(12, width - columns(head) - columns(tries) - 2)
-        yield Text.assemble((head, "bold"), f"{tries}: ", (printable(issue.error, room), "red"))
+        room = width - columns(head) - columns(tries) - 2
+        why = printable(issue.error, width - INDENT)
+        if columns(why) <= room:
+            yield Text.assemble((head, "bold"), f"{tries}: ", (why, "red"))
+        else:  # It would be cut before it begins.
+            yield Text.assemble((head, "bold"), f"{tries}:")
+            yield Text(f"{' ' * INDENT}{why}", "red")
     yield from _rest(len(quarantined), "more; --json has them all")
 
 

@@ -109,6 +109,8 @@ def test_a_branch_that_did_not_land_is_told_what_was_merged(
     text = prompt(told, standing=standing, unmerged=unmerged)
     assert says in text
     assert text.count("into your branch") == 1
+    assert "do not begin anew" in text and "its mistake" not in text, "it only came second"
+    assert "Do not merge" not in text and "Do not merge" in prompt(asked(attempt=2))
 
 
 def test_what_is_to_be_mended_is_said_first_and_shown_as_data() -> None:

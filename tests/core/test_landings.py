@@ -468,6 +468,11 @@ def test_a_branch_without_a_verdict_says_why_and_is_set_aside_uncharged_at_last(
     assert state_of(there, "a") is IssueState.CLOSING, "it was tried once more when idle"
 
 
+def test_one_of_several_that_landed_is_not_blamed_for_all() -> None:
+    assert "(landed by a)" in ld.refusal_text("verify", against=("a",))
+    assert "(landed by one of a, b)" in ld.refusal_text("verify", against=("a", "b"))
+
+
 def test_a_verdict_that_was_known_is_no_run_of_a_gate() -> None:
     there = play()
     delivered(there, "a")

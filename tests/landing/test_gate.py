@@ -285,6 +285,15 @@ def test_copied_files_are_as_they_are_now_and_the_set_up_hook_runs(world: Landin
     assert "broken" in result.text
 
 
+def test_a_set_up_that_fails_says_its_last_line(world: LandingWorld) -> None:
+    settings = world.settings("true")
+    worktrees = replace(settings.worktrees, setup="echo no such submodule; exit 1")
+    result = Lane(world, replace(settings, worktrees=worktrees)).gate()
+    assert (result.verdict, result.why) == (
+        *(GateVerdict.NONE, "setup failed: exit status 1: no such submodule"),
+    )
+
+
 class SetUps:
     """Gates with a set-up that notes when it runs; verify is what ``verify`` says in the tree."""
 

@@ -43,6 +43,14 @@ def test_it_says_what_failed_what_was_quarantined_and_what_to_type() -> None:
     assert "beads-workers retry bad" in shown
 
 
+def test_a_reason_that_has_no_room_beside_its_issue_has_a_line_of_its_own() -> None:
+    script = begun()
+    script.attempt("W1", "bad", 2.0, 7.0, "error", "quarantined", error="why " * 20, number=3)
+    shown = lines(script)
+    row = shown.index("  bad  3 attempts:")
+    assert shown[row + 1].startswith("      why why why") and len(shown[row + 1]) > 70
+
+
 def test_a_worker_s_row_shows_when_it_did_what() -> None:
     script = begun()
     script.attempt("W1", "a", 0.0, 5.0)
