@@ -98,6 +98,7 @@ HOSTILE_GIT = (
     sys.executable,
     *("-m", "tests.support.hostile_git", "--cases", "{size}", "--json", "--progress"),
 )
+GATES = (sys.executable, "-m", "tests.proof.gates", "--cases", "{size}", "--json", "--progress")
 NIGHT = (sys.executable, "-m", "tests.night", "--issues", "{size}", "--json")
 SELF_CLAIMING = ("--bd-calls", "worker")
 ON_NEW = [chaos("bd 1.3.0", 50, seed, 2.7, bd=NEW) for seed in (101, 102, 103)]
@@ -118,6 +119,7 @@ PARTS: Sequence[Part] = (
     *LANDING,
     *STRANGERS,
     *FAULTS,
+    Part("gates", "cases of gates that die", 10, GATES, 60.0),
     Part("night", "issues", 40, NIGHT, 600.0),
     Part("hostile-git", "settings of git", len(hostile_settings()), HOSTILE_GIT, 500.0),
     Part("upstream", "tests of dispatcherd's own", 170, UPSTREAM, 300.0),

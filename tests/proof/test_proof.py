@@ -50,6 +50,7 @@ def test_full_size_is_what_is_promised() -> None:
         "bd 0.44.0, called by workers": 50,
         "workers": 216,
         "frames": 1_000_000,
+        "gates": 10,
         "night": 40,
         "hostile-git": len(hostile_settings()),
         "fuzz": 1_000_000,
