@@ -130,7 +130,7 @@ class Watch:
             self._before = _snapshot(worktree)  # First: it lists every folder itself.
             for place in (worktree, checkout):
                 self._watch([place, *(place / each for each in folders - {"."})])
-        except BaseException:
+        except (GitError, OSError):
             self.close()
             raise
 

@@ -127,7 +127,7 @@ def main(arguments: list[str]) -> int:
             place.mkdir()
             try:
                 violations += [f"{case.name}: {each}" for each in run(case, place)]
-            except (Exception, pytest.skip.Exception) as error:
+            except (Exception, pytest.skip.Exception) as error:  # It is told; the others go on.
                 violations.append(f"{case.name}: {type(error).__name__}: {error}")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
