@@ -33,6 +33,7 @@ from beads_workers.core.text import printable, size
 from beads_workers.landing import set_up
 from beads_workers.landing.queue import GateVerdict
 from beads_workers.landing.repository import PINS
+from beads_workers.landing.sees.leads import find_leads
 from beads_workers.landing.shortage import Shortage
 from beads_workers.runtime import sessions
 from beads_workers.runtime.locks import try_lock
@@ -96,21 +97,24 @@ class GateResult:
 
 @value
 class GateOrder:
-    """``commit``: what is checked out; ``tree``: its tree; ``tip``: what it stands on. ``fresh``:
-    nothing of earlier gates is left in the worktree."""
+    """``commit``: what is checked out; ``tree``: its tree, "" if the verdict is not to be kept;
+    ``tip``: what it stands on. ``fresh``: nothing of earlier gates is left in the worktree.
+    ``before``: called in the gate's process before set-up; it may raise ``OSError``."""
 
     lane: int
     commit: str
     tree: str
     tip: str
     fresh: bool = False
+    before: Callable[[], None] | None = None
 
 
 # --- kept verdicts -------------------------------------------------------------------------------
 
 
 class Verdicts:
-    """Verdicts of trees, for this command, set-up hook, copied files and tools."""
+    """Verdicts of trees, for this command, set-up hook, copied files, tools, and what leads into
+    the user's checkout."""
 
     def __init__(self, settings: LanderSettings, folder: Path) -> None:
         self._folder = folder / VERDICTS
@@ -123,10 +127,12 @@ class Verdicts:
         self._prune()
 
     def look_again(self) -> None:
-        """Before a train: the copied files may have changed. Raises ``GitError``."""
-        worktrees = self._settings.worktrees
+        """Before a train: the copied files may have changed, and what leads into the checkout.
+        Raises ``GitError``."""
+        worktrees, verify = self._settings.worktrees, self._settings.verify or ""
+        leads = [asdict(lead) for lead in find_leads(worktrees, verify)]
         copied = copied_state(worktrees)
-        about = [self._settings.verify, worktrees.setup, worktrees.prefix, copied, self._tools]
+        about = [verify, worktrees.setup, worktrees.prefix, copied, self._tools, leads]
         self._holds_for = hashlib.sha256(json.dumps(about).encode()).hexdigest()
 
     @property
@@ -243,8 +249,9 @@ def _be_gate(
         place = GatePlace(settings, folder, order.lane, keep.recipe)
         place.redirect_output()
         result = place.run(order)
-        with contextlib.suppress(OSError):  # A full disk: it is gated again, if need be.
-            keep.keep(order.tree, result)
+        if order.tree:
+            with contextlib.suppress(OSError):  # A full disk: it is gated again, if need be.
+                keep.keep(order.tree, result)
         os.write(said, json.dumps({**asdict(result), "verdict": result.verdict.value}).encode())
     except _Ended:
         pass
@@ -393,6 +400,8 @@ class GatePlace:
                 self._set_up = None
                 git(str(self.path), "clean", "--quiet", "-ffd")
                 self._copy()
+            if order.before is not None:
+                order.before()
         except (GitError, _CannotGate) as error:
             return GateResult(GateVerdict.NONE, str(error))
         seconds = self.settings.landing.gate_timeout_seconds
@@ -438,7 +447,9 @@ class GatePlace:
         if changed is None:
             self._empty(directory)
         git(path, "checkout", "--quiet", "--force", "--detach", order.commit)
-        kept = set_up.load(self._set_up_file, self.recipe) if changed is not None else None
+        # A proof (without a tree) runs set-up each time, and leaves none that a gate would keep.
+        may_keep = changed is not None and order.tree
+        kept = set_up.load(self._set_up_file, self.recipe) if may_keep else None
         if kept is not None and not kept.holds(
             self.path, self.settings.worktrees, at, changed or ()
         ):
@@ -518,6 +529,8 @@ class GatePlace:
             return 0
         earlier = set_up.load(file, self.recipe)
         set_up.save(file, None)
+        if not order.tree:
+            return self._command(setup, order, shortage)
         watch = set_up.watch(self.path, Path(self.settings.worktrees.checkout), earlier)
         try:
             status = self._command(setup, order, shortage, watch)

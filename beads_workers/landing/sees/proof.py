@@ -1,0 +1,210 @@
+"""The proof: verify runs on broken sources, and once more with broken ones over the checkout's.
+
+Green on broken sources is a check that does not depend on them, or one that reads the checkout. Red
+with broken files bound over the checkout's is one that reads it, whatever else it reads.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import time
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import partial
+from pathlib import Path
+
+from beads_workers.core.landing import LanderSettings
+from beads_workers.core.model import value
+from beads_workers.landing.gate import GateOrder, GateResult
+from beads_workers.landing.queue import GateVerdict
+from beads_workers.landing.repository import PINS
+from beads_workers.landing.sees.bound import bind
+from beads_workers.landing.sees.broken import Sources, break_sources, find_sources
+from beads_workers.landing.sees.leads import Lead, find_leads, top_of
+from beads_workers.landing.sees.opened import Opened
+from beads_workers.worktrees.git import call, names
+
+REF = f"{PINS}/broken"
+CHECKOUT = "BW_CHECKOUT"
+NAMED_MAX = 3
+RUNS = Generator[GateOrder, GateResult, "Proof"]
+
+
+class Sight(Enum):
+    """What verify tests."""
+
+    BRANCH = "branch"
+    NOTHING = "nothing"
+    """It does not depend on the sources."""
+    CHECKOUT = "checkout"
+    UNKNOWN = "unknown"
+
+
+@value
+class Proof:
+    """``found``: what leads into the checkout, or why it is not known. ``mend``: the line, or the
+    words, that mend it. ``opened``: sources of the checkout that are opened while it runs."""
+
+    sight: Sight
+    found: tuple[str, ...] = ()
+    mend: str = ""
+    opened: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+    @property
+    def is_independent(self) -> bool:
+        """Whether what lands is verified by a check that does not depend on the sources."""
+        return self.sight is Sight.NOTHING
+
+
+@dataclass
+class Prover:
+    """``settings``: of the gate; ``commit``: the one to break; ``lane``: for its runs."""
+
+    settings: LanderSettings
+    commit: str
+    lane: int
+    top: Path = field(init=False)
+    leads: tuple[Lead, ...] = field(init=False)
+    sources: Sources = field(init=False)
+
+    def runs(self) -> RUNS:
+        """Yield what is to be run, be sent what came of it, and return the proof; raises
+        ``GitError`` and ``OSError``."""
+        worktrees, verify = self.settings.worktrees, self.settings.verify or ""
+        self.top = top_of(worktrees)
+        self.leads = find_leads(worktrees, verify)
+        lines = f"{verify} {worktrees.setup or ''}"
+        self.sources = find_sources(worktrees.common, self.commit, lines, worktrees.prefix)
+        if not self.sources.files:
+            return Proof(Sight.UNKNOWN, ("it has no sources that could be broken",))
+        broken = yield self._broken(self.sources)
+        if not _is_told(broken):
+            return Proof(Sight.UNKNOWN, (broken.why,))
+        depends = broken.verdict is not GateVerdict.GREEN
+        with tempfile.TemporaryDirectory() as folder:
+            reads, said = yield from self._bound(Path(folder))
+        if reads is None:
+            return (yield from self._without_mounts(depends=depends))
+        if reads:
+            return self._convicted(said)
+        return Proof(Sight.BRANCH if depends else Sight.NOTHING)
+
+    # --- runs -------------------------------------------------------------------------------------
+
+    def _broken(self, sources: Sources) -> GateOrder:
+        commit = break_sources(self.settings.worktrees.common, self.commit, sources, REF)
+        return self._order(commit)
+
+    def _order(self, commit: str) -> GateOrder:
+        return GateOrder(self.lane, commit, "", self.commit)
+
+    def _bound(self, folder: Path) -> Generator[GateOrder, GateResult, tuple[bool | None, str]]:
+        """Whether it reads the checkout, and what it said then; None: the kernel does not let us.
+
+        It is convicted by two red runs, with a green one in the same namespace between them.
+        """
+        if not (over := self._over(folder)):
+            return False, ""
+        said = ""
+        for place in (over, {}, over):
+            run = self._order(self.commit)
+            result = yield GateOrder(
+                run.lane, run.commit, run.tree, run.tip, before=partial(bind, place)
+            )
+            if not _is_told(result) or (not place and result.verdict is not GateVerdict.GREEN):
+                return None, ""
+            if place and result.verdict is GateVerdict.GREEN:
+                return False, ""
+            said = result.text or said
+        return True, said
+
+    def _over(self, folder: Path) -> dict[Path, Path]:
+        over = {}
+        for each in self.sources.files:
+            place = self.top / each.name
+            if place.is_file() and not place.is_symlink():
+                file = folder / f"broken{place.suffix}"
+                file.write_text(self.sources.text_of(each.name))
+                over[place] = file
+        return over
+
+    def _without_mounts(self, *, depends: bool) -> RUNS:
+        """What leads there decides, and what is opened is said."""
+        if depends and (led := self._led()).files and led != self.sources:
+            narrow = yield self._broken(led)
+            if _is_told(narrow) and narrow.verdict is GateVerdict.GREEN:
+                return self._convicted("")
+        if not depends and (self.leads or self._naming()):
+            return self._convicted("")
+        opened = yield from self._opened()
+        return Proof(Sight.BRANCH if depends else Sight.NOTHING, opened=opened)
+
+    def _led(self) -> Sources:
+        return self.sources.within(lead.to for lead in self.leads)
+
+    def _opened(self) -> Generator[GateOrder, GateResult, tuple[str, ...]]:
+        """What is opened in two runs, and not while none runs."""
+        try:
+            watch = Opened(self.top / each.name for each in self.sources.files)
+        except OSError:
+            return ()
+        try:
+            began = time.monotonic()
+            yield self._order(self.commit)
+            first, took = watch.since(), time.monotonic() - began
+            if not first:
+                return ()
+            time.sleep(took)
+            quiet = watch.since()
+            yield self._order(self.commit)
+            return tuple(sorted((first & watch.since()) - quiet))
+        finally:
+            watch.close()
+
+    # --- a conviction -----------------------------------------------------------------------------
+
+    def _convicted(self, said: str) -> Proof:
+        found = [self._read(said), *(f"{lead.found} leads to {lead.to}" for lead in self.leads)]
+        naming = self._naming()
+        found[1:1] = [f"{name} names ${CHECKOUT}" for name in naming]
+        shown = tuple(each for each in found if each)
+        return Proof(Sight.CHECKOUT, shown[: NAMED_MAX + 1], self._mend(naming))
+
+    def _read(self, said: str) -> str:
+        """The source of the checkout that the output names."""
+        for path in re.findall(rf"{re.escape(str(self.top))}/[^\s:\"',)]+", said):
+            if Path(path).is_file():
+                return f"it read {path}"
+        return ""
+
+    def _naming(self) -> list[str]:
+        """Who names the checkout's variable: the line, or files of the project."""
+        verify = self.settings.verify or ""
+        asked = ("grep", "-l", "-z", "-F", "-e", CHECKOUT, self.commit)
+        told = names(call(self.settings.worktrees.common, *asked).output)
+        line = ["verify"] if CHECKOUT in verify else []
+        return line + [each.partition(":")[2] for each in told][:NAMED_MAX]
+
+    def _mend(self, naming: list[str]) -> str:
+        verify = self.settings.verify or ""
+        if before := next((each.before for each in self.leads if each.before), ""):
+            name = before.partition("=")[0]
+            rest = re.sub(rf"(?<![\w$]){name}=(\"[^\"]*\"|'[^']*'|\S*)\s*", "", verify)
+            return f"verify = '{before}{rest}'" if "'" not in rest else f"{before}{rest}"
+        if self.leads:
+            return self.leads[0].mend
+        if naming:
+            return f"leave ${CHECKOUT} out of {naming[0]}: verify runs in $BW_WORKTREE"
+        return f"let it read nothing below {self.top}: verify runs in $BW_WORKTREE"
+
+
+def _is_told(result: GateResult) -> bool:
+    """Whether it says something of the sources: not what a signal ended, nor what never ran."""
+    if result.verdict is not GateVerdict.NONE:
+        return True
+    status = re.search(r"exit status (\d+)$", result.why)
+    late = "had not ended after" in result.why
+    return late or (status is not None and int(status[1]) < 128)

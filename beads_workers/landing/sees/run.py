@@ -1,0 +1,175 @@
+"""The proof as a program: ``python -m beads_workers.landing.sees.run COMMIT LANE``.
+
+The first line of stdin is ``LanderSettings``. Each line of stdout is a JSON object: ``{"began":
+...}`` for each run of verify, and last ``{"proof": {...}}``, which is kept if it lets verify pass.
+It ends with whoever started it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from select import POLLIN, poll
+from typing import Any
+
+from beads_workers.core.landing import LanderSettings, settings_from_line, settings_to_line
+from beads_workers.landing.gate import GateOrder, GateResult, Verdicts, start_gate
+from beads_workers.landing.queue import GateVerdict
+from beads_workers.landing.repository import landing_folder
+from beads_workers.landing.sees.proof import REF, Proof, Prover, Sight
+from beads_workers.runtime import sessions
+from beads_workers.runtime.locks import try_lock
+from beads_workers.worktrees.git import GitError, delete_refs, git
+from beads_workers.worktrees.places import GATED_REPOSITORY, make_folder
+
+LOCK = "beads-workers-sees.lock"
+"""In git's common folder: one proof for a repository."""
+
+
+# --- kept ----------------------------------------------------------------------------------------
+
+
+def kept(verdicts: Verdicts, tree: str) -> Proof | None:
+    """The proof that is kept for this verify and what leads into the checkout; ``look_again`` was
+    called. That a check depends on nothing is kept for this tree only: tests may be added."""
+    for sight, key in ((Sight.BRANCH, "sees"), (Sight.NOTHING, f"sees nothing {tree}")):
+        found = verdicts.find(key)
+        if found is not None:
+            return Proof(sight, opened=tuple(found.text.splitlines()))
+    return None
+
+
+def keep(verdicts: Verdicts, tree: str, proof: Proof) -> None:
+    """Keep it; a refusal is not kept, because what mends it may be in a file."""
+    if proof.sight in (Sight.BRANCH, Sight.NOTHING):
+        key = "sees" if proof.sight is Sight.BRANCH else f"sees nothing {tree}"
+        result = GateResult(GateVerdict.GREEN, text="\n".join(proof.opened), seconds=proof.seconds)
+        verdicts.keep(key, result)
+
+
+# --- for whoever starts it -----------------------------------------------------------------------
+
+
+@dataclass
+class ProofProcess:
+    """A proof under way. ``output``: readable once there is news."""
+
+    process: subprocess.Popen[bytes]
+    proof: Proof | None = None
+    runs: int = 0
+    _read: bytes = b""
+
+    @property
+    def output(self) -> int:
+        """Its descriptor."""
+        assert self.process.stdout is not None
+        return self.process.stdout.fileno()
+
+    def read(self) -> bool:
+        """Take in what it says; whether it has ended. Then there is a ``proof``."""
+        data = os.read(self.output, 1 << 16)
+        *lines, self._read = (self._read + data).split(b"\n")
+        for line in map(json.loads, lines):
+            self.runs += "began" in line
+            if (said := line.get("proof")) is not None:
+                self.proof = read_proof(said)
+        if not data:
+            self.process.wait()
+            unknown = Proof(Sight.UNKNOWN, ("it ended without an answer",))
+            self.proof = self.proof or unknown
+        return not data
+
+    def end(self) -> None:
+        """End it, with all that it has started."""
+        self.process.terminate()
+        self.process.wait()
+
+
+def start_proof(settings: LanderSettings, commit: str, lane: int) -> ProofProcess:
+    """Start it; raises ``OSError``."""
+    command = [sys.executable, "-P", "-m", __name__, commit, str(lane)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdin is not None
+    with suppress(BrokenPipeError), process.stdin:
+        process.stdin.write(settings_to_line(settings))
+    return ProofProcess(process)
+
+
+def read_proof(said: dict[str, Any]) -> Proof:
+    """What the last line says."""
+    lists = {name: tuple(said[name]) for name in ("found", "opened")}
+    return Proof(**{**said, **lists, "sight": Sight(said["sight"])})
+
+
+# --- the program ---------------------------------------------------------------------------------
+
+
+def prove(settings: LanderSettings, commit: str, lane: int) -> Proof:
+    """Run all of it, and keep what came of it."""
+    began = time.monotonic()
+    common, folder = settings.worktrees.common, landing_folder(settings.worktrees)
+    lock = try_lock(Path(common, LOCK))
+    if lock is None:
+        return Proof(Sight.UNKNOWN, ("another start is at it",))
+    try:
+        make_folder(folder)
+        (folder / GATED_REPOSITORY).write_bytes(os.fsencode(common))
+        verdicts = Verdicts(settings, folder)
+        verdicts.look_again()
+        proof = _carry_out(Prover(settings, commit, lane), folder, verdicts)
+        proof = replace(proof, seconds=time.monotonic() - began)
+        keep(verdicts, git(common, "rev-parse", f"{commit}^{{tree}}").strip(), proof)
+        return proof
+    except (GitError, OSError) as error:
+        return Proof(Sight.UNKNOWN, (str(error),))
+    finally:
+        with suppress(GitError):
+            delete_refs(common, REF)
+        os.close(lock)
+
+
+def _carry_out(prover: Prover, folder: Path, verdicts: Verdicts) -> Proof:
+    runs = prover.runs()
+    try:
+        order = next(runs)
+        while True:
+            order = runs.send(_run(prover.settings, folder, order, verdicts))
+    except StopIteration as end:
+        proof: Proof = end.value
+        return proof
+
+
+def _run(
+    settings: LanderSettings, folder: Path, order: GateOrder, verdicts: Verdicts
+) -> GateResult:
+    _say({"began": order.commit})
+    gate = start_gate(settings, folder, order, verdicts)
+    ready = poll()
+    ready.register(gate.pidfd, POLLIN)
+    ready.poll()
+    return gate.result()
+
+
+def _say(news: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(news) + "\n")
+    sys.stdout.flush()
+
+
+def main() -> int:
+    """See the module text."""
+    sessions.die_with_parent(signal.SIGTERM)
+    settings = settings_from_line(sys.stdin.buffer.readline())
+    proof = prove(settings, sys.argv[1], int(sys.argv[2]))
+    _say({"proof": {**asdict(proof), "sight": proof.sight.value}})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
