@@ -363,6 +363,7 @@ class AgentAttempt:
             limited_model=verdict.model,
             verify=self._asked.verify or "",
             verified=self._verified,
+            independent=self._asked.independent,
             rounds=self._rounds,
             denied=(*worker.tally.denied, *refusals(self._guards)),
             message=verdict.text[-limits.LESSON_CHARS_MAX :],

@@ -66,6 +66,7 @@ class Assignment:
     runs: str = ""
     review: AgentSpec | None = None
     verify: str | None = None
+    independent: bool = False
     fix_rounds: int = 0
     stall_seconds: float | None = None
     term_seconds: float = 5.0

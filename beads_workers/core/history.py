@@ -18,7 +18,7 @@ from beads_workers.core.journal import Entry, Resumed
 from beads_workers.core.landing import refusal_text
 from beads_workers.core.landing_board import BEGAN, LandingBoard
 from beads_workers.core.model import value
-from beads_workers.core.receipts import Receipt, receipt_from_text
+from beads_workers.core.receipts import INDEPENDENT, Receipt, receipt_from_text
 from beads_workers.core.snapshot import worker_order
 from beads_workers.core.source import Action
 from beads_workers.core.states import IssueState
@@ -143,6 +143,7 @@ class LandingHistory:
     commit: str = ""
     landed_at: float | None = None
     verified: bool = False
+    independent: bool = False
     contained: bool = False
     repairs: int = 0
     refused: int = 0
@@ -516,6 +517,7 @@ def _land(issue: _Issue, record: rec.BranchLanded | rec.LandingEnded, now: float
             commit=record.commit,
             landed_at=now,
             verified=bool(record.verified),
+            independent=INDEPENDENT in record.verified,
             contained=record.contained,
         )
     elif record.why:

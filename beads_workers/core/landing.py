@@ -23,13 +23,15 @@ from beads_workers.core.text import counted
 
 @value
 class LanderSettings:
-    """``verify``: the gate, a ``sh -c`` line; None: what merges lands. Seconds are floats."""
+    """``verify``: the gate, a ``sh -c`` line; None: what merges lands; ``independent``: it was seen
+    to pass whatever is in the sources. Seconds are floats."""
 
     landing: Landing
     worktrees: Worktrees
     run_id: str
     verify: str | None = None
     term_grace_seconds: float = limits.TERM_GRACE_SECONDS
+    independent: bool = False
 
 
 # --- orders --------------------------------------------------------------------------------------
@@ -116,8 +118,9 @@ class Untold:
 @value
 class Landed:
     """It is on the integration branch, as ``commit``, read back from the ref. ``verified``: the
-    tree that passed the gate with it inside, "" where there is no gate. ``contained``: it had
-    nothing that was not there already."""
+    tree that passed the gate with it inside, "" where there is no gate; behind it
+    ``receipts.INDEPENDENT`` if that says little. ``contained``: it had nothing that was not there
+    already."""
 
     issue_id: str
     attempt: int

@@ -11,6 +11,7 @@ from beads_workers.core import limits
 from beads_workers.core.issues import Transition
 from beads_workers.core.journal import Entry
 from beads_workers.core.landing import refusal_text
+from beads_workers.core.receipts import INDEPENDENT
 
 BEGAN = "began"
 """``GateRan.state`` of a gate that runs."""
@@ -34,6 +35,7 @@ class LandingBoard:
     landed: int = 0
     contained: int = 0
     unverified: int = 0
+    independent: int = 0
     mended: int = 0
     conflicts: int = 0
     culprits: int = 0
@@ -59,6 +61,7 @@ class LandingBoard:
                 self.landed += 1
                 self.contained += landed.contained
                 self.unverified += not landed.verified and not landed.contained
+                self.independent += INDEPENDENT in landed.verified
                 self.tip = landed.commit
                 self.last.append((entry, title))
             case rec.LandingEnded(_, verdict, why) if why:
@@ -93,6 +96,7 @@ class LandingBoard:
             "landed": self.landed,
             "contained": self.contained,
             "unverified": self.unverified,
+            "independent": self.independent,
             "mended": self.mended,
             "conflicts": self.conflicts,
             "culprits": self.culprits,

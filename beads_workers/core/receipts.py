@@ -101,7 +101,8 @@ class Receipt:
     ``window``: which limit that is, for people; ``limited_model``: the only model that it closes.
     ``branch``, ``commits`` (the newest last), ``diffstat``: the work; ``base``, ``head``: the
     commit that it began with, and the last one; ``tree``: of that; ``verify`` and ``verified``: the
-    command, and whether it passed on that tree. ``rounds``: how often the agent was asked to mend
+    command, and whether it passed on that tree; ``independent``: it passes whatever is in the
+    sources. ``rounds``: how often the agent was asked to mend
     it. ``refused``: the other agent whose account was closed, its reviewer's; "" for ``agent``.
     ``denied``: tools that were refused. ``message``: its last words.
     ``lesson``: what the next attempt should know: the tail of verify's output, a reviewer's
@@ -128,6 +129,7 @@ class Receipt:
     tree: str = ""
     verify: str = ""
     verified: bool = False
+    independent: bool = False
     rounds: int = 0
     refused: str = ""
     denied: tuple[str, ...] = ()
@@ -152,6 +154,8 @@ class Receipt:
         return AccountRefusal(trouble, why, self.until, self.limited_model)
 
 
+INDEPENDENT = "by a check that does not depend on the sources"
+"""How something is verified by a check that passes whatever is in them."""
 _TROUBLES = {each.value: each for each in AccountTrouble}
 
 
@@ -208,7 +212,8 @@ def close_reason(receipt: Receipt, attempt: int) -> str:
     if receipt.verify:
         how = "passed" if receipt.verified else "was not run"
         tree = f" on tree {receipt.tree[:SHA_CHARS]}" if receipt.verified and receipt.tree else ""
-        said.append(f"verify {how}{tree}: {receipt.verify}")
+        what = f", {INDEPENDENT}" if receipt.verified and receipt.independent else ""
+        said.append(f"verify {how}{tree}{what}: {receipt.verify}")
     said.append(f"attempt {attempt}")
     return "; ".join(said)[: limits.CLOSE_REASON_CHARS_MAX]
 
@@ -304,6 +309,7 @@ _READERS: dict[str, Any] = {
     "money": _positive,
     "until": _positive,
     "verified": _flag,
+    "independent": _flag,
     "rounds": _count,
     "unpriced": _count,
 }

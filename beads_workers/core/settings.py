@@ -136,8 +136,9 @@ class Work:
     and it find goes back; ``stall_seconds``: an agent that says nothing for so long is ended;
     ``continues``: a further attempt goes on in the worktree and session of the one before;
     ``comments``: whose comments are in the prompt; ``overage``: limits may be exceeded at a price.
-    ``verify`` (a ``sh -c`` line that the user typed) must also succeed. ``bd_argv`` is set where
-    the worker itself claims and closes (``--bd-calls worker``): the program and its fixed options.
+    ``verify`` (a ``sh -c`` line that the user typed) must also succeed; ``independent``: it passes
+    whatever is in the sources. ``bd_argv`` is set where the worker itself claims and closes
+    (``--bd-calls worker``): the program and its fixed options.
     ``term_grace_seconds`` lies between TERM and KILL. ``suspends``: a paused worker stops its
     command (SIGSTOP). ``lands``: its branches are to land, so that what a command leaves is
     committed, and verified by the gate. ``worktrees``: None where all tasks run in the project's
@@ -161,6 +162,7 @@ class Work:
     comments: str = "all"
     overage: bool = False
     verify: str | None = None
+    independent: bool = False
     timeout_seconds: float | None = None
     term_grace_seconds: float = limits.TERM_GRACE_SECONDS
     suspends: bool = False

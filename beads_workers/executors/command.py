@@ -366,6 +366,7 @@ def _attempt(task: Task, settings: WorkerSettings, agent: Agent, added: Mapping[
         runs=settings.run_directory.rpartition("/")[0],
         review=_spec(work.review) if work.review else None,
         verify=work.verify,
+        independent=work.independent,
         fix_rounds=work.fix_rounds,
         stall_seconds=work.stall_seconds,
         # Within what its worker gives it, so that its answer is heard.

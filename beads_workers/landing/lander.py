@@ -21,6 +21,7 @@ from typing import assert_never
 
 from beads_workers.core import landing as messages
 from beads_workers.core.landing import Add, CancelLanding, GoOn, LanderSettings, News, Order
+from beads_workers.core.receipts import INDEPENDENT
 from beads_workers.landing.gate import (
     LOCK,
     GateOrder,
@@ -595,6 +596,8 @@ class Lander:
         _, tree = train.at(place)
         verified = tree if self.settings.verify is not None else ""
         issues = tuple(key for key in keys if key != FOLLOWED)
+        if verified and self.settings.independent:
+            verified += f" {INDEPENDENT}"
         text = verified or "none"
         if verified and len(issues) > 1:
             text += f" (train of {len(issues)}: {' '.join(issues)})"

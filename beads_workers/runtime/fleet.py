@@ -327,7 +327,8 @@ class Fleet:
         from beads_workers.runtime.lander import LanderProcess  # Few fleets need it.
 
         settings = LanderSettings(
-            landing, work.worktrees, self._run_id, work.verify, work.term_grace_seconds
+            *(landing, work.worktrees, self._run_id),
+            *(work.verify, work.term_grace_seconds, work.independent),
         )
         loop.lander = LanderProcess(settings, self._folder / "lander.log", selector, loop.tell)
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from beads_workers.core.journal import AccountClosed
-from beads_workers.core.receipts import SHA_CHARS, Receipt
+from beads_workers.core.receipts import INDEPENDENT, SHA_CHARS, Receipt
 from beads_workers.core.text import counted, printable
 
 DAY_SECONDS = 86_400
@@ -174,7 +174,8 @@ def receipt_line(receipt: Receipt) -> str:
     """A receipt in one line: verdict, work, verify, and what it cost."""
     said = [verdict(receipt.verdict)] if receipt.verdict else []
     said += [each] if (each := work(receipt)) else []
-    said += ["verified"] if receipt.verified else []
+    by = f" {INDEPENDENT}" if receipt.independent else ""
+    said += [f"verified{by}"] if receipt.verified else []
     said += [each] if (each := used(receipt.tokens.total, receipt.money)) else []
     return ", ".join(said)
 
@@ -199,7 +200,9 @@ def _rows(receipt: Receipt) -> Iterator[tuple[str, str]]:
     yield "work", work(receipt)
     yield "commits", " ".join(sha[:SHA_CHARS] for sha in receipt.commits[:COMMITS_NAMED])
     if receipt.verify:
-        yield "verify", f"{'passed' if receipt.verified else 'not passed'}: {receipt.verify}"
+        how = "passed" if receipt.verified else "not passed"
+        by = f", {INDEPENDENT}" if receipt.verified and receipt.independent else ""
+        yield "verify", f"{how}{by}: {receipt.verify}"
     if receipt.rounds:
         yield "rounds", f"asked {counted(receipt.rounds, 'time')} to mend it"
     yield "refused", ", ".join(receipt.denied)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from beads_workers.core.receipts import INDEPENDENT
 from beads_workers.core.text import counted, printable
 
 Fields = Mapping[str, Any]
@@ -29,6 +30,9 @@ def landed_text(landing: Fields) -> str:
     if unverified := landing["unverified"]:
         many = "all" if unverified == count else str(unverified)
         parts.append(f"{many} without a gate, for want of --verify")
+    if independent := landing.get("independent"):  # Runs that ended earlier have none.
+        many = "all" if independent == count else str(independent)
+        parts.append(f"{many} verified {INDEPENDENT}")
     return ", ".join(parts)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from beads_workers.core import journal as rec
 from beads_workers.core.journal import Entry, Resumed
 from beads_workers.core.landing import refusal_text
-from beads_workers.core.receipts import receipt_from_text
+from beads_workers.core.receipts import INDEPENDENT, receipt_from_text
 from beads_workers.core.status import END_REASONS
 from beads_workers.core.text import counted, printable, some
 from beads_workers.ui import landing
@@ -133,6 +133,7 @@ def _landing(record: rec.Record) -> str | None:
             if landed.contained:
                 return f"     landed   {_id(issue_id)}: nothing new, it is in {where}"
             gate = "" if landed.verified else ", without a gate"
+            gate = f", verified {INDEPENDENT}" if INDEPENDENT in landed.verified else gate
             return f"     landed   {_id(issue_id)} as {where}{gate}"
         case rec.LandingEnded(issue_id, verdict, why, said, files, _, against) if why:
             text = printable(refusal_text(why, files, against, said), ERROR_WIDTH)

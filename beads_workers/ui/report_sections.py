@@ -20,7 +20,7 @@ from beads_workers.core.history import (
     WorkerSpan,
 )
 from beads_workers.core.money import Spend
-from beads_workers.core.receipts import Receipt
+from beads_workers.core.receipts import INDEPENDENT, Receipt
 from beads_workers.core.text import counted, printable
 from beads_workers.ui import findings
 from beads_workers.ui.agents import receipt_line, receipt_lines
@@ -240,13 +240,14 @@ def _branch(each: LandedIssue) -> Element:
     gates = f"{landed.gate_runs} in {duration(landed.gate_seconds)}" if landed.gate_runs else ""
     commit = el("code", landed.commit[:SHA_SHOWN]) if landed.commit else None
     ungated = landed.commit and not (landed.verified or landed.contained)
+    gate = " no gate" if ungated else f" verified {INDEPENDENT}" if landed.independent else None
     return el(
         "tr",
         el("td", el("code", foreign(issue.issue_id, 80))),
         el("td", foreign(issue.title, 70), class_="wide"),
         el("td", el("code", foreign(landed.branch, 80)) if landed.branch else None),
         el("td", foreign(each.diffstat, 70)),
-        el("td", commit, " no gate" if ungated else None),
+        el("td", commit, gate),
         el("td", f"{landed.repairs}" if landed.repairs else "", class_="n"),
         el("td", gates, class_="n"),
         el("td", foreign(why, ERROR_WIDTH), class_="wide"),
