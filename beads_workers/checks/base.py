@@ -51,12 +51,26 @@ def check_base(settings: FleetSettings, progress: Progress) -> Check | None:
     A repository in which somebody lands just now is passed over: the start will say that a fleet
     runs.
     """
+    lander = lander_settings(settings)
+    with _alone(lander.worktrees) as free:
+        return _BaseCheck(lander, progress).run() if free else None
+
+
+def lander_settings(settings: FleetSettings) -> LanderSettings:
+    """What the gate is told before a fleet starts."""
     work = settings.work
     assert work.verify and work.worktrees, "nothing is judged if nobody asks for it"
     landing = settings.landing or Landing(work.worktrees.base_name, work.worktrees.base)
-    lander = LanderSettings(landing, work.worktrees, "", work.verify, work.term_grace_seconds)
-    with _alone(work.worktrees) as free:
-        return _BaseCheck(lander, progress).run() if free else None
+    return LanderSettings(landing, work.worktrees, "", work.verify, work.term_grace_seconds)
+
+
+def base_commit(settings: LanderSettings) -> tuple[str, str]:
+    """The commit that attempts begin with, and its name; raises ``GitError``."""
+    found = find_beginning(settings.landing, settings.worktrees)
+    if isinstance(found, Beginning):
+        return found.commit, found.name
+    worktrees = settings.worktrees
+    return base_of(worktrees), worktrees.base_name  # Another condition has said so.
 
 
 @contextmanager
@@ -80,7 +94,7 @@ class _BaseCheck:
         make_folder(folder)
         (folder / GATED_REPOSITORY).write_bytes(os.fsencode(settings.worktrees.common))
         try:
-            commit, self._where = self._base()
+            commit, self._where = base_commit(settings)
             tree = git(settings.worktrees.checkout, "rev-parse", f"{commit}^{{tree}}").strip()
             verdicts = Verdicts(settings, folder)
             verdicts.look_again()
@@ -96,14 +110,6 @@ class _BaseCheck:
         if was_red:
             result = self._gate(replace(order, fresh=True), verdicts)
         return self._judge(result, was_red=was_red)
-
-    def _base(self) -> tuple[str, str]:
-        """The commit that attempts begin with, and its name; raises ``GitError``."""
-        worktrees = self._settings.worktrees
-        found = find_beginning(self._settings.landing, worktrees)
-        if isinstance(found, Beginning):
-            return found.commit, found.name
-        return base_of(worktrees), worktrees.base_name  # Another condition has said so.
 
     def _gate(self, order: GateOrder, verdicts: Verdicts) -> GateResult:
         again = " once more, on a clean tree" if order.fresh else ""

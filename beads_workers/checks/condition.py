@@ -36,6 +36,7 @@ class Stage(IntEnum):
     STATE = 11
     FLEET = 12
     BASE = 13
+    SEES = 14
 
 
 class Asked(Enum):

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from beads_workers.agents.presets import find_agents
 from beads_workers.checks import fleet, programs, worktrees
@@ -25,6 +26,11 @@ from beads_workers.kinds import Looked, SourceKind
 from beads_workers.options import Options, Resolved
 from beads_workers.registry import kind_of, service
 from beads_workers.runtime.project import STATE_FOLDER
+
+if TYPE_CHECKING:
+    # They load the gate's modules.
+    from beads_workers.landing.sees.proof import Proof
+    from beads_workers.landing.sees.run import ProofProcess
 
 Progress = Callable[[str, str], None]
 """Told what takes long: the name of a condition, and a line; an empty line when it is over."""
@@ -53,7 +59,11 @@ class FleetPlan:
         self.wrong = wrong
         self.prepared = prepared
         self.progress = progress
-        self._owned = owned
+        self.owned = owned
+        self.proof: Proof | None = None
+        """What verify tests, if the start has seen it."""
+        self.proving: ProofProcess | None = None
+        """It is being seen yet."""
         self._tracing = tracing
 
     # --- where ---
@@ -223,7 +233,7 @@ class FleetPlan:
         if tracker is None or work is None:
             return None
         return fleet.settings_of(
-            self.resolved, tracker, work, self.issues, owned=self._owned, tracing=self._tracing
+            self.resolved, tracker, work, self.issues, owned=self.owned, tracing=self._tracing
         )
 
     @cached_property

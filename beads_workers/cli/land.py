@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,6 +22,7 @@ from beads_workers.cli.completion import may_be_undone, with_branches
 from beads_workers.cli.errors import CommandError
 from beads_workers.core import landing as messages
 from beads_workers.core.landing import LanderSettings
+from beads_workers.core.receipts import INDEPENDENT
 from beads_workers.core.text import counted, printable
 from beads_workers.exits import EXIT_RUNNING, EXIT_TRACKER, EXIT_UNFINISHED, EXIT_UNKNOWN
 
@@ -47,6 +48,9 @@ def land(
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would land.")] = False,
     verify: Verify = None,
+    skip_base_check: Annotated[
+        bool, typer.Option("--skip-base-check", help="Do not ask whether verify sees the branch.")
+    ] = False,
     as_json: Json = False,
     state_dir: StateDir = None,
 ) -> None:
@@ -81,6 +85,8 @@ def land(
             _repository(settings).pardon(left.add.run_id, left.add.issue_id)
     if settings.verify is None and wanted:
         print("warning: no --verify: what merges lands untested", file=sys.stderr)
+    if wanted:
+        settings = _seen(settings, skip=skip_base_check, quiet=as_json)
     news = list(_landing(settings, [left.add for left in wanted], quiet=as_json))
     landed = [each for each in news if isinstance(each, messages.Landed)]
     refused = [each for each in news if isinstance(each, messages.Refused)]
@@ -162,6 +168,27 @@ def undo(
     how = "moved back to" if done.moved_back else "is at"
     print(f"taken back: {', '.join(map(printable, done.issue_ids))}")
     print(f"{settings.landing.branch} {how} {done.tip[:12]}")
+
+
+def _seen(settings: LanderSettings, *, skip: bool, quiet: bool) -> LanderSettings:
+    """With what verify was seen to test; raises ``CommandError`` if that is the checkout."""
+    from beads_workers.checks.rules import Grade
+    from beads_workers.checks.sees import LIFTED_BY, check_sees
+    from beads_workers.cli.checking import Drawn, sentence
+    from beads_workers.cli.config import resolve
+    from beads_workers.cli.refusals import refusal
+    from beads_workers.options import Options
+
+    options = resolve(Options(skip_base_check=skip or None), Path.cwd(), os.environ).options
+    if settings.verify is None or options.skip_base_check:
+        return settings
+    seen = check_sees(settings, Drawn(quiet=quiet), waits=True)
+    if seen.check.status is Grade.FAIL:
+        raise refusal(seen.check, LIFTED_BY)
+    if seen.check.status is Grade.WARN:
+        print(f"warning: {printable(sentence(seen.check))}", file=sys.stderr)
+    independent = seen.proof is not None and seen.proof.is_independent
+    return replace(settings, independent=independent)
 
 
 # --- settings ------------------------------------------------------------------------------------
@@ -335,7 +362,8 @@ def _said(news: messages.News) -> str:
 def _close_note(landed: messages.Landed, settings: LanderSettings) -> str:
     how = "was landed already as" if landed.contained else "landed as"
     verified = f"; verify passed on tree {landed.verified[:12]}" if landed.verified else ""
-    return f"{how} {landed.commit[:12]} on {settings.landing.branch}{verified}"
+    by = f", {INDEPENDENT}" if INDEPENDENT in landed.verified else ""
+    return f"{how} {landed.commit[:12]} on {settings.landing.branch}{verified}{by}"
 
 
 def _open_tracker(directory: Path) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from beads_workers.checks import fleet, landing, programs, project, worktrees
@@ -68,6 +69,8 @@ def planned(plan: FleetPlan) -> FleetSettings:
     """The settings of a plan whose conditions hold."""
     settings = plan.settings
     assert settings is not None, "a step that cannot be taken has failed as a condition"
+    if plan.proof is not None and plan.proof.is_independent:
+        settings = replace(settings, work=replace(settings.work, independent=True))
     return settings
 
 

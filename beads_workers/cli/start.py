@@ -29,7 +29,9 @@ from beads_workers.runtime.processes import NOT_KEPT, outlive_output
 
 if TYPE_CHECKING:
     from beads_workers.cli.launch import Launch, WatchResult
+    from beads_workers.cli.proving import Proving
     from beads_workers.cli.web import Page
+    from beads_workers.landing.sees.run import ProofProcess
 
 
 # --- start words ---------------------------------------------------------------------------------
@@ -291,7 +293,8 @@ def run_start(
     _know_moved(settings)
     page = open_page(resolved.options, settings)
     if not how.detach:
-        _run(launch, settings, page, as_json=how.as_json, draw=how.draw)
+        proving = _proving(plan.proving, settings)
+        _run(launch, settings, page, proving, as_json=how.as_json, draw=how.draw)
     _detach(launch, settings, page, as_json=how.as_json, wait=how.wait)
 
 
@@ -340,8 +343,22 @@ def _started(launch: Launch, settings: FleetSettings, page: Page | None) -> dict
     return started
 
 
+def _proving(process: ProofProcess | None, settings: FleetSettings) -> Proving | None:
+    if process is None:
+        return None
+    from beads_workers.cli.proving import Proving  # Few starts need it.
+
+    return Proving(process, settings)
+
+
 def _run(
-    launch: Launch, settings: FleetSettings, page: Page | None, *, as_json: bool, draw: bool
+    launch: Launch,
+    settings: FleetSettings,
+    page: Page | None,
+    proving: Proving | None,
+    *,
+    as_json: bool,
+    draw: bool,
 ) -> NoReturn:
     from beads_workers.cli.launch import Interrupts, watch_run
     from beads_workers.ui.terminal import can_draw
@@ -364,6 +381,8 @@ def _run(
         interrupts=interrupts,
         worktrees=settings.work.worktrees,
     )
+    if proving is not None:
+        proving.settle()
     raise typer.Exit(code)
 
 

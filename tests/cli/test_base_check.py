@@ -91,6 +91,7 @@ def test_a_red_base_that_was_mended_is_tested_again_and_a_green_one_is_remembere
     done = red.start(VERIFY)
     assert done.returncode == 0, done
     assert f"passes on main ({at})" in done.stderr
+    assert red.start(VERIFY).returncode == 0, "what the first one landed is in it"
     checks = red.ran().count("check")
     again = red.start(VERIFY)
     assert again.returncode == 0 and "base     '" in again.stderr

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import Result
 
 from beads_workers.checks.landing import clones_land_together
 from beads_workers.cli import clean, land
@@ -26,6 +27,7 @@ from beads_workers.landing.undo import Undo
 from beads_workers.options import Options
 from beads_workers.runtime.locks import try_lock
 from tests.support.commands import Commands
+from tests.support.fleet import unproved
 from tests.support.repository import IDENTITY, git
 from tests.support.worktrees import World
 
@@ -93,7 +95,14 @@ def left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Left:
     return world
 
 
-commands = Commands(land)
+class Unproved(Commands):
+    """What verify tests is seen in ``tests.landing.test_sees``."""
+
+    def asked(self, *arguments: str, given: str | bytes = "") -> Result:
+        return super().asked(*unproved(*arguments), given=given)
+
+
+commands = Unproved(land)
 cleaning = Commands(clean)
 
 

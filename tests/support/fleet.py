@@ -66,11 +66,18 @@ def listens(where: Path) -> bool:
 def call(project: Project, *arguments: str, folder: Path | None = None) -> Called:
     """Run ``beads-workers`` to its end, as a person would."""
     return warm.run(
-        arguments,
+        unproved(*arguments),
         cwd=folder or project.folder,
         env=project.environment,
         timeout=PATIENCE_SECONDS,
     )
+
+
+def unproved(verb: str, *arguments: str) -> tuple[str, ...]:
+    """The same words, without runs of verify that only show what it tests: those have tests of
+    their own."""
+    asks = verb == "land" or (verb == "start" and "--verify" in arguments)
+    return (verb, *(("--skip-base-check",) if asks else ()), *arguments)
 
 
 Called = subprocess.CompletedProcess[str]
@@ -99,7 +106,7 @@ class Fleet:
         self._forgotten = False
         with self._out.open("wb") as out, self._err.open("wb") as err:
             self.process = warm.start(
-                (verb, *arguments),
+                unproved(verb, *arguments),
                 cwd=folder or project.folder,
                 env={**project.environment, **(environment or {})},
                 stdout=out.fileno(),

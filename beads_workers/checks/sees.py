@@ -1,0 +1,135 @@
+"""Whether ``--verify`` tests the branch, and not the user's checkout: the second half of the base
+check, for everything that lands. The proof is ``landing.sees``. Source: docs/LANDING.md.
+"""
+
+from __future__ import annotations
+
+import select
+import time
+from pathlib import Path
+
+from beads_workers.checks.base import base_commit, lander_settings
+from beads_workers.checks.plan import Progress
+from beads_workers.checks.rules import Check, misused, ok, warn
+from beads_workers.core.landing import LanderSettings
+from beads_workers.core.model import value
+from beads_workers.core.receipts import INDEPENDENT
+from beads_workers.core.settings import FleetSettings
+from beads_workers.core.text import printable
+from beads_workers.landing.gate import VERDICTS, Verdicts
+from beads_workers.landing.repository import landing_folder
+from beads_workers.landing.sees.leads import find_leads
+from beads_workers.landing.sees.proof import Proof, Sight
+from beads_workers.landing.sees.run import ProofProcess, kept, start_proof
+from beads_workers.worktrees.git import GitError, git
+from beads_workers.worktrees.places import make_folder
+
+NAME = "sees"
+LIFTED_BY = "--skip-base-check"
+TEXT_CHARS = 600
+WITHOUT_BASE_SECONDS = 30.0
+"""It is waited for so long if the base check did not run, and nobody knows how long it takes."""
+LEAST_SECONDS = 5.0
+"""And for so long in any case: what comes of it is better known before an agent is paid."""
+
+
+@value
+class Seen:
+    """``check``: for people. ``proof``: None while ``process`` goes on."""
+
+    check: Check
+    proof: Proof | None = None
+    process: ProofProcess | None = None
+
+
+def check_sees(settings: LanderSettings, progress: Progress, *, waits: bool) -> Seen:
+    """Prove it, unless that is known. ``waits``: for as long as it takes; else no longer than the
+    base check took, and the process goes on."""
+    try:
+        commit, _ = base_commit(settings)
+        tree = git(settings.worktrees.common, "rev-parse", f"{commit}^{{tree}}").strip()
+        verdicts = _verdicts(settings)
+        if (known := kept(verdicts, tree)) is not None:
+            return Seen(check_of(known, settings), known)
+        base = verdicts.find(tree)
+        seconds = max(base.seconds, LEAST_SECONDS) if base is not None else WITHOUT_BASE_SECONDS
+        process = start_proof(settings, commit, settings.landing.jobs)
+    except (GitError, OSError) as error:
+        return Seen(warn(NAME, printable(f"not checked: {error}", TEXT_CHARS)))
+    if _wait(process, progress, None if waits else seconds):
+        assert process.proof is not None, "it has ended"
+        return Seen(check_of(process.proof, settings), process.proof)
+    text = "whether verify tests the branch is checked beside the first attempts: it takes longer"
+    return Seen(ok(NAME, f"{text} than verify itself"), process=process)
+
+
+def known(settings: FleetSettings) -> Check | None:
+    """What is known without a run: for ``doctor``."""
+    try:
+        lander = lander_settings(settings)
+        commit, _ = base_commit(lander)
+        tree = git(lander.worktrees.common, "rev-parse", f"{commit}^{{tree}}").strip()
+        # Who only looks makes no folders.
+        is_there = (landing_folder(lander.worktrees) / VERDICTS).is_dir()
+        found = kept(_verdicts(lander), tree) if is_there else None
+        leads = find_leads(lander.worktrees, lander.verify or "")
+    except (GitError, OSError) as error:
+        return warn(NAME, printable(f"not checked: {error}", TEXT_CHARS))
+    if found is not None:
+        return check_of(found, lander)
+    if not leads:
+        return ok(NAME, "the next start checks whether verify tests the branch")
+    text = "these lead into the checkout, and the next start checks whether verify tests the branch"
+    named = ", ".join(f"{lead.found} to {lead.to}" for lead in leads[:3])
+    return ok(NAME, printable(f"{text}: {named}", TEXT_CHARS))
+
+
+def check_of(proof: Proof, settings: LanderSettings) -> Check:
+    """What people are told of a proof."""
+    command = f"'{printable(settings.verify or '', 60)}'"
+    took = f", seen in {proof.seconds:.1f} s" if proof.seconds else ""
+    found = "; ".join(proof.found)
+    if proof.sight is Sight.CHECKOUT:
+        text = f"verify tests the checkout, not the branch: {found or command}"
+        return misused(NAME, printable(text, TEXT_CHARS), proof.mend)
+    if proof.sight is Sight.UNKNOWN:
+        text = f"it is not known whether {command} tests the branch: {found}"
+        return warn(NAME, printable(text, TEXT_CHARS))
+    if proof.sight is Sight.NOTHING:
+        text = f"{command} passes on broken sources{took}: what lands is verified {INDEPENDENT}"
+        return warn(NAME, printable(text, TEXT_CHARS), hint=_opened(proof))
+    if proof.opened:
+        return warn(NAME, f"{command} tests the branch{took}", hint=_opened(proof))
+    return ok(NAME, f"{command} tests the branch{took}")
+
+
+def _opened(proof: Proof) -> str:
+    files = ", ".join(proof.opened[:3])
+    more = f" and {len(proof.opened) - 3} more" if len(proof.opened) > 3 else ""
+    return printable(f"while it runs these are opened: {files}{more}") if files else ""
+
+
+def _verdicts(settings: LanderSettings) -> Verdicts:
+    folder: Path = landing_folder(settings.worktrees)
+    make_folder(folder)
+    verdicts = Verdicts(settings, folder)
+    verdicts.look_again()
+    return verdicts
+
+
+def _wait(process: ProofProcess, progress: Progress, seconds: float | None) -> bool:
+    """Until it has ended, which is returned, or the time is over."""
+    began, over = time.monotonic(), False
+    text = "verify runs on broken sources, to see whether it tests the branch"
+    try:
+        progress(NAME, text)
+        while not over and (seconds is None or time.monotonic() < began + seconds):
+            if select.select([process.output], [], [], 1.0)[0]:
+                over = process.read()
+            progress(NAME, f"{text}, {time.monotonic() - began:.0f} s")
+    except BaseException:  # Ctrl-C, most likely.
+        process.end()
+        raise
+    finally:
+        progress(NAME, "")
+    return over
