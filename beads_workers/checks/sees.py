@@ -14,12 +14,12 @@ from beads_workers.checks.rules import Check, misused, ok, warn
 from beads_workers.core.landing import LanderSettings
 from beads_workers.core.model import value
 from beads_workers.core.receipts import INDEPENDENT
-from beads_workers.core.settings import FleetSettings
+from beads_workers.core.settings import FleetSettings, Sight
 from beads_workers.core.text import printable
 from beads_workers.landing.gate import VERDICTS, Verdicts
 from beads_workers.landing.repository import landing_folder
 from beads_workers.landing.sees.leads import find_leads
-from beads_workers.landing.sees.proof import Proof, Sight
+from beads_workers.landing.sees.proof import Proof
 from beads_workers.landing.sees.run import ProofProcess, kept, start_proof
 from beads_workers.worktrees.git import GitError, git
 from beads_workers.worktrees.places import make_folder

@@ -187,8 +187,7 @@ def _seen(settings: LanderSettings, *, skip: bool, quiet: bool) -> LanderSetting
         raise refusal(seen.check, LIFTED_BY)
     if seen.check.status is Grade.WARN:
         print(f"warning: {printable(sentence(seen.check))}", file=sys.stderr)
-    independent = seen.proof is not None and seen.proof.is_independent
-    return replace(settings, independent=independent)
+    return replace(settings, sight=seen.proof.sight if seen.proof is not None else "")
 
 
 # --- settings ------------------------------------------------------------------------------------

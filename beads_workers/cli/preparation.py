@@ -14,7 +14,7 @@ from beads_workers.checks.rules import Check, Grade, met
 from beads_workers.checks.runner import start_checks
 from beads_workers.cli.kinds import kind_said, need
 from beads_workers.cli.refusals import need_met, refusal, refuse
-from beads_workers.core.settings import FleetSettings, Landing, Tracing, Work, Worktrees
+from beads_workers.core.settings import FleetSettings, Landing, Sight, Tracing, Work, Worktrees
 from beads_workers.options import Options, Resolved
 from beads_workers.registry import service
 from beads_workers.worktrees.git import BRANCHES
@@ -69,9 +69,10 @@ def planned(plan: FleetPlan) -> FleetSettings:
     """The settings of a plan whose conditions hold."""
     settings = plan.settings
     assert settings is not None, "a step that cannot be taken has failed as a condition"
-    if plan.proof is not None and plan.proof.is_independent:
-        settings = replace(settings, work=replace(settings.work, independent=True))
-    return settings
+    if plan.proof is None and plan.proving is None:
+        return settings
+    sight = plan.proof.sight if plan.proof is not None else Sight.UNKNOWN
+    return replace(settings, work=replace(settings.work, sight=sight))
 
 
 def find_work(resolved: Resolved) -> Work:

@@ -23,15 +23,15 @@ from beads_workers.core.text import counted
 
 @value
 class LanderSettings:
-    """``verify``: the gate, a ``sh -c`` line; None: what merges lands; ``independent``: it was seen
-    to pass whatever is in the sources. Seconds are floats."""
+    """``verify``: the gate, a ``sh -c`` line; None: what merges lands; ``sight``: see ``Work``.
+    Seconds are floats."""
 
     landing: Landing
     worktrees: Worktrees
     run_id: str
     verify: str | None = None
     term_grace_seconds: float = limits.TERM_GRACE_SECONDS
-    independent: bool = False
+    sight: str = ""
 
 
 # --- orders --------------------------------------------------------------------------------------

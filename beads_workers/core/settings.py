@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, field
+from enum import StrEnum
 from typing import Any
 
 from beads_workers.core import limits
@@ -126,6 +127,16 @@ class Landing:
 LANDING_STYLES = ("squash", "merge", "rebase")
 
 
+class Sight(StrEnum):
+    """What verify was seen to test (docs/LANDING.md, "What the check sees")."""
+
+    BRANCH = "branch"
+    NOTHING = "nothing"
+    """It passes whatever is in the sources."""
+    CHECKOUT = "checkout"
+    UNKNOWN = "unknown"
+
+
 @value
 class Work:
     """What a worker runs for a task.
@@ -136,9 +147,9 @@ class Work:
     and it find goes back; ``stall_seconds``: an agent that says nothing for so long is ended;
     ``continues``: a further attempt goes on in the worktree and session of the one before;
     ``comments``: whose comments are in the prompt; ``overage``: limits may be exceeded at a price.
-    ``verify`` (a ``sh -c`` line that the user typed) must also succeed; ``independent``: it passes
-    whatever is in the sources. ``bd_argv`` is set where the worker itself claims and closes
-    (``--bd-calls worker``): the program and its fixed options.
+    ``verify`` (a ``sh -c`` line that the user typed) must also succeed; ``sight``: what
+    it was seen to test (``Sight``), "" if nobody wants to know. ``bd_argv`` is set where the worker
+    itself claims and closes (``--bd-calls worker``): the program and its fixed options.
     ``term_grace_seconds`` lies between TERM and KILL. ``suspends``: a paused worker stops its
     command (SIGSTOP). ``lands``: its branches are to land, so that what a command leaves is
     committed, and verified by the gate. ``worktrees``: None where all tasks run in the project's
@@ -162,7 +173,7 @@ class Work:
     comments: str = "all"
     overage: bool = False
     verify: str | None = None
-    independent: bool = False
+    sight: str = ""
     timeout_seconds: float | None = None
     term_grace_seconds: float = limits.TERM_GRACE_SECONDS
     suspends: bool = False
@@ -179,6 +190,11 @@ class Work:
     hidden_variables: tuple[str, ...] = ()
     function_variables: Mapping[str, str] = field(default_factory=dict, hash=False)
     functions_ahead: bool = False
+
+    @property
+    def independent(self) -> bool:
+        """Whether verify passes whatever is in the sources."""
+        return self.sight == Sight.NOTHING
 
     @property
     def agent(self) -> Agent | None:

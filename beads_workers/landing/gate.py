@@ -33,7 +33,7 @@ from beads_workers.core.text import printable, size
 from beads_workers.landing import set_up
 from beads_workers.landing.queue import GateVerdict
 from beads_workers.landing.repository import PINS
-from beads_workers.landing.sees.leads import find_leads
+from beads_workers.landing.sees.leads import Lead, find_leads
 from beads_workers.landing.shortage import Shortage
 from beads_workers.runtime import sessions
 from beads_workers.runtime.locks import try_lock
@@ -124,13 +124,15 @@ class Verdicts:
             _output(tool, settings.worktrees.checkout) for tool in settings.landing.tools
         ]
         self._holds_for = ""
+        self.leads: tuple[Lead, ...] = ()
         self._prune()
 
     def look_again(self) -> None:
         """Before a train: the copied files may have changed, and what leads into the checkout.
         Raises ``GitError``."""
         worktrees, verify = self._settings.worktrees, self._settings.verify or ""
-        leads = [asdict(lead) for lead in find_leads(worktrees, verify)]
+        self.leads = find_leads(worktrees, verify)
+        leads = [asdict(lead) for lead in self.leads]
         copied = copied_state(worktrees)
         about = [verify, worktrees.setup, worktrees.prefix, copied, self._tools, leads]
         self._holds_for = hashlib.sha256(json.dumps(about).encode()).hexdigest()

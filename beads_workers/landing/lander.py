@@ -22,6 +22,7 @@ from typing import assert_never
 from beads_workers.core import landing as messages
 from beads_workers.core.landing import Add, CancelLanding, GoOn, LanderSettings, News, Order
 from beads_workers.core.receipts import INDEPENDENT
+from beads_workers.core.settings import Sight
 from beads_workers.landing.gate import (
     LOCK,
     GateOrder,
@@ -53,6 +54,7 @@ from beads_workers.landing.repository import (
     Moved,
     landing_folder,
 )
+from beads_workers.landing.sees.again import Again
 from beads_workers.landing.train import CannotMerge, Conflict, Coupled, Follow, Passenger
 from beads_workers.runtime.locks import try_lock
 from beads_workers.runtime.processes import say
@@ -135,6 +137,7 @@ class Lander:
     queue: Queue = field(init=False)
     _repository: LandingRepository = field(init=False)
     _verdicts: Verdicts = field(init=False)
+    _again: Again = field(init=False)
     _folder: Path = field(init=False)
     _lock: int = -1
     _tip: str = ""
@@ -169,6 +172,7 @@ class Lander:
         for lane in range(self.settings.landing.jobs):
             GatePlace(settings, self._folder, lane).sweep()
         self._verdicts = Verdicts(settings, self._folder)
+        self._again = Again(settings, self.selector, self._go_on)
         try:
             self._tip = self._repository.open()
         except (RemoteTrouble, Held, CannotLand) as trouble:
@@ -301,6 +305,7 @@ class Lander:
         """End all gates, and throw away half a train; whoever lands next does the same."""
         for running in self._gates.values():
             running.gate.end()
+        self._again.close()
         until = time.monotonic() + STOP_SECONDS
         for running in self._gates.values():
             if not _ended(running.gate.pidfd, until - time.monotonic()):
@@ -486,6 +491,10 @@ class Lander:
             self._moved(now)
             return
         self._verdicts.look_again()
+        if why := self._again.why_not(self._verdicts, self._tip, self._tip_tree()):
+            waits = float("inf") if self._again.is_under_way else AGAIN_SECONDS[0]
+            self._get_stuck(why, waits)
+            return
         tip, onto = self._tip, self._tip
         on, coupled, gone = list[str](), list[Coupled](), list[str]()
         blocked = False
@@ -596,7 +605,7 @@ class Lander:
         _, tree = train.at(place)
         verified = tree if self.settings.verify is not None else ""
         issues = tuple(key for key in keys if key != FOLLOWED)
-        if verified and self.settings.independent:
+        if verified and self.settings.sight == Sight.NOTHING:
             verified += f" {INDEPENDENT}"
         text = verified or "none"
         if verified and len(issues) > 1:

@@ -328,7 +328,7 @@ class Fleet:
 
         settings = LanderSettings(
             *(landing, work.worktrees, self._run_id),
-            *(work.verify, work.term_grace_seconds, work.independent),
+            *(work.verify, work.term_grace_seconds, work.sight),
         )
         loop.lander = LanderProcess(settings, self._folder / "lander.log", selector, loop.tell)
 

@@ -14,9 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.core.landing import settings_to_line
-from beads_workers.landing.sees.proof import Proof, Sight
+from beads_workers.core.landing import GoOn, LandingPaused, settings_to_line
+from beads_workers.core.settings import Sight
+from beads_workers.landing.sees.again import REFUSED
+from beads_workers.landing.sees.proof import Proof
 from beads_workers.landing.sees.run import prove, read_proof
+from tests.landing.program import Program
 from tests.landing.world import LandingWorld
 
 ROOT = Path(__file__).parents[2]
@@ -234,3 +237,25 @@ def test_without_mounts_what_is_opened_in_the_checkout_is_named_and_refused_noth
     assert found.opened == (f"{here.top}/src/calc/__init__.py",)
     right = prove_without_mounts(here, f'PYTHONPATH="$BW_WORKTREE/src" {HERE}')
     assert (right.sight, right.opened) == (Sight.BRANCH, ())
+
+
+def test_what_leads_there_is_looked_at_again_before_each_train(project: Make) -> None:
+    """An agent, or a person, installs the checkout while branches land."""
+    here = project(SRC)
+    file = here.install("# nothing yet")
+    code = "import sys; sys.path.append('src'); import calc; assert calc.add(1, 2) == 3"
+    verify = f'"$BW_CHECKOUT/.venv/bin/python" -c "{code}"'
+    settings = replace(here.settings(verify), sight=here.prove(verify).sight)
+    assert settings.sight == Sight.BRANCH
+    program = Program(settings, here.work("app-1", {"a": "1"}))
+    program.idle("app-1")
+    here.install(str(here.top / "src"))
+    program.tell(here.work("app-2", {"src/calc/__init__.py": "broken\n"}))
+    program.until(lambda news: isinstance(news, LandingPaused) and "has changed" in news.why)
+    program.until(lambda news: isinstance(news, LandingPaused) and REFUSED in news.why)
+    assert str(file) in program.news[-1].why and "PYTHONPATH=" in program.news[-1].why
+    file.unlink()
+    program.tell(GoOn())
+    program.idle("app-2")
+    assert (program.landed, program.refused) == ({"app-1"}, {"app-2"})
+    assert program.end() == 0

@@ -11,12 +11,12 @@ import tempfile
 import time
 from collections.abc import Generator
 from dataclasses import dataclass, field
-from enum import Enum
 from functools import partial
 from pathlib import Path
 
 from beads_workers.core.landing import LanderSettings
 from beads_workers.core.model import value
+from beads_workers.core.settings import Sight
 from beads_workers.landing.gate import GateOrder, GateResult
 from beads_workers.landing.queue import GateVerdict
 from beads_workers.landing.repository import PINS
@@ -32,16 +32,6 @@ NAMED_MAX = 3
 RUNS = Generator[GateOrder, GateResult, "Proof"]
 
 
-class Sight(Enum):
-    """What verify tests."""
-
-    BRANCH = "branch"
-    NOTHING = "nothing"
-    """It does not depend on the sources."""
-    CHECKOUT = "checkout"
-    UNKNOWN = "unknown"
-
-
 @value
 class Proof:
     """``found``: what leads into the checkout, or why it is not known. ``mend``: the line, or the
@@ -52,11 +42,6 @@ class Proof:
     mend: str = ""
     opened: tuple[str, ...] = ()
     seconds: float = 0.0
-
-    @property
-    def is_independent(self) -> bool:
-        """Whether what lands is verified by a check that does not depend on the sources."""
-        return self.sight is Sight.NOTHING
 
 
 @dataclass

@@ -20,10 +20,11 @@ from select import POLLIN, poll
 from typing import Any
 
 from beads_workers.core.landing import LanderSettings, settings_from_line, settings_to_line
+from beads_workers.core.settings import Sight
 from beads_workers.landing.gate import GateOrder, GateResult, Verdicts, start_gate
 from beads_workers.landing.queue import GateVerdict
 from beads_workers.landing.repository import landing_folder
-from beads_workers.landing.sees.proof import REF, Proof, Prover, Sight
+from beads_workers.landing.sees.proof import REF, Proof, Prover
 from beads_workers.runtime import sessions
 from beads_workers.runtime.locks import try_lock
 from beads_workers.worktrees.git import GitError, delete_refs, git
@@ -167,7 +168,7 @@ def main() -> int:
     sessions.die_with_parent(signal.SIGTERM)
     settings = settings_from_line(sys.stdin.buffer.readline())
     proof = prove(settings, sys.argv[1], int(sys.argv[2]))
-    _say({"proof": {**asdict(proof), "sight": proof.sight.value}})
+    _say({"proof": asdict(proof)})
     return 0
 
 
