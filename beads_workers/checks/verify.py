@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from beads_workers.core.model import value
+from beads_workers.landing.sees.leads import installed
 
 FILE_BYTES_MAX = 1 << 20
 """A larger file is not read: nobody wrote it by hand."""
@@ -93,6 +94,7 @@ def _joined(parts: list[Suite], left_out: tuple[str, ...]) -> VerifyProposal:
 def _inside(name: str, suite: Suite) -> Suite:
     def there(line: str) -> str:
         inside = line.replace("$BW_CHECKOUT/", f"$BW_CHECKOUT/{name}/")
+        inside = inside.replace("$BW_WORKTREE/", f"$BW_WORKTREE/{name}/")
         return f"(cd {name} && {inside})" if line else ""
 
     return Suite(there(suite.line), f"{name}: {suite.found}", there(suite.setup))
@@ -144,7 +146,8 @@ def _node(folder: Path) -> Suite | None:
     if not isinstance(script, str) or not script.strip() or PLACEHOLDER in script:
         return None
     lock = next((name for name in NODE if (folder / name).is_file()), "")
-    needs_more = any(_at(package, key) for key in ("dependencies", "devDependencies"))
+    keys = ("dependencies", "devDependencies", "workspaces")
+    needs_more = any(_at(package, key) for key in keys)
     setup = NODE[lock].setup if lock else "npm install" if needs_more else ""
     line = NODE.get(lock, NPM).line
     if "react-scripts test" in script:
@@ -163,16 +166,43 @@ OF_CHECKOUT = '"${{BW_CHECKOUT:+$BW_CHECKOUT/}}{python}"'
 """What git ignores is in the user's checkout only, and not in the worktree of an attempt."""
 
 
+SOURCES_FIRST = 'PYTHONPATH="$BW_WORKTREE/src" '
+"""Absolute: tests start programs in other folders, which would import what is installed."""
+EXTRAS = ("test", "tests", "testing", "dev")
+"""What projects call their needs for tests."""
+
+
 def _pytest(folder: Path) -> Suite | None:
     if not (found := _pytest_said(folder)):
         return None
     for lock, runner in RUNNERS.items():
         if (folder / lock).is_file():
             return Suite(runner.line, f"{found} with {lock}", runner.setup)
-    for python in (".venv/bin/python", "venv/bin/python"):
-        if (folder / python).exists():
-            return Suite(PYTEST.format(python=OF_CHECKOUT.format(python=python)), found)
-    return Suite(PYTEST.format(python="python3"), found)
+    first = SOURCES_FIRST if _has_src(folder) else ""
+    for name in (".venv", "venv"):
+        python = f"{name}/bin/python"
+        if not (folder / python).exists():
+            continue
+        if any(installed(folder / name, folder.resolve())):
+            return _own_environment(folder, name, found)
+        return Suite(first + PYTEST.format(python=OF_CHECKOUT.format(python=python)), found)
+    return Suite(first + PYTEST.format(python="python3"), found)
+
+
+def _own_environment(folder: Path, name: str, found: str) -> Suite:
+    """One for each worktree: what is installed in the checkout's is the checkout."""
+    project = _toml(folder / "pyproject.toml")
+    extras = [e for e in EXTRAS if _at(project, "project", "optional-dependencies", e)]
+    what = f"-e '.[{extras[0]}]'" if extras else "-e . pytest"
+    setup = f"python3 -m venv {name} && {name}/bin/python -m pip install --quiet {what}"
+    why = f"{found}, in an environment of its own: {name} has the checkout installed"
+    return Suite(f"{name}/bin/python -m pytest", why, setup)
+
+
+def _has_src(folder: Path) -> bool:
+    """Whether sources are imported from ``src``."""
+    inner = list(_entries(folder / "src"))
+    return any(e.suffix == ".py" or (e / "__init__.py").is_file() for e in inner)
 
 
 def _pytest_said(folder: Path) -> str:

@@ -146,3 +146,43 @@ def test_a_huge_folder_and_a_huge_file_hold_nobody_up(tmp_path: Path) -> None:
         (tmp_path / f"f{number}").touch()
     (tmp_path / "Makefile").write_text("test:\n" + "#" * 2_000_000)
     assert propose(tmp_path) is None
+
+
+SRC = {"src/cart/__init__.py": "", "tests/test_cart.py": ""}
+
+
+def test_a_src_layout_is_imported_from_the_worktree_also_by_programs_elsewhere(
+    tmp_path: Path,
+) -> None:
+    first = 'PYTHONPATH="$BW_WORKTREE/src" '
+    assert line(tmp_path / "a", SRC) == f"{first}python3 -m pytest"
+    inside = {f"api/{name}": text for name, text in SRC.items()}
+    found = line(tmp_path / "b", inside)
+    assert found == '(cd api && PYTHONPATH="$BW_WORKTREE/api/src" python3 -m pytest)'
+    own = line(tmp_path / "c", {**SRC, ".venv/bin/python": ""})
+    assert own is not None and own.startswith(first) and "$BW_CHECKOUT" in own
+
+
+@pytest.mark.parametrize(
+    ("pyproject", "installs"),
+    [
+        ("", "-e . pytest"),
+        ("[project.optional-dependencies]\ntest = ['pytest']\n", "-e '.[test]'"),
+    ],
+)
+def test_an_environment_that_has_the_checkout_installed_is_not_proposed(
+    tmp_path: Path, pyproject: str, installs: str
+) -> None:
+    path = ".venv/lib/python3.11/site-packages/_cart.pth"
+    files = {**SRC, ".venv/bin/python": "", path: f"{tmp_path}/src\n", "pyproject.toml": pyproject}
+    found = propose(project(tmp_path, files))
+    assert found is not None and found.line == ".venv/bin/python -m pytest"
+    assert (
+        found.setup
+        == f"python3 -m venv .venv && .venv/bin/python -m pip install --quiet {installs}"
+    )
+
+
+def test_links_of_workspaces_are_made_in_each_worktree(tmp_path: Path) -> None:
+    found = propose(project(tmp_path, {"package.json": package("x", workspaces=["a"])}))
+    assert found is not None and found.setup == "npm install"

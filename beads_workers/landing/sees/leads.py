@@ -81,13 +81,16 @@ def _text(file: Path) -> str:
 
 
 def _python(top: Path, verify: str, worktrees: Worktrees) -> Iterator[Lead]:
-    packages = {
-        folder.resolve()
-        for environment in _environments(top, verify, worktrees)
-        for pattern in ("lib*/python*/site-packages", "lib*/python*/dist-packages")
-        for folder in environment.glob(pattern)
-    }
-    for folder in sorted(packages):
+    environments = {each.resolve() for each in _environments(top, verify, worktrees)}
+    for environment in sorted(environments):
+        yield from installed(environment, top)
+
+
+def installed(environment: Path, top: Path) -> Iterator[Lead]:
+    """What is installed there as a path of the checkout."""
+    patterns = ("lib*/python*/site-packages", "lib*/python*/dist-packages")
+    folders = {folder.resolve() for pattern in patterns for folder in environment.glob(pattern)}
+    for folder in sorted(folders):
         for file in sorted(folder.glob("*.pth")):
             yield from _path_file(top, file)
         for file in sorted(folder.glob("__editable__*.py")):
