@@ -94,8 +94,8 @@ MARGIN = 11
 """Columns of the names at the left."""
 ROWS_MAX = 12
 """Workers in the timeline: more are read better in the page."""
-INDENT = 6
-"""Of a reason that has a line of its own."""
+ROOM_MIN, INDENT = 36, 6
+"""A reason that has fewer columns beside its issue has a line of its own, indented by so much."""
 
 LISTED_MAX = 6
 """Rows of each list."""
@@ -393,11 +393,12 @@ def _quarantined(history: History, width: int) -> Iterator[Text]:
         head = f"  {printable(issue.issue_id, 24)}  "
         room = width - columns(head) - columns(tries) - 2
         why = printable(issue.error, width - INDENT)
-        if columns(why) <= room:
-            yield Text.assemble((head, "bold"), f"{tries}: ", (why, "red"))
-        else:  # It would be cut before it begins.
+        if room < ROOM_MIN < columns(why):  # It would be cut before it begins.
             yield Text.assemble((head, "bold"), f"{tries}:")
             yield Text(f"{' ' * INDENT}{why}", "red")
+        else:
+            why = printable(issue.error, max(12, room))
+            yield Text.assemble((head, "bold"), f"{tries}: ", (why, "red"))
     yield from _rest(len(quarantined), "more; --json has them all")
 
 

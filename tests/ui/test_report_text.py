@@ -45,9 +45,10 @@ def test_it_says_what_failed_what_was_quarantined_and_what_to_type() -> None:
 
 def test_a_reason_that_has_no_room_beside_its_issue_has_a_line_of_its_own() -> None:
     script = begun()
-    script.attempt("W1", "bad", 2.0, 7.0, "error", "quarantined", error="why " * 20, number=3)
+    script.attempt("W1", "bad", 2.0, 7.0, "error", "quarantined", error="why " * 20, number=3,
+                   reached="80 %, all tests but one")  # fmt: skip
     shown = lines(script)
-    row = shown.index("  bad  3 attempts:")
+    row = shown.index("  bad  3 attempts (last step: 80 %, all tests but…):")
     assert shown[row + 1].startswith("      why why why") and len(shown[row + 1]) > 70
 
 
