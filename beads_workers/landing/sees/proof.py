@@ -190,6 +190,7 @@ def _is_told(result: GateResult) -> bool:
     """Whether it says something of the sources: not what a signal ended, nor what never ran."""
     if result.verdict is not GateVerdict.NONE:
         return True
-    status = re.search(r"exit status (\d+)$", result.why)
+    # Behind a semicolon stands what the machine was short of.
+    status = re.search(r"exit status (\d+)(?![\d;])", result.why)
     late = "had not ended after" in result.why
     return late or (status is not None and int(status[1]) < 128)
