@@ -226,7 +226,7 @@ class Lander:
         except GitError as error:
             # That says nothing of the branch: it is looked at again when git answers.
             self._unread[add.issue_id] = add
-            self._get_stuck(f"git: {error}", AGAIN_SECONDS[0])
+            self._git_failed(error)
             return
         self._passengers[add.issue_id] = add
         self._untold_since.pop(add.issue_id, None)
@@ -275,7 +275,7 @@ class Lander:
         except Held as held:
             self._cannot_fetch(held)
         except GitError as error:
-            self._get_stuck(f"git: {error}", AGAIN_SECONDS[0])
+            self._git_failed(error)
         except OSError as error:
             why = f"{error.filename or 'nothing can be written'}: {error.strerror}"
             self._get_stuck(why, AGAIN_SECONDS[0])
@@ -327,9 +327,8 @@ class Lander:
             self._remote_seconds = REMOTE_SECONDS[0]
         tip = repository.commit_of(repository.ref)
         if tip is None:
-            repository.restore(tip := self._tip)
-            why = f"somebody has deleted {repository.branch}: it is at {tip[:12]} again"
-            self.say(messages.Warned(f"{why}, with all that has landed"))
+            self._restored()
+            tip = repository.tip()
         if tip != self._tip:
             self._idle = False
             self._moved(tip)
@@ -341,6 +340,24 @@ class Lander:
             self._idle = False
             self._passengers[FOLLOWED] = follow
             self.queue.add(WaitingBranch(FOLLOWED, first=True))
+
+    def _restored(self) -> bool:
+        """Whether somebody had deleted the branch, which is where it was again; raises
+        ``GitError``."""
+        repository = self._repository
+        if not self._tip or repository.commit_of(repository.ref) is not None:
+            return False
+        repository.restore(self._tip)
+        why = f"somebody has deleted {repository.branch}: it is at {self._tip[:12]} again"
+        self.say(messages.Warned(f"{why}, with all that has landed"))
+        return True
+
+    def _git_failed(self, error: GitError) -> None:
+        with suppress(GitError):
+            if self._restored():
+                self.queue.tip_moved()
+                return
+        self._get_stuck(f"git: {error}", AGAIN_SECONDS[0])
 
     def _is_free(self) -> bool:
         """Whether what held it up is gone, which is told then."""
