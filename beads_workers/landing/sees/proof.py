@@ -160,10 +160,9 @@ class Prover:
 
     def _read(self, said: str) -> str:
         """The source of the checkout that the output names."""
-        for path in re.findall(rf"{re.escape(str(self.top))}/[^\s:\"',)]+", said):
-            if Path(path).is_file():
-                return f"it read {path}"
-        return ""
+        known = {str(self.top / each.name) for each in self.sources.files}
+        named = re.findall(rf"{re.escape(str(self.top))}/[^\s:\"',)]+", said)
+        return next((f"it read {path}" for path in named if path in known), "")
 
     def _naming(self) -> list[str]:
         """Who names the checkout's variable: the line, or files of the project."""

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -112,9 +113,11 @@ def read_proof(said: dict[str, Any]) -> Proof:
 # --- the program ---------------------------------------------------------------------------------
 
 
-def prove(settings: LanderSettings, commit: str, lane: int) -> Proof:
-    """Run all of it, and keep what came of it."""
-    began = time.monotonic()
+def prove(
+    settings: LanderSettings, commit: str, lane: int, began: Callable[[str], None] = lambda at: None
+) -> Proof:
+    """Run all of it, and keep what came of it. ``began``: told the commit of each run."""
+    since = time.monotonic()
     common, folder = settings.worktrees.common, landing_folder(settings.worktrees)
     lock = try_lock(Path(common, LOCK))
     if lock is None:
@@ -124,8 +127,8 @@ def prove(settings: LanderSettings, commit: str, lane: int) -> Proof:
         (folder / GATED_REPOSITORY).write_bytes(os.fsencode(common))
         verdicts = Verdicts(settings, folder)
         verdicts.look_again()
-        proof = _carry_out(Prover(settings, commit, lane), folder, verdicts)
-        proof = replace(proof, seconds=time.monotonic() - began)
+        proof = _carry_out(Prover(settings, commit, lane), folder, verdicts, began)
+        proof = replace(proof, seconds=time.monotonic() - since)
         keep(verdicts, git(common, "rev-parse", f"{commit}^{{tree}}").strip(), proof)
         return proof
     except (GitError, OSError) as error:
@@ -136,11 +139,14 @@ def prove(settings: LanderSettings, commit: str, lane: int) -> Proof:
         os.close(lock)
 
 
-def _carry_out(prover: Prover, folder: Path, verdicts: Verdicts) -> Proof:
+def _carry_out(
+    prover: Prover, folder: Path, verdicts: Verdicts, began: Callable[[str], None]
+) -> Proof:
     runs = prover.runs()
     try:
         order = next(runs)
         while True:
+            began(order.commit)
             order = runs.send(_run(prover.settings, folder, order, verdicts))
     except StopIteration as end:
         proof: Proof = end.value
@@ -150,7 +156,6 @@ def _carry_out(prover: Prover, folder: Path, verdicts: Verdicts) -> Proof:
 def _run(
     settings: LanderSettings, folder: Path, order: GateOrder, verdicts: Verdicts
 ) -> GateResult:
-    _say({"began": order.commit})
     gate = start_gate(settings, folder, order, verdicts)
     ready = poll()
     ready.register(gate.pidfd, POLLIN)
@@ -167,7 +172,7 @@ def main() -> int:
     """See the module text."""
     sessions.die_with_parent(signal.SIGTERM)
     settings = settings_from_line(sys.stdin.buffer.readline())
-    proof = prove(settings, sys.argv[1], int(sys.argv[2]))
+    proof = prove(settings, sys.argv[1], int(sys.argv[2]), lambda at: _say({"began": at}))
     _say({"proof": asdict(proof)})
     return 0
 
