@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tests.proof.sees import LAYOUTS
 from tests.support.bd import NEW, OLD, bd_environment
 from tests.support.hostile_git import cases as hostile_settings
 
@@ -99,6 +100,7 @@ HOSTILE_GIT = (
     *("-m", "tests.support.hostile_git", "--cases", "{size}", "--json", "--progress"),
 )
 GATES = (sys.executable, "-m", "tests.proof.gates", "--cases", "{size}", "--json", "--progress")
+SEES = (sys.executable, "-m", "tests.proof.sees", "--cases", "{size}", "--json", "--progress")
 NIGHT = (sys.executable, "-m", "tests.night", "--issues", "{size}", "--json")
 SELF_CLAIMING = ("--bd-calls", "worker")
 ON_NEW = [chaos("bd 1.3.0", 50, seed, 2.7, bd=NEW) for seed in (101, 102, 103)]
@@ -122,6 +124,7 @@ PARTS: Sequence[Part] = (
     Part("gates", "cases of gates that die", 10, GATES, 60.0),
     Part("night", "issues", 40, NIGHT, 600.0),
     Part("hostile-git", "settings of git", len(hostile_settings()), HOSTILE_GIT, 500.0),
+    Part("sees", "layouts of projects", len(LAYOUTS), SEES, 240.0),
     Part("upstream", "tests of dispatcherd's own", 170, UPSTREAM, 300.0),
     Part("rooms", "times integrations left out", 7, ROOMS_ONE_BY_ONE, 7 * 200.0),
     script("fuzz", "fuzzed inputs per parser", "--inputs", 1100),

@@ -13,6 +13,7 @@ import pytest
 
 from tests.proof.__main__ import Proving
 from tests.proof.parts import PARTS, ROOT, Part
+from tests.proof.sees import LAYOUTS
 from tests.proof.table import Figure, figure_of, table
 from tests.support.fleet import until
 from tests.support.hostile_git import cases as hostile_settings
@@ -53,6 +54,7 @@ def test_full_size_is_what_is_promised() -> None:
         "gates": 10,
         "night": 40,
         "hostile-git": len(hostile_settings()),
+        "sees": len(LAYOUTS),
         "fuzz": 1_000_000,
         "rooms": 7,
         "upstream": 170,
