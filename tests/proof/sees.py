@@ -58,6 +58,16 @@ dev = ["pytest"]
 [tool.pytest.ini_options]
 testpaths = ["tests"]
 """
+HATCH_ENVIRONMENT = '[tool.hatch.envs.default]\ndependencies = ["pytest"]\n'
+POETRY = """[build-system]
+requires = ["poetry-core"]
+build-backend = "poetry.core.masonry.api"
+
+[project]
+name = "calc"
+version = "1"
+requires-python = ">=3.10"
+"""
 SETUPTOOLS = PYPROJECT.format(backend="setuptools>=64", module="setuptools.build_meta")
 HATCHLING = PYPROJECT.format(backend="hatchling", module="hatchling.build")
 TESTS = {"tests/test_calc.py": TEST, "tests/test_elsewhere.py": ELSEWHERE}
@@ -177,12 +187,22 @@ LAYOUTS: dict[str, Layout] = {
         Sight.CHECKOUT,
         "uv sync --quiet",
     ),
-    "hatch": Layout(HATCHLING_SRC, "hatch -q run python -m pytest -q", Sight.BRANCH),
-    "poetry": Layout(
-        _python(PYPROJECT.format(backend="poetry-core", module="poetry.core.masonry.api"), SRC),
-        "poetry run pytest -q",
+    "hatch": Layout(
+        _python(HATCHLING + HATCH_ENVIRONMENT, SRC),
+        "hatch -q run python -m pytest -q",
         Sight.BRANCH,
-        setup="poetry install --quiet --all-extras",
+    ),
+    "poetry": Layout(
+        _python(POETRY, SRC),
+        "poetry run python -c 'from calc import add; assert add(1, 2) == 3'",
+        Sight.BRANCH,
+        setup="poetry install --quiet",
+    ),
+    "poetry, the checkout's": Layout(
+        _python(POETRY, SRC),
+        """poetry -P "$BW_CHECKOUT" run python -c 'from calc import add; assert add(1, 2) == 3'""",
+        Sight.CHECKOUT,
+        "poetry install --quiet",
     ),
     "npm workspaces": Layout(NPM, "npm test", Sight.BRANCH, "npm install", "npm install"),
     "npm workspaces, linked": Layout(NPM, "npm test", Sight.CHECKOUT, "npm install", LINKED),
@@ -327,6 +347,7 @@ def main(arguments: Sequence[str]) -> int:
     for number, name in enumerate(chosen, 1):
         said = ""
         with tempfile.TemporaryDirectory(prefix="bw-", dir="/tmp") as folder:
+            os.environ |= {"HATCH_DATA_DIR": folder, "POETRY_VIRTUALENVS_PATH": f"{folder}/poetry"}
             try:
                 proof, base = Laid(Path(folder), LAYOUTS[name]).live()
                 said = f"{proof.sight} in {proof.seconds:.1f} s, its check takes {base:.1f} s"
