@@ -125,7 +125,11 @@ def test_a_relative_path_does_not_hold_where_a_test_starts_a_program_in_another_
 def test_a_linter_before_the_tests_does_not_save_one_that_reads_the_checkout(project: Make) -> None:
     here = project(SRC)
     here.install(str(here.top / "src"))
-    assert here.prove(f"{LINTER} && {UNITTEST}").sight is Sight.CHECKOUT
+    found = here.prove(f"{LINTER} && {UNITTEST}")
+    assert found.sight is Sight.CHECKOUT
+    line = f'export PYTHONPATH="$BW_WORKTREE/src"; {LINTER} && {UNITTEST}'
+    assert found.mend == f"verify = '{line}'"
+    assert here.prove(line).sight is Sight.BRANCH
 
 
 @pytest.mark.parametrize(

@@ -178,6 +178,8 @@ class Prover:
         if before := next((each.before for each in self.leads if each.before), ""):
             name = before.partition("=")[0]
             rest = re.sub(rf"(?<![\w$]){name}=(\"[^\"]*\"|'[^']*'|\S*)\s*", "", verify)
+            if re.search(r"[;&|\n]", rest):  # Before the first of several it is for that alone.
+                before = f"export {before.rstrip()}; "
             return f"verify = '{before}{rest}'" if "'" not in rest else f"{before}{rest}"
         if self.leads:
             return self.leads[0].mend
