@@ -55,6 +55,7 @@ def test_full_size_is_what_is_promised() -> None:
         "night": 40,
         "hostile-git": len(hostile_settings()),
         "sees": len(LAYOUTS),
+        "git-faults": 5500,
         "fuzz": 1_000_000,
         "rooms": 7,
         "upstream": 170,
