@@ -12,12 +12,12 @@ import os
 import sys
 from pathlib import Path
 
-from beads_workers.attempts.git_calls import GitNoAnswer, Misplaced
+from beads_workers.attempts.git_calls import Misplaced
 from beads_workers.attempts.work import CannotCommit, Workplace
 from beads_workers.core.assignment import AttemptAnswer, not_kept, to_fields
 from beads_workers.core.model import OutcomeKind
 from beads_workers.core.receipts import Receipt
-from beads_workers.worktrees.git import GitError
+from beads_workers.worktrees.git import GitError, GitNoAnswer
 from beads_workers.worktrees.preparation import Preparation, read_preparation
 
 

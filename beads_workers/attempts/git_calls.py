@@ -1,7 +1,7 @@
 """Calls of git that an attempt depends on: no answer is not an answer.
 
 A git that was killed, hangs or cannot be started has said nothing of what it was asked. It is asked
-again; then it is ``GitNoAnswer``, which nobody may read as "no change".
+again; then it is ``GitNoAnswer``, which nobody may read as "no change". So is one that fails.
 """
 
 from __future__ import annotations
@@ -11,17 +11,16 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from beads_workers.core.model import value
-from beads_workers.worktrees.git import GitCall, GitError, call
-
-TRIES_MAX = 3
-TRY_AGAIN_SECONDS = 0.1
-"""Another git may hold one of its short locks."""
-GIT_SECONDS = 600.0
-"""A commit of a large worktree, or a program that signs, takes minutes; none takes longer."""
-
-
-class GitNoAnswer(GitError):
-    """git was killed, hung or could not be started, again and again."""
+from beads_workers.worktrees.git import (
+    SECONDS_MAX,
+    TRIES_MAX,
+    TRY_AGAIN_SECONDS,
+    GitCall,
+    GitError,
+    GitNoAnswer,
+    call,
+    failure,
+)
 
 
 class Misplaced(GitError):
@@ -33,7 +32,7 @@ class Git:
     """git in one folder. ``seconds``: what a call may take."""
 
     folder: str
-    seconds: float = GIT_SECONDS
+    seconds: float = SECONDS_MAX
 
     def __call__(
         self,
@@ -49,7 +48,7 @@ class Git:
         places = {**(places or {}), **({"GIT_INDEX_FILE": index} if index else {})}
         done = self.ask(*arguments, given=given, places=places)
         if done.status != 0:
-            raise GitError(done.error or f"git {arguments[0]} exited with {done.status}")
+            raise failure(arguments, done)
         return done.output
 
     def ask(
@@ -83,11 +82,14 @@ class Git:
     ) -> GitCall:
         """The same without another try, for a call that changes something."""
         try:
-            done = call(self.folder, *arguments, given=given, places=places, seconds=self.seconds)
-        except GitError as error:
+            return call(
+                *(self.folder, *arguments),
+                given=given,
+                places=places,
+                seconds=self.seconds,
+                tries=1,
+            )
+        except GitNoAnswer:
             if not Path(self.folder).is_dir():
                 raise Misplaced(f"{self.folder} is gone") from None
-            raise GitNoAnswer(str(error)) from None
-        if done.status < 0:
-            raise GitNoAnswer(f"git {arguments[0]} was ended by signal {-done.status}")
-        return done
+            raise

@@ -12,13 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from beads_workers.attempts.git_calls import Git, GitNoAnswer
+from beads_workers.attempts.git_calls import Git
 from beads_workers.attempts.refs import is_of_lander, refs_now
 from beads_workers.core.landing import FILES_NAMED
 from beads_workers.worktrees.git import (
     BRANCHES,
     FALLBACK_IDENTITY,
     GitError,
+    GitNoAnswer,
     lines,
     log_format,
     merged,

@@ -22,7 +22,7 @@ from beads_workers.agents.verdict import WINDOWS, Verdict, said_outcome
 from beads_workers.attempts import review
 from beads_workers.attempts.agent import AttemptContext, WorkingAgent
 from beads_workers.attempts.delivered import delivered_by_us
-from beads_workers.attempts.git_calls import GitNoAnswer, Misplaced
+from beads_workers.attempts.git_calls import Misplaced
 from beads_workers.attempts.guards import guard_environment, refusals, write_settings
 from beads_workers.attempts.log import MaskedLog
 from beads_workers.attempts.process import Clocks, Hearing, run_agent
@@ -43,7 +43,7 @@ from beads_workers.core.receipts import Receipt, Tokens
 from beads_workers.core.text import some
 from beads_workers.runtime import sessions
 from beads_workers.runtime.usage_file import UsageFile
-from beads_workers.worktrees.git import GitError
+from beads_workers.worktrees.git import GitError, GitNoAnswer
 
 VERIFY_TAIL_BYTES = 16_384
 VERIFY_LINES_SHOWN = 60

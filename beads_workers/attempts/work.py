@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from beads_workers.attempts.conflicts import at_top_of, left_marks, unmerged
-from beads_workers.attempts.git_calls import GIT_SECONDS, Git, GitNoAnswer, Misplaced
+from beads_workers.attempts.git_calls import Git, Misplaced
 from beads_workers.attempts.nested import bare_gitlinks, hidden, nested, others_in, without
 from beads_workers.attempts.own_branch import DoesNotFit, OwnBranch, whole_tree
 from beads_workers.attempts.refs import moved, refs_at_first, refs_now
@@ -26,7 +26,9 @@ from beads_workers.core.text import some
 from beads_workers.executors.files import branch_part
 from beads_workers.worktrees.git import (
     FALLBACK_IDENTITY,
+    SECONDS_MAX,
     GitError,
+    GitNoAnswer,
     answers,
     objects,
     questions,
@@ -39,9 +41,6 @@ from beads_workers.worktrees.removal import OPERATIONS, STATUS, parse_status
 
 NO_REPOSITORY = 128
 """The exit status of ``git status`` in no repository."""
-
-NO_IDENTITY = 128
-"""The exit status of ``git var`` if nobody has said who commits."""
 
 COMMIT_TRIES_MAX = 3
 
@@ -85,7 +84,7 @@ class Workplace:
     attempt: int
     run_id: str
     dirty: tuple[str, ...] = ()
-    seconds: float = GIT_SECONDS
+    seconds: float = SECONDS_MAX
     began: float = field(default_factory=time.time)
     mine: OwnBranch | None = None
     directory: Path | None = None
@@ -267,7 +266,7 @@ class Workplace:
 
     def _identity(self) -> tuple[str, ...]:
         """Options by which a commit can be made, also if nobody ever said who commits."""
-        known = self._git.ask("var", "GIT_COMMITTER_IDENT", good=(0, NO_IDENTITY))
+        known = self._git.ask("var", "GIT_COMMITTER_IDENT")
         return () if known.status == 0 else FALLBACK_IDENTITY
 
     def head(self) -> str:

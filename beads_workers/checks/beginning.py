@@ -15,13 +15,12 @@ from beads_workers.core.settings import Landing, Worktrees
 from beads_workers.core.text import printable
 from beads_workers.landing.train import (
     Builder,
-    CannotMerge,
     Conflict,
     Follow,
     Objects,
     TrackerFiles,
 )
-from beads_workers.worktrees.git import GitError, git
+from beads_workers.worktrees.git import git
 from beads_workers.worktrees.making import base_of
 from beads_workers.worktrees.remote import RemoteTrouble, remote_heads
 
@@ -56,10 +55,7 @@ def find_beginning(landing: Landing, worktrees: Worktrees) -> Beginning | Unmerg
         if objects.contains(base, mine):
             return Beginning(base, worktrees.base_name)
         builder = Builder(objects, TrackerFiles(worktrees.prefix))
-        try:
-            merged = builder.couple(base, Follow(landing.follows, mine))
-        except CannotMerge as error:
-            raise GitError(str(error)) from None
+        merged = builder.couple(base, Follow(landing.follows, mine))
     if isinstance(merged, Conflict):
         return Unmerged(mine, merged.files)
     return Beginning(merged.commit, f"{landing.follows} merged with {worktrees.base_name}")

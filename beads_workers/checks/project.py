@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from shutil import which
 from typing import TYPE_CHECKING, Any
 
 from beads_workers.checks.rules import Check, fail, misused, warn
@@ -20,7 +21,7 @@ from beads_workers.kinds import SourceKind
 from beads_workers.registry import kind_of, kinds
 from beads_workers.runtime.project import Project, Strangers, find_project
 from beads_workers.runtime.sources import open_source
-from beads_workers.worktrees.git import GitError, call
+from beads_workers.worktrees.git import GitError, git_or_none, is_outside
 
 if TYPE_CHECKING:
     import sqlite3
@@ -160,12 +161,11 @@ def committed_commands(tracker: TrackerChoice, brought: int) -> Check | None:
         return None
     folder, name = str(tracker.place.parent), tracker.place.name
     try:
-        status = call(folder, "ls-files", "--error-unmatch", "--", name).status
-    except GitError:
-        return None  # There is no git.
-    if status > 0:
-        return None
-    if status < 0:
+        if git_or_none(folder, "ls-files", "--error-unmatch", "--", name) is None:
+            return None
+    except GitError as error:
+        if is_outside(error) or which("git") is None:
+            return None
         text = f"git does not say whether {printable(str(tracker.place))} is committed"
         return misused("command", text, "try again; --issue-commands runs them in any case")
     bring = "issue brings a command" if brought == 1 else "issues bring commands"

@@ -5,13 +5,23 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable
 from pathlib import Path
+from shutil import which
 
 from beads_workers.checks.rules import Check, misused, warn
 from beads_workers.core.model import value
 from beads_workers.core.settings import Work, Worktrees
 from beads_workers.core.text import counted, printable
 from beads_workers.options import Options
-from beads_workers.worktrees.git import BRANCHES, GitError, answers, call, git, lines, questions
+from beads_workers.worktrees.git import (
+    BRANCHES,
+    GitError,
+    answers,
+    git,
+    git_or_none,
+    is_outside,
+    lines,
+    questions,
+)
 from beads_workers.worktrees.making import find_base, matching
 from beads_workers.worktrees.places import default_folder
 
@@ -29,13 +39,13 @@ class Checkout:
 
 def is_repository(project: Path) -> bool:
     """Whether a worktree can be made of it: a checkout with a commit."""
+    asked = ("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
     try:
-        status = call(str(project), "rev-parse", "--verify", "--quiet", "HEAD^{commit}").status
-    except GitError:
-        return False
-    # A git that was killed says neither. Who makes worktrees then hears it, and nobody works in
-    # the user's own checkout for that.
-    return status <= 0
+        return git_or_none(str(project), *asked) is not None
+    except GitError as error:
+        # A git that was killed or failed says neither. Who makes worktrees then hears it, and
+        # nobody works in the user's own checkout for that.
+        return not is_outside(error) and which("git") is not None
 
 
 def checkout(project: Path) -> Checkout | Check:
@@ -52,6 +62,8 @@ def checkout(project: Path) -> Checkout | Check:
         asked = questions("--show-toplevel", "--git-common-dir", "--show-prefix")
         top, common, prefix = answers(git(str(project), *asked), 3)
     except GitError as error:
+        if not is_outside(error):
+            return misused("worktree", f"git: {error}")
         text = f"--worktree needs a git repository: {error}"
         hint = f"run 'git init' in {project} and commit, or leave --worktree out"
         return misused("worktree", text, hint, f"git init && {COMMIT}")

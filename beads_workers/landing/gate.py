@@ -393,19 +393,14 @@ class GatePlace:
     def run(self, order: GateOrder) -> GateResult:
         """Prepare the worktree and gate the tree; raises ``OSError``."""
         began, shortage = time.monotonic(), Shortage(self.folder, Path(tempfile.gettempdir()))
-        try:
-            self.sweep()
-            self._check_disk()
-            self._check_out(order)
-            self._copy()
-            if self._set_up is not None and not self._set_up.is_whole(self.path):
-                self._set_up = None
-                git(str(self.path), "clean", "--quiet", "-ffd")
-                self._copy()
-            if order.before is not None:
-                order.before()
-        except (GitError, _CannotGate) as error:
-            return GateResult(GateVerdict.NONE, str(error))
+        for tries_left in reversed(range(TRIES_MAX)):
+            try:
+                self._prepare(order)
+                break
+            except (GitError, _CannotGate) as error:
+                if not tries_left or isinstance(error, _CannotGate):
+                    return GateResult(GateVerdict.NONE, str(error))
+            time.sleep(TRY_AGAIN_SECONDS)
         seconds = self.settings.landing.gate_timeout_seconds
         try:
             if (status := self._run_set_up(order, shortage)) != 0:
@@ -437,6 +432,18 @@ class GatePlace:
                 return
 
     # --- the worktree -----------------------------------------------------------------------------
+
+    def _prepare(self, order: GateOrder) -> None:
+        self.sweep()
+        self._check_disk()
+        self._check_out(order)
+        self._copy()
+        if self._set_up is not None and not self._set_up.is_whole(self.path):
+            self._set_up = None
+            git(str(self.path), "clean", "--quiet", "-ffd")
+            self._copy()
+        if order.before is not None:
+            order.before()
 
     def _check_out(self, order: GateOrder) -> None:
         mark, path = self.folder / f"gate-{self.lane}.at", str(self.path)

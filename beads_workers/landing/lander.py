@@ -55,10 +55,17 @@ from beads_workers.landing.repository import (
     landing_folder,
 )
 from beads_workers.landing.sees.again import Again
-from beads_workers.landing.train import CannotMerge, Conflict, Coupled, Follow, Passenger
+from beads_workers.landing.train import Conflict, Coupled, Follow, Passenger
 from beads_workers.runtime.locks import try_lock
 from beads_workers.runtime.processes import say
-from beads_workers.worktrees.git import GitError, unlock_all
+from beads_workers.worktrees.git import (
+    TRIES_MAX,
+    TRY_AGAIN_SECONDS,
+    GitError,
+    GitHangs,
+    GitNoAnswer,
+    unlock_all,
+)
 from beads_workers.worktrees.landed import LandedCommit
 from beads_workers.worktrees.places import GATED_REPOSITORY, make_folder
 from beads_workers.worktrees.records import Records
@@ -71,6 +78,8 @@ POLL_SECONDS = 2.0
 """How often the branches are looked at that others move."""
 AGAIN_SECONDS = (30.0, 600.0)
 """A red tip, or a gate that cannot tell, is tried again after the first; doubled up to the last."""
+GIT_AGAIN_SECONDS = (1.0, 300.0)
+"""The same for what git, or the system, cannot do. The first time nobody is told."""
 FETCH_SECONDS = 30.0
 """Where other clones land, too: so often it is looked where the remote stands, besides before each
 train."""
@@ -151,6 +160,9 @@ class Lander:
     _conflict: Conflict | None = None
     _stuck: str = ""
     _stuck_until: float = 0.0
+    _stuck_told: bool = False
+    _git_seconds: float = GIT_AGAIN_SECONDS[0]
+    _into_due: bool = False
     _must_open: bool = False
     _remote_seconds: float = REMOTE_SECONDS[0]
     _fetch_at: float = 0.0
@@ -185,9 +197,9 @@ class Lander:
                 self._tip = self._without_trespass(self._tip)
         if self._tip:
             self.say(messages.Tip(self._tip, settings.landing.branch))
-        with suppress(GitError):  # It is tried again after the next landing.
-            if self._tip and (into := self._repository.move_into(self._tip)) is not None:
-                self.say(into)
+        self._into_due = bool(self._tip)
+        with suppress(GitError):  # The next look tries again.
+            self._move_into()
 
     # --- orders -----------------------------------------------------------------------------------
 
@@ -226,7 +238,7 @@ class Lander:
         except GitError as error:
             # That says nothing of the branch: it is looked at again when git answers.
             self._unread[add.issue_id] = add
-            self._git_failed(error)
+            self._git_fails(error)
             return
         self._passengers[add.issue_id] = add
         self._untold_since.pop(add.issue_id, None)
@@ -255,7 +267,7 @@ class Lander:
         """Do all that can be done now; call it after everything that was told, and when ``due``."""
         now = time.monotonic()
         try:
-            if now >= self._look_at:
+            if now >= self._look_at or 0 < self._stuck_until <= now:
                 self._look_at = now + POLL_SECONDS
                 self._look()
             if self._again_at is not None and now >= self._again_at:
@@ -270,16 +282,15 @@ class Lander:
                 self.queue.one_more()
             while not self._stuck and (command := self.queue.next()) is not None:
                 self._carry_out(command)
+            if not self._stuck:
+                self._git_seconds = GIT_AGAIN_SECONDS[0]
         except RemoteTrouble as trouble:
             self._cannot_fetch(trouble)
         except Held as held:
             self._cannot_fetch(held)
-        except GitError as error:
-            self._git_failed(error)
-        except OSError as error:
-            why = f"{error.filename or 'nothing can be written'}: {error.strerror}"
-            self._get_stuck(why, AGAIN_SECONDS[0])
-        quiet = self.queue.idle or self._stuck
+        except (GitError, OSError) as error:
+            self._git_fails(error)
+        quiet = self._stuck_told if self._stuck else self.queue.idle
         if not self._idle and quiet and not self._gates and self._after is None:
             self._idle = True
             with suppress(GitError):  # Only for 'git gc'; the next train does it again.
@@ -297,7 +308,7 @@ class Lander:
     @property
     def due(self) -> float:
         """When ``work`` is to be called again, whatever happens; monotonic seconds."""
-        times = [self._look_at, self._again_at, *self._later.values()]
+        times = [self._look_at, self._again_at, self._stuck_until or None, *self._later.values()]
         times += [r.stopped_at + STOP_SECONDS for r in self._gates.values() if r.stopped_at]
         return min(at for at in times if at is not None)
 
@@ -332,6 +343,7 @@ class Lander:
         if tip != self._tip:
             self._idle = False
             self._moved(tip)
+        self._move_into()
         follow = repository.follow(tip)
         if follow is None:
             self._passengers.pop(FOLLOWED, None)
@@ -352,28 +364,28 @@ class Lander:
         self.say(messages.Warned(f"{why}, with all that has landed"))
         return True
 
-    def _git_failed(self, error: GitError) -> None:
-        with suppress(GitError):
-            if self._restored():
-                self.queue.tip_moved()
-                return
-        self._get_stuck(f"git: {error}", AGAIN_SECONDS[0])
-
     def _is_free(self) -> bool:
         """Whether what held it up is gone, which is told then."""
         repository = self._repository
-        if time.monotonic() < self._stuck_until or repository.worktree_of(repository.ref):
+        if time.monotonic() < self._stuck_until:
+            return False
+        self._stuck_until = 0.0
+        if repository.worktree_of(repository.ref):
             return False
         self._unlock()
         if self._must_open:
             try:
                 repository.open()
-            except (RemoteTrouble, Held, CannotLand):
-                self._wait_for_remote()
+            except (RemoteTrouble, Held, CannotLand) as trouble:
+                if self._stuck_told:
+                    self._wait_for_remote()
+                else:
+                    self._cannot_fetch(trouble)
                 return False
             self._must_open, self._fetch_at = False, time.monotonic() + FETCH_SECONDS
-        self._stuck = ""
-        self.say(messages.LandingResumed())
+        self._stuck, self._stuck_until = "", 0.0
+        if self._stuck_told:
+            self.say(messages.LandingResumed())
         return True
 
     def _unlock(self) -> None:
@@ -390,6 +402,8 @@ class Lander:
         self._must_open = True
         if isinstance(trouble, Held):
             self._get_stuck(self._held_text(trouble))
+        elif isinstance(trouble, CannotLand):
+            self._git_fails(trouble)
         else:
             self._get_stuck(str(trouble))
             self._wait_for_remote()
@@ -469,11 +483,29 @@ class Lander:
                     self.queue.withdraw(key)
                     self._passengers.pop(key)
 
-    def _get_stuck(self, why: str, seconds: float = 0.0) -> None:
+    def _git_fails(self, error: GitError | OSError | CannotLand) -> None:
+        """What a git that fails once was to do is done a little later, without a word. It may have
+        failed because the landing branch is gone: that is made again at once."""
+        with suppress(GitError):
+            if isinstance(error, GitError) and self._restored():
+                self.queue.tip_moved()
+                return
+        why = str(error)
+        if isinstance(error, OSError):
+            why = f"{error.filename or 'nothing can be written'}: {error.strerror}"
+        elif isinstance(error, GitError):
+            why = f"git: {error}"
+        first, most = GIT_AGAIN_SECONDS
+        self._get_stuck(why, self._git_seconds, told=self._git_seconds > first)
+        self._git_seconds = min(self._git_seconds * 2, most)
+
+    def _get_stuck(self, why: str, seconds: float = 0.0, *, told: bool = True) -> None:
         self._idle = False
-        self._stuck, self._stuck_until = why, time.monotonic() + seconds
+        self._stuck, self._stuck_told = why, told
+        self._stuck_until = time.monotonic() + seconds if seconds else 0.0
         self.queue.tip_moved()
-        self.say(messages.LandingPaused(why))
+        if told:
+            self.say(messages.LandingPaused(why))
 
     # --- what the queue says ----------------------------------------------------------------------
 
@@ -513,8 +545,8 @@ class Lander:
             self._get_stuck(why, waits)
             return
         tip, onto = self._tip, self._tip
-        on, coupled, gone = list[str](), list[Coupled](), list[str]()
-        blocked = False
+        on, coupled, contained = list[str](), list[Coupled](), list[str]()
+        refused, blocked = dict[str, Conflict](), None
         for key in keys:
             passenger = self._passengers[key]
             found: Coupled | Conflict | None = self._couple(onto, passenger)
@@ -528,28 +560,43 @@ class Lander:
                 coupled.append(found)
                 onto = found.commit
             elif isinstance(found, Coupled) and onto == tip:
-                self._contained(passenger)
-                gone.append(key)
+                contained.append(key)
             elif isinstance(found, Conflict) and isinstance(passenger, Follow):
-                self._conflict, blocked = found, True
+                blocked = found
                 break
             elif isinstance(found, Conflict):
-                self._refuse_conflict(key, found)
-                gone.append(key)
+                refused[key] = found
         self._trains = {n: self._trains[n] for n in self.queue.in_use if n in self._trains}
         if not self._trains:
             self._repository.unpin()
         tree = self._repository.objects.tree(tip)
-        self._trains[number] = _Train(tip, tree, tuple(on), tuple(coupled))
         if coupled:
             self._repository.pin(onto)
-        self.queue.built(tuple(on), tuple(gone), blocked=blocked)
+        # From here on nothing fails: what git could not do above is begun anew as a whole.
+        self._trains[number] = _Train(tip, tree, tuple(on), tuple(coupled))
+        self._conflict = blocked or self._conflict
+        self.queue.built(tuple(on), (*contained, *refused), blocked=blocked is not None)
+        for key in contained:
+            self._contained(key)
+        for key, conflict in refused.items():
+            self._refuse_conflict(key, conflict)
 
     def _couple(self, onto: str, passenger: Passenger) -> Coupled | Conflict:
-        try:
-            return self._repository.builder.couple(onto, passenger)
-        except CannotMerge as error:
-            return Conflict((), f"git cannot merge it: {error}")
+        """What git cannot merge again and again is to blame for it, if git can do the same without
+        it; else raises ``GitError`` and ``OSError``."""
+        builder = self._repository.builder
+        for tries_left in reversed(range(TRIES_MAX)):
+            try:
+                return builder.couple(onto, passenger)
+            except GitError as error:
+                hangs = isinstance(error, GitHangs)  # It has been tried as often by now.
+                if isinstance(error, GitNoAnswer) and not hangs:
+                    raise
+                if hangs or not tries_left:
+                    builder.check(self._tip)
+                    return Conflict((), f"git cannot merge it: {error}")
+            time.sleep(TRY_AGAIN_SECONDS)
+        raise AssertionError("the last try returns or raises")
 
     def _run_gate(self, run: RunGate) -> None:
         train = self._trains[run.number]
@@ -646,13 +693,24 @@ class Lander:
         self.say(messages.Tip(self._tip, self.settings.landing.branch, bool(verified) or None))
         self.queue.advanced(place)
         self._again_seconds, self._remote_seconds = AGAIN_SECONDS[0], REMOTE_SECONDS[0]
-        if (into := self._repository.move_into(self._tip)) is not None:
-            self.say(into)
-        self._run_after()
+        self._into_due = True
+        try:
+            self._move_into()
+        finally:
+            self._run_after()
 
-    def _contained(self, passenger: Passenger) -> None:
+    def _move_into(self) -> None:
+        """Raises ``GitError``; then the next look tries again."""
+        if self._into_due:
+            into = self._repository.move_into(self._tip)
+            self._into_due = False
+            if into is not None:
+                self.say(into)
+
+    def _contained(self, key: str) -> None:
+        passenger = self._passengers[key]
         if isinstance(passenger, Add):
-            self._passengers.pop(passenger.issue_id)
+            del self._passengers[key]
             of = (passenger.issue_id, passenger.attempt, self._tip)
             self.say(messages.Landed(*of, contained=True))
 
@@ -666,8 +724,9 @@ class Lander:
         self._refuse(add, "conflict", found.text, found.files, against)
 
     def _convict(self, key: str, *, told: bool) -> None:
-        add, result = self._passengers[key], self._said_of(key)
-        assert isinstance(add, Add)
+        add, result = self._passengers.get(key), self._said_of(key)
+        if not isinstance(add, Add):
+            return  # It was withdrawn while git failed.
         why, against = result.why, self._landed_since(add) if told else ()
         if not told:
             tried = time.monotonic() - self._untold_since.pop(key, time.monotonic())
@@ -725,8 +784,9 @@ class Lander:
             case PauseReason.GATE:
                 why = f"verify cannot be told on {branch} at {self._tip[:12]}: {bad.why}"
             case PauseReason.FIRST:
-                follow = self._passengers[FOLLOWED]
-                assert isinstance(follow, Follow)
+                follow = self._passengers.get(FOLLOWED)
+                if not isinstance(follow, Follow):
+                    return  # It has landed, or is gone, while git failed.
                 of = f"{follow.branch} at {follow.commit[:12]}"
                 bad = self._said_of(FOLLOWED) if self._conflict is None else bad
                 told = "does not pass" if bad.verdict is GateVerdict.RED else "cannot be told"

@@ -10,7 +10,7 @@ from beads_workers.core.landing import Add
 from beads_workers.core.model import PRIORITY_DEFAULT, value
 from beads_workers.core.source import Action
 from beads_workers.landing.repository import LandingRepository
-from beads_workers.landing.train import CannotMerge, Conflict
+from beads_workers.landing.train import Conflict
 from beads_workers.runtime.journal_file import read_journal
 from beads_workers.runtime.run_directory import RunDirectory
 from beads_workers.worktrees.git import BRANCHES, GitError, git, row_format, rows
@@ -116,7 +116,7 @@ def _state(repository: LandingRepository, left: LeftBranch, tip: str) -> BranchS
         if landed is not None or objects.contains(tip, add.commit):
             return BranchState(left, commits, diffstat, landed.commit if landed else add.commit)
         found = repository.builder.couple(tip, add)
-    except (GitError, CannotMerge) as error:
+    except (GitError, OSError) as error:
         return BranchState(left, 0, "", trouble=str(error))
     if isinstance(found, Conflict):
         return BranchState(left, commits, diffstat, conflicts=found.files)

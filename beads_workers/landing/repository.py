@@ -23,6 +23,7 @@ from beads_workers.worktrees.git import (
     GitError,
     answers,
     delete_refs,
+    failure,
     git,
     is_object,
     lines,
@@ -121,10 +122,10 @@ class LandingRepository:
     def open(self) -> str:
         """Make the branch where there is none, remember where it stands, throw away what a lander
         left that was killed; gives the tip. Raises ``CannotLand``, and as ``fetch`` does."""
-        check_git()
         for lock in unlock_all(self.common):
             say("lander", f"removed {lock}, which a killed git has left")
         try:
+            check_git()
             self.fetch()
             if self.commit_of(self.ref) is None:
                 self._begin(self._start())
@@ -171,11 +172,10 @@ class LandingRepository:
 
     def commit_of(self, name: str) -> str | None:
         """The commit that a name means; None for none. Raises ``GitError``."""
-        done = self.objects.call(
-            *("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
-        )
+        asked = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+        done = self.objects.call(*asked)
         if done.status > 1:
-            raise GitError(done.error or f"git rev-parse exited with {done.status}")
+            raise failure(asked, done)
         # It repeats the option, and says the commit in the last line.
         return lines(done.output)[-1] if done.status == 0 else None
 
@@ -389,7 +389,7 @@ class LandingRepository:
         if done.status == 0:
             return done.output.strip()
         if done.status != 1:
-            raise GitError(done.error or f"git merge-base exited with {done.status}")
+            raise failure(("merge-base",), done)
         shallow = self.objects.git("rev-parse", "--is-shallow-repository") == "true"
         more = "; the repository is shallow, and 'git fetch --unshallow' mends that"
         raise CannotMeet(f"it has no history in common with {self.branch}{more if shallow else ''}")
@@ -465,7 +465,12 @@ class LandingRepository:
     def _update(self, ref: str, commit: str, old: str, why: str) -> None:
         if ref == self.ref or ref.startswith(f"{RUNS}/"):  # The user's own is the user's.
             unlock(self.common, ref)
-        self.objects.git("update-ref", "--create-reflog", "-m", why, ref, commit, old)
+        try:
+            self.objects.git("update-ref", "--create-reflog", "-m", why, ref, commit, old)
+        except GitError:
+            # A git that was killed may have moved it before it could say so.
+            if self.commit_of(ref) != commit:
+                raise
 
     # --- the user's branch ------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +21,9 @@ from beads_workers.worktrees.git import (
     FALLBACK_IDENTITY,
     GitCall,
     GitError,
+    GitNoAnswer,
     call,
+    failure,
     identity,
     lines,
     log_format,
@@ -30,8 +33,6 @@ from beads_workers.worktrees.git import (
     rows,
 )
 
-KILLED_MAX = 3
-"""So often in a row git is asked again that was killed."""
 GIT_SECONDS = 120.0
 """A merge takes milliseconds. A merge driver, or a program that signs, may wait for ever."""
 
@@ -42,16 +43,12 @@ MERGE = ("-c", "merge.directoryRenames=true", "-c", "merge.renormalize=false")
 it. Nothing is renormalized: that would run the filters of a checkout."""
 
 
-class GitKilled(GitError):
-    """A signal ended git, again and again: that says nothing of what it was asked."""
-
-
 class CannotSign(GitError):
     """The user signs commits, and the signer refused, or did not answer."""
 
 
-class CannotMerge(Exception):
-    """git could not say whether it merges: nobody's fault that is known. ``str()`` is one line."""
+class CannotMerge(GitError):
+    """git could not say whether it merges: nobody's fault that is known."""
 
 
 @value
@@ -115,11 +112,7 @@ class Objects:
     _trees: dict[str, str] = field(default_factory=dict)
 
     def call(self, *arguments: str, given: str = "", author: Sequence[str] = ()) -> GitCall:
-        """Call git beside any checkout; raises ``GitError`` where it does not answer.
-
-        Where a signal ends it, as when no memory is left, it is asked again, and then it is
-        ``GitKilled``: no branch is to blame.
-        """
+        """Call git beside any checkout; raises ``GitNoAnswer``."""
         self.folder.mkdir(parents=True, exist_ok=True)
         places = {
             "GIT_DIR": self.common,
@@ -129,20 +122,21 @@ class Objects:
         }
         if author:
             places |= dict(zip(_AUTHOR, author, strict=True))
-        for _ in range(KILLED_MAX):
-            done = call(
-                str(self.folder), *arguments, given=given, places=places, seconds=GIT_SECONDS
-            )
-            if done.status >= 0:
-                return done
-        raise GitKilled(f"git {arguments[0]} was ended by signal {-done.status}")
+        return call(str(self.folder), *arguments, given=given, places=places, seconds=GIT_SECONDS)
 
     def git(self, *arguments: str, given: str = "", author: Sequence[str] = ()) -> str:
         """What it prints, without the last line's end; raises ``GitError``."""
         done = self.call(*arguments, given=given, author=author)
         if done.status != 0:
-            raise GitError(done.error or f"git {arguments[0]} exited with {done.status}")
+            raise failure(arguments, done)
         return done.output.rstrip("\n")
+
+    def says(self, *arguments: str) -> bool:
+        """Its answer to a question, yes (0) or no (1); raises ``GitError``."""
+        done = self.call(*arguments)
+        if done.status not in (0, 1):
+            raise failure(arguments, done)
+        return done.status == 0
 
     def tree(self, commit: str) -> str:
         """The tree of a commit; raises ``GitError``."""
@@ -159,29 +153,18 @@ class Objects:
 
     def contains(self, commit: str, other: str) -> bool:
         """Whether ``other`` is ``commit`` or one of its ancestors; raises ``GitError``."""
-        done = self.call("merge-base", "--is-ancestor", other, commit)
-        if done.status > 1:
-            raise GitError(done.error or f"git merge-base exited with {done.status}")
-        return done.status == 0
+        return self.says("merge-base", "--is-ancestor", other, commit)
 
     def merge(self, ours: str, theirs: str) -> str | Conflict:
-        """The tree of both commits merged; raises ``CannotMerge``."""
-        try:
-            self._stand_in(self.tree(ours))
-            done = self.call(
-                *(*MERGE, "merge-tree", "--write-tree", "-z", "--name-only", "--messages"),
-                *(ours, theirs),
-            )
-        except GitKilled:
-            raise
-        except (GitError, OSError) as error:
-            raise CannotMerge(str(error)) from None
+        """The tree of both commits merged; raises ``CannotMerge``, ``GitError`` and ``OSError``."""
+        self._stand_in(self.tree(ours))
+        done = self.call(
+            *(*MERGE, "merge-tree", "--write-tree", "-z", "--name-only", "--messages"),
+            *(ours, theirs),
+        )
         if done.status > 1 or not done.output:
             raise CannotMerge(done.error or f"git merge-tree exited with {done.status}")
-        try:
-            tree, files, said = merged(done.output)
-        except GitError as error:
-            raise CannotMerge(str(error)) from None
+        tree, files, said = merged(done.output)
         return Conflict(tuple(files), "\n".join(said) or "conflict") if done.status else tree
 
     def changed(self, tree: str, other: str) -> list[str]:
@@ -204,10 +187,13 @@ class Objects:
         for row in names(self.git("ls-tree", "-r", "-z", "--full-tree", tree)):
             about, _, name = row.partition("\t")
             if _is_attributes(name) and about.startswith("100"):
-                blob = self.call("cat-file", "blob", about.split()[2]).output
+                asked = ("cat-file", "blob", about.split()[2])
+                blob = self.call(*asked)
+                if blob.status != 0:
+                    raise failure(asked, blob)
                 file = self.folder / name
                 file.parent.mkdir(parents=True, exist_ok=True)
-                file.write_bytes(os.fsencode(blob))
+                file.write_bytes(os.fsencode(blob.output))
         self._stands = tree
 
 
@@ -261,30 +247,33 @@ class Builder:
     _known: dict[str, tuple[tuple[str, str, str], str, str]] = field(default_factory=dict)
 
     def couple(self, onto: str, passenger: Passenger) -> Coupled | Conflict:
-        """Merge it onto this commit; raises ``CannotMerge``."""
+        """Merge it onto this commit; raises ``GitError`` and ``OSError``."""
         if isinstance(passenger, Follow):
             return self._follow(onto, passenger)
-        try:
-            tree = self.objects.tree(onto)
-            merged = self.objects.merge(onto, passenger.commit)
-            touched = (
-                merged.files if isinstance(merged, Conflict) else self.objects.changed(tree, merged)
-            )
-            if any(map(self.tracker.holds, touched)):
-                merged = self.objects.merge(onto, self._without_tracker(tree, passenger.commit))
-            if isinstance(merged, Conflict):
-                return merged
-            if merged == tree:
-                return Coupled(onto, tree)
-            changes = tuple(self._changes(onto, passenger, merged))
-            scratch = onto
-            for change in changes:
-                scratch = self.objects.commit(change.tree, (scratch, *change.merged))
-        except GitKilled:
-            raise
-        except GitError as error:
-            raise CannotMerge(str(error)) from None
+        tree = self.objects.tree(onto)
+        merged = self.objects.merge(onto, passenger.commit)
+        touched = (
+            merged.files if isinstance(merged, Conflict) else self.objects.changed(tree, merged)
+        )
+        if any(map(self.tracker.holds, touched)):
+            merged = self.objects.merge(onto, self._without_tracker(tree, passenger.commit))
+        if isinstance(merged, Conflict):
+            return merged
+        if merged == tree:
+            return Coupled(onto, tree)
+        changes = tuple(self._changes(onto, passenger, merged))
+        scratch = onto
+        for change in changes:
+            scratch = self.objects.commit(change.tree, (scratch, *change.merged))
         return Coupled(scratch, merged, changes)
+
+    def check(self, tip: str) -> None:
+        """Do with nothing at all what ``couple`` does, and write what nobody has written before;
+        raises as that does."""
+        tree = self.objects.tree(tip)
+        empty = self.objects.commit(tree, (tip,), f"nothing, {time.time_ns()}")
+        self.objects.merge(tip, empty)
+        self._read(empty)
 
     def write(
         self, tip: str, groups: Iterable[Sequence[PlannedCommit]], verified: str
@@ -292,7 +281,8 @@ class Builder:
         """Write the commits that land on ``tip``, signed where the user signs; gives the last one
         of each group. Raises ``GitError``."""
         objects, parent, last = self.objects, tip, list[str]()
-        signs = objects.call("config", "--type=bool", "commit.gpgSign").output.strip() == "true"
+        asked = ("config", "--type=bool", "--default=false", "commit.gpgSign")
+        signs = objects.git(*asked) == "true"
         commit = (*identity(objects.common), "commit-tree", *(("-S",) if signs else ()))
         for group in groups:
             for change in group:
@@ -304,7 +294,7 @@ class Builder:
                         *(*commit, change.tree, *parents), given=message, author=author
                     )
                 except GitError as error:
-                    if not signs or isinstance(error, GitKilled):
+                    if not signs or isinstance(error, GitNoAnswer):
                         raise
                     raise CannotSign(
                         f"the commit that lands cannot be signed ({error}): unlock the signer"
@@ -327,23 +317,18 @@ class Builder:
 
     def _follow(self, onto: str, follow: Follow) -> Coupled | Conflict:
         objects = self.objects
-        try:
-            if objects.contains(onto, follow.commit):
-                return Coupled(onto, objects.tree(onto))
-            ahead = objects.contains(follow.commit, onto)
-            if ahead and self._stands_on(follow.commit, onto):
-                tree = objects.tree(follow.commit)
-                return Coupled(follow.commit, tree, (PlannedCommit(tree, made=follow.commit),))
-            # What has landed is read from the first parents: it stays among them.
-            merged = objects.tree(follow.commit) if ahead else objects.merge(onto, follow.commit)
-            if isinstance(merged, Conflict):
-                return merged
-            message = f"Merge branch '{follow.branch}'\n\n"
-            scratch = objects.commit(merged, (onto, follow.commit))
-        except GitKilled:
-            raise
-        except GitError as error:
-            raise CannotMerge(str(error)) from None
+        if objects.contains(onto, follow.commit):
+            return Coupled(onto, objects.tree(onto))
+        ahead = objects.contains(follow.commit, onto)
+        if ahead and self._stands_on(follow.commit, onto):
+            tree = objects.tree(follow.commit)
+            return Coupled(follow.commit, tree, (PlannedCommit(tree, made=follow.commit),))
+        # What has landed is read from the first parents: it stays among them.
+        merged = objects.tree(follow.commit) if ahead else objects.merge(onto, follow.commit)
+        if isinstance(merged, Conflict):
+            return merged
+        message = f"Merge branch '{follow.branch}'\n\n"
+        scratch = objects.commit(merged, (onto, follow.commit))
         return Coupled(scratch, merged, (PlannedCommit(merged, message, merged=(follow.commit,)),))
 
     def _stands_on(self, commit: str, onto: str) -> bool:
@@ -426,13 +411,10 @@ class Builder:
 
 def reverting(objects: Objects, tip: str, landed: str) -> str | Conflict:
     """The tree of ``tip`` without what ``landed`` changed against its first parent; raises
-    ``CannotMerge``."""
-    try:
-        base = objects.commit(objects.tree(landed), ())
-        ours = objects.commit(objects.tree(tip), (base,))
-        theirs = objects.commit(objects.tree(f"{landed}^1"), (base,))
-    except GitError as error:
-        raise CannotMerge(str(error)) from None
+    ``GitError`` and ``OSError``."""
+    base = objects.commit(objects.tree(landed), ())
+    ours = objects.commit(objects.tree(tip), (base,))
+    theirs = objects.commit(objects.tree(f"{landed}^1"), (base,))
     return objects.merge(ours, theirs)
 
 

@@ -23,7 +23,7 @@ from beads_workers.landing.repository import (
     Moved,
     landing_folder,
 )
-from beads_workers.landing.train import CannotMerge, Conflict, PlannedCommit, reverting
+from beads_workers.landing.train import Conflict, PlannedCommit, reverting
 from beads_workers.worktrees.git import GitError
 from beads_workers.worktrees.landed import LandedCommit
 from beads_workers.worktrees.places import make_folder
@@ -67,8 +67,10 @@ class Undo:
             if tip is None:
                 raise CannotLand(f"there is no branch {repository.branch}: nothing has landed")
             return self._undo(repository, tip)
-        except (GitError, CannotMerge) as error:
+        except GitError as error:
             raise CannotLand(str(error)) from None
+        except OSError as error:
+            raise CannotLand(f"{error.filename or 'git'}: {error.strerror}") from None
         except Held as held:
             raise CannotLand(f"{repository.branch} is checked out in {held}") from None
         except Moved:

@@ -22,6 +22,16 @@ BRANCHES = "bw"
 OWN_REFS = "refs/bw"
 """Whatever else we keep is below: attempts, runs, trains."""
 
+SECONDS_MAX = 600.0
+"""A commit of a large worktree, or a program that signs, takes minutes; no call takes longer."""
+
+SECONDS_VARIABLE = "BEADS_WORKERS_GIT_SECONDS"
+"""The same, by the environment: for machines on which everything is slow, or nothing is."""
+
+TRIES_MAX = 3
+TRY_AGAIN_SECONDS = 0.1
+"""So often git is called if it does not answer; another git may hold one of its short locks."""
+
 LOCKED_SECONDS = 10.0
 """A ref that has been locked for longer is locked by nobody."""
 
@@ -43,9 +53,22 @@ class GitError(Exception):
     """``git`` failed; ``str()`` is one line, in its own words."""
 
 
+class GitNoAnswer(GitError):
+    """git was killed or could not be started, again and again: it has said nothing."""
+
+
+class GitHangs(GitNoAnswer):
+    """git had not ended when its time was over, again and again."""
+
+
+def is_outside(error: GitError) -> bool:
+    """Return whether git says that the folder is in no repository, and nothing else."""
+    return "not a git repository" in str(error)
+
+
 @value
 class GitCall:
-    """How a call of ``git`` ended. ``error``: one line of what it complained about."""
+    """How a call of ``git`` ended, which a signal is not. ``error``: one line of its complaint."""
 
     status: int
     output: str
@@ -60,8 +83,24 @@ def git(folder: str, *arguments: str, given: str | None = None, index: str | Non
     """
     done = call(folder, *arguments, given=given, places={"GIT_INDEX_FILE": index} if index else {})
     if done.status != 0:
-        raise GitError(done.error or f"git {arguments[0]} exited with {done.status}")
+        raise failure(arguments, done)
     return done.output
+
+
+def failure(arguments: Sequence[str], done: GitCall) -> GitError:
+    """The error of a call that failed."""
+    return GitError(done.error or f"git {_name(arguments)} exited with {done.status}")
+
+
+def _name(arguments: Sequence[str]) -> str:
+    """Which command it is, without the options before it."""
+    words = iter(arguments)
+    for word in words:
+        if word == "-c":
+            next(words, "")
+        elif not word.startswith("-"):
+            return word
+    return arguments[0]
 
 
 def call(
@@ -69,14 +108,47 @@ def call(
     *arguments: str,
     given: str | None = None,
     places: Mapping[str, str] | None = None,
-    seconds: float | None = None,
+    seconds: float = SECONDS_MAX,
+    tries: int = TRIES_MAX,
 ) -> GitCall:
     """The same for whoever reads the exit status. ``places``: variables that tell git where it is,
-    or whose name it writes. Raises ``GitError`` where it cannot be started, or takes longer than
-    ``seconds``. A lock of reftables that a killed git has left goes."""
+    or whose name it writes. A lock of reftables that a killed git has left goes.
+
+    A git that is killed, cannot be started, or takes longer than ``seconds`` has said nothing: it
+    is called again, and then it is ``GitNoAnswer``. It may have done all the same what it was told,
+    so that the next call says that it cannot be done. ``tries``: 1 for whoever looks for himself.
+    """
+    for tries_left in reversed(range(tries)):
+        try:
+            return _answer(folder, arguments, given, places, seconds)
+        except GitNoAnswer:
+            if not tries_left or not Path(folder).is_dir():
+                raise
+        time.sleep(TRY_AGAIN_SECONDS)
+    raise AssertionError("the last try returns or raises")
+
+
+def bound(seconds: float = SECONDS_MAX) -> float:
+    """How long a call may take that would be given ``seconds``: ``SECONDS_VARIABLE`` says less."""
+    try:
+        said = float(os.environ.get(SECONDS_VARIABLE, ""))
+    except ValueError:
+        return seconds
+    return min(seconds, said) if said > 0 else seconds
+
+
+def _answer(
+    folder: str,
+    arguments: Sequence[str],
+    given: str | None,
+    places: Mapping[str, str] | None,
+    seconds: float,
+) -> GitCall:
     done = _called(folder, arguments, given, places, seconds)
-    if done.status != 0 and done.error.endswith(_TABLES_LOCKED) and _unlock_tables(folder, places):
-        return _called(folder, arguments, given, places, seconds)
+    if done.status > 0 and done.error.endswith(_TABLES_LOCKED) and _unlock_tables(folder, places):
+        done = _called(folder, arguments, given, places, seconds)
+    if done.status < 0:
+        raise GitNoAnswer(f"git {_name(arguments)} was ended by signal {-done.status}")
     return done
 
 
@@ -85,7 +157,7 @@ def git_or_none(folder: str, *arguments: str) -> str | None:
     Raises ``GitError`` for everything else, so that a killed git is no such answer."""
     done = call(folder, *arguments)
     if done.status not in (0, NONE_THERE):
-        raise GitError(done.error or f"git {arguments[0]} exited with {done.status}")
+        raise failure(arguments, done)
     return done.output if done.status == 0 else None
 
 
@@ -99,8 +171,9 @@ def _called(
     arguments: Sequence[str],
     given: str | None,
     places: Mapping[str, str] | None,
-    seconds: float | None,
+    seconds: float,
 ) -> GitCall:
+    seconds = bound(seconds)
     try:
         done = subprocess.run(
             argv(arguments),
@@ -112,9 +185,9 @@ def _called(
             timeout=seconds,
         )
     except OSError as error:
-        raise GitError(f"git: {error.strerror} ({error.filename})") from None
+        raise GitNoAnswer(f"git: {error.strerror} ({error.filename})") from None
     except subprocess.TimeoutExpired:
-        raise GitError(f"git {arguments[0]} took longer than {seconds:g} seconds") from None
+        raise GitHangs(f"git {_name(arguments)} took longer than {seconds:g} seconds") from None
     return GitCall(done.returncode, os.fsdecode(done.stdout), complaint(done.stderr))
 
 
@@ -174,7 +247,7 @@ def _unlock_tables(folder: str, places: Mapping[str, str] | None) -> bool:
     old and open nowhere is nobody's.
     """
     asked = questions("--git-common-dir", "--absolute-git-dir")
-    told = _called(folder, asked, None, places, None).output
+    told = _called(folder, asked, None, places, SECONDS_MAX).output
     locks = [Path(directory, TABLES_LOCK) for directory in (set(answers(told, 2)) if told else ())]
     for lock in locks:
         with suppress(OSError):
@@ -190,11 +263,12 @@ def _unlock_tables(folder: str, places: Mapping[str, str] | None) -> bool:
 
 def identity(folder: str) -> tuple[str, ...]:
     """Options by which a commit can be made, also where nobody ever said who commits."""
-    try:
-        git(folder, "var", "GIT_COMMITTER_IDENT")
-    except GitError:
-        return FALLBACK_IDENTITY
-    return ()
+    for tries_left in reversed(range(TRIES_MAX)):
+        # It says so as it says everything else that it cannot do: ask it more than once.
+        if call(folder, "var", "GIT_COMMITTER_IDENT").status == 0:
+            return ()
+        time.sleep(TRY_AGAIN_SECONDS if tries_left else 0)
+    return FALLBACK_IDENTITY
 
 
 # --- its answers ---------------------------------------------------------------------------------

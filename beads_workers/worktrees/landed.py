@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 
 from beads_workers.core.model import value
-from beads_workers.worktrees.git import call, git, git_or_none, lines, log_format, row_format, rows
+from beads_workers.worktrees.git import git, git_or_none, lines, log_format, row_format, rows
 
 PREFIX = "bw-landing"
 """Integration branches are ``bw-landing/<the user's branch>``: a name below ``bw/`` would be in the
@@ -26,9 +26,6 @@ ATTEMPTS = "refs/bw/attempts"
 
 TRAILERS = ("Issue", "Attempt", "Run", "Verified", "Undoes")
 """What our commits say in their last paragraph, in lines of their own."""
-
-TRIES_MAX = 3
-"""So often a git is asked that was killed."""
 
 
 def git_too_old() -> str:
@@ -60,7 +57,7 @@ def landed_commits(
 ) -> list[LandedCommit]:
     """What the lander wrote between ``since`` ("": the beginning) and these, the newest first; only
     what changed one of ``files``, pathspecs, if some are named. Raises ``GitError``."""
-    told = _asked(
+    told = git(
         folder,
         # What others have merged into it may carry trailers that somebody has copied.
         *("log", "--first-parent", "--topo-order", "--fixed-strings", "--grep=Verified: "),
@@ -68,16 +65,6 @@ def landed_commits(
     )
     found = (_read(commit, message) for commit, message in rows(told, 2))
     return [each for each in found if each is not None]
-
-
-def _asked(folder: str, *arguments: str) -> str:
-    for _ in range(TRIES_MAX - 1):
-        done = call(folder, *arguments)
-        if done.status == 0:
-            return done.output
-        if done.status > 0:
-            break
-    return git(folder, *arguments)
 
 
 def trailers(message: str) -> dict[str, str]:

@@ -17,6 +17,7 @@ from beads_workers.worktrees.git import (
     GitCall,
     GitError,
     argv,
+    bound,
     complaint,
     environment,
     git,
@@ -29,6 +30,9 @@ NETWORK_SECONDS = 60.0
 TRIES_MAX = 3
 TRY_AGAIN_SECONDS = 0.5
 """A remote that fails for a moment is no reason to pause."""
+
+HUNG = -256
+"""Instead of an exit status, or minus the number of a signal."""
 
 NOBODY_ASKED = {"GIT_ASKPASS": "true", "SSH_ASKPASS": "true", "SSH_ASKPASS_REQUIRE": "never"}
 """Variables of a call that has nobody to ask."""
@@ -147,7 +151,7 @@ def _answered(folder: str, remote: str, *arguments: str) -> str:
         done = _call(folder, *arguments)
         if done.status == 0:
             return done.output
-        if done.status < 0:
+        if done.status == HUNG:
             break
         if tries_left:
             time.sleep(TRY_AGAIN_SECONDS)
@@ -155,9 +159,9 @@ def _answered(folder: str, remote: str, *arguments: str) -> str:
 
 
 def _call(folder: str, *arguments: str, seconds: float | None = None) -> GitCall:
-    """A session of its own: no terminal to ask on, and ``ssh`` ends with it. A negative status is
-    a call without an end."""
-    seconds = NETWORK_SECONDS if seconds is None else seconds
+    """A session of its own: no terminal to ask on, and ``ssh`` ends with it. ``HUNG`` is the status
+    of a call without an end."""
+    seconds = bound(NETWORK_SECONDS if seconds is None else seconds)
     try:
         process = subprocess.Popen(
             argv(arguments),
@@ -176,5 +180,5 @@ def _call(folder: str, *arguments: str, seconds: float | None = None) -> GitCall
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
-        return GitCall(-signal.SIGKILL, "", f"no answer in {seconds:.0f} seconds")
+        return GitCall(HUNG, "", f"no answer in {seconds:.0f} seconds")
     return GitCall(process.returncode, os.fsdecode(output), complaint(errors))

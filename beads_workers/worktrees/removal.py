@@ -20,6 +20,7 @@ from beads_workers.worktrees.git import (
     GitError,
     call,
     git,
+    git_or_none,
     log_format,
     names,
     objects,
@@ -202,6 +203,7 @@ class Repository:
             if (each.issue_id, each.run_id) != (record.issue_id, record.run_id):
                 continue
             kept = _kept_at(each.issue_id, each.attempt)
+            # Its ref may be gone, which git says as it says that it cannot look.
             if call(self.common, "merge-base", "--is-ancestor", tip, kept).status == 0:
                 return True
         return False
@@ -401,7 +403,7 @@ def _detached(
         return found.commits
     # The file does not say it in a repository with reftables.
     place = f"--git-dir={directory}"
-    if call(repository.common, place, "symbolic-ref", "--quiet", "HEAD").status == 0:
+    if git_or_none(repository.common, place, "symbolic-ref", "--quiet", "HEAD") is not None:
         return found.commits
     head = git(repository.common, place, "rev-parse", "--verify", "HEAD").strip()
     if head == base:

@@ -29,7 +29,7 @@ def test_a_killed_git_is_named_and_is_no_detached_head_and_no_missing_branch(
     assert not isinstance(find_landing(options, top, start), Check)
     kill_git(monkeypatch, tmp_path, word)
     found = find_landing(options, top, start)
-    assert isinstance(found, Check) and found.text == f"git: git {word} exited with -9"
+    assert isinstance(found, Check) and found.text == f"git: git {word} was ended by signal 9"
 
 
 def test_a_landing_branch_in_a_worktree_whose_folder_is_gone_is_freed_by_a_prune(

@@ -51,7 +51,7 @@ def test_a_killed_git_lets_nobody_work_in_the_users_own_checkout(
     project = make_repository(tmp_path / "r")
     kill_git(monkeypatch, tmp_path, "rev-parse")
     assert is_repository(project)
-    assert "exited with -9" in refusal(project).text
+    assert "was ended by signal 9" in refusal(project).text
 
 
 # --- several agents in one checkout -----------------------------------------------------------

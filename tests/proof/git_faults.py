@@ -77,10 +77,10 @@ class Bench:
 
     def try_it(self, case: Case) -> str:
         """What is wrong, "" for nothing."""
-        scenario = self._ready(case.scenario)
         how = case.how.removesuffix(" from there on")
-        self.mortal.dies(case.position, how, from_then_on=how != case.how)
         try:
+            scenario = self._ready(case.scenario)
+            self.mortal.dies(case.position, how, from_then_on=how != case.how)
             try:
                 seen = scenario.run()
             finally:

@@ -9,13 +9,20 @@ from pathlib import Path
 
 import pytest
 
+from beads_workers.attempts.git_calls import Git
 from beads_workers.worktrees.git import (
     LOCKED_SECONDS,
+    SECONDS_VARIABLE,
     TABLES_LOCK,
     GitError,
+    GitHangs,
+    GitNoAnswer,
     answers,
+    bound,
     config,
     fields,
+    git_or_none,
+    identity,
     lines,
     merged,
     names,
@@ -25,6 +32,7 @@ from beads_workers.worktrees.git import (
     rows,
 )
 from beads_workers.worktrees.git import git as call
+from tests.support.mortal_git import MortalGit
 from tests.support.repository import git, make_repository, needs_git
 
 REFTABLES = needs_git(2, 45)
@@ -76,6 +84,45 @@ def test_fields_settings_and_merges_are_read() -> None:
     for cut in (lambda: fields("a\0b\0", 3), lambda: merged("x"), lambda: config("a")):
         with pytest.raises(GitError):
             cut()
+
+
+# --- a git that dies -----------------------------------------------------------------------------
+
+
+def test_a_git_that_says_nothing_is_called_again_and_never_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mortal, top = MortalGit(tmp_path / "mortal"), str(make_repository(tmp_path / "repository"))
+    head = git(Path(top), "rev-parse", "HEAD")
+    for name, text in {**mortal.variables(), SECONDS_VARIABLE: "0.3"}.items():
+        monkeypatch.setenv(name, text)
+    for how in ("hangs", "is killed", "is killed late"):
+        mortal.dies(1, how)
+        assert call(top, "rev-parse", "HEAD").strip() == head and mortal.calls == 2
+        mortal.dies(1, how)
+        assert Git(top)("rev-parse", "HEAD").strip() == head and mortal.calls == 2
+    mortal.dies(1, "is killed", from_then_on=True)
+    with pytest.raises(GitNoAnswer, match="git rev-parse was ended by signal 9"):
+        git_or_none(top, "-c", "a.b=c", "rev-parse", "--verify", "--quiet", "nothing")
+    assert mortal.calls == 3
+    mortal.dies(2, "hangs", from_then_on=True)
+    assert not git_or_none(top, "rev-parse", "--verify", "--quiet", "nothing")
+    with pytest.raises(GitHangs, match="longer than"):
+        call(top, "rev-parse", "HEAD")
+    mortal.dies(1, "fails")
+    with pytest.raises(GitError, match="it was made to fail"):
+        git_or_none(top, "rev-parse", "--verify", "--quiet", "nothing")
+    # Nobody lands in another name than the user's.
+    git(Path(top), "config", "user.name", "somebody")
+    git(Path(top), "config", "user.email", "some@where")
+    mortal.dies(1, "fails")
+    assert identity(top) == () and mortal.calls == 2
+
+
+def test_the_environment_bounds_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    for said, seconds in {"7": 7.0, "9000": 60.0, "0": 60.0, "-1": 60.0, "soon": 60.0}.items():
+        monkeypatch.setenv(SECONDS_VARIABLE, said)
+        assert bound(60.0) == seconds
 
 
 # --- locks of reftables ---------------------------------------------------------------------------
