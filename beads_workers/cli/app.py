@@ -52,6 +52,8 @@ def main() -> None:
             sys.exit(error.exit_code)
         command = error.ctx.command_path if getattr(error, "ctx", None) else _called()
         _fail(_plain(error.format_message()), f"'{command} --help' shows how", error.exit_code)
+    except _git_error() as error:
+        _fail(f"git: {_printable(str(error))}", "", EXIT_ERROR)
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:
@@ -78,6 +80,18 @@ def _loaded() -> Any:
     finally:
         gc.freeze()
         gc.enable()
+
+
+def _git_error() -> type[Exception]:
+    from beads_workers.worktrees.git import GitError  # Asked only once something was raised.
+
+    return GitError
+
+
+def _printable(text: str) -> str:
+    from beads_workers.core.text import printable
+
+    return printable(text)
 
 
 PLAIN = (

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -121,9 +120,8 @@ def branches(as_json: Json = False, state_dir: StateDir = None) -> None:
     from beads_workers.landing.left import left_branches, states
 
     directory = find_state_directory(state_dir)
-    with _git_says():
-        repository = _repository(_settings(directory, None))
-        rows = states(repository, left_branches(directory, repository))
+    repository = _repository(_settings(directory, None))
+    rows = states(repository, left_branches(directory, repository))
     _show(rows, as_json=as_json, refused=_refused(directory))
 
 
@@ -160,8 +158,7 @@ def undo(
     except CannotLand as error:
         raise CommandError(str(error), "", EXIT_UNKNOWN) from None
     opened = _settle(directory, "REOPEN", dict.fromkeys(done.issue_ids, ""))
-    with _git_says():
-        _repository(settings).reopened(done.issue_ids)
+    _repository(settings).reopened(done.issue_ids)
     if as_json:
         print(json.dumps({**asdict(done), "reopened": opened}))
         return
@@ -224,26 +221,17 @@ def _verify_of_last_run(directory: Path) -> str | None:
 
 
 def _check_repository(project: Path) -> None:
-    from beads_workers.worktrees.git import GitError, git
+    from beads_workers.worktrees.git import GitError, git, is_outside
 
     try:
         git(str(project), "rev-parse", "--git-dir")
-    except GitError:
+    except GitError as error:
+        if not is_outside(error):
+            raise
         raise CommandError(
             f"this is not a git repository: {printable(str(project))}",
             "run it in the folder of the project",
         ) from None
-
-
-@contextmanager
-def _git_says() -> Iterator[None]:
-    """What git cannot do is a line for people."""
-    from beads_workers.worktrees.git import GitError
-
-    try:
-        yield
-    except GitError as error:
-        raise CommandError(f"git: {printable(str(error))}") from None
 
 
 def _repository(settings: LanderSettings) -> Any:
@@ -281,8 +269,7 @@ def _wanted(directory: Path, settings: LanderSettings, issues: list[str]) -> lis
     from beads_workers.landing.left import left_branches, states
 
     repository = _repository(settings)
-    with _git_says():
-        found = left_branches(directory, repository)
+    found = left_branches(directory, repository)
     if not issues:
         may = [left for left in found if left.may_land]
         return [state.left for state in states(repository, may) if not state.landed]
