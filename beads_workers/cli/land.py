@@ -79,9 +79,8 @@ def land(
         return
     check_gate(settings.verify)
     _check_no_fleet(directory, "the running fleet lands its branches by itself")
-    with _git_says():
-        for left in wanted if issues else ():
-            _repository(settings).pardon(left.add.run_id, left.add.issue_id)
+    for left in wanted if issues else ():
+        _repository(settings).pardon(left.add.run_id, left.add.issue_id)
     if settings.verify is None and wanted:
         print("warning: no --verify: what merges lands untested", file=sys.stderr)
     if wanted:

@@ -1,17 +1,18 @@
-"""Each call of git of an attempt fails, or is killed, by its position: nothing is done unread."""
+"""A git that cannot do what an attempt needs: whose fault it is, and in which words.
+
+``scripts/faults git`` breaks each call of an attempt, by its position.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from beads_workers.attempts.deliver import answered, deliver
-from beads_workers.attempts.git_calls import Git, GitNoAnswer
+from beads_workers.attempts.deliver import answered
 from beads_workers.attempts.run import AgentAttempt, not_begun
 from beads_workers.core.assignment import AgentSpec, Assignment, AttemptAnswer, to_fields
 from beads_workers.core.model import IssueId, OutcomeKind
@@ -25,34 +26,19 @@ from beads_workers.worktrees.preparation import Preparation, keep_refs
 from tests.support.repository import IDENTITY, git, make_repository
 
 RESULT = {"type": "result", "subtype": "success", "is_error": False, "num_turns": 1, "result": "ok"}
-DEATHS = {"fails": "exit 1", "is killed": "kill -TERM $$"}
-POSITIONS_MAX = 200
 PREPARATION = Preparation(Worktrees("", "", "", "", "", "", ""), "i-1", 1, "W1", "r", "")
 
 
 class MortalGit:
-    """A ``git`` on PATH that counts its calls, and dies at one of them, or from one on."""
+    """A ``git`` on PATH that dies as a line of the shell says."""
 
     def __init__(self, folder: Path) -> None:
-        self._program, self._count = folder / "git", folder / "count"
-        self._real = shutil.which("git")
+        self._program, self._real = folder / "git", shutil.which("git")
 
-    def dies(self, how: str, test: str) -> None:
-        """``test``: of the shell, with the position in ``$n``."""
-        self._count.write_text("")
-        self._program.write_text(
-            f'#!/bin/sh\nprintf x >>"{self._count}"\nn=$(wc -c <"{self._count}")\n'
-            f'if [ "$n" {test} ]; then {how}; fi\nexec "{self._real}" "$@"\n'
-        )
+    def dies(self, how: str) -> None:
+        """``how``: run before each call."""
+        self._program.write_text(f'#!/bin/sh\n{how}\nexec "{self._real}" "$@"\n')
         self._program.chmod(0o755)
-
-    @property
-    def calls(self) -> int:
-        return self._count.stat().st_size
-
-    @calls.setter
-    def calls(self, calls: int) -> None:
-        self._count.write_bytes(b"x" * calls)
 
 
 class Place:
@@ -113,67 +99,6 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     return place
 
 
-def at_each_position(place: Place, how: str, test: str, look: Callable[[int], None]) -> None:
-    for position in range(1, POSITIONS_MAX):
-        place.mortal.dies("exit 0", "-eq 0")
-        place.again()
-        place.mortal.dies(how, f"{test} {position}")
-        look(position)
-        if place.mortal.calls < position:
-            assert position > 5
-            return
-    raise AssertionError("it never ends")
-
-
-@pytest.mark.parametrize(
-    ("how", "test"), [("fails", "-eq"), ("is killed", "-eq"), ("is killed", "-ge")]
-)
-def test_no_attempt_is_done_without_its_work(
-    place: Place, how: str, test: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("WORKS", "1")
-
-    def look(position: int) -> None:
-        answer = place.attempt()
-        calls = place.mortal.calls
-        place.mortal.dies("exit 0", "-eq 0")
-        head = git(place.checkout, "rev-parse", "bw/i-1/1")
-        if answer.outcome is OutcomeKind.SUCCESS:
-            assert answer.receipt.head == head != place.base, (position, answer)
-            assert answer.receipt.branch == "bw/i-1/1"
-        else:
-            assert (answer.outcome, test) == (OutcomeKind.RETRY, "-ge"), (position, answer)
-        assert (place.worktree / "cart.py").exists() or answer.receipt.session == ""
-        place.mortal.calls = calls
-
-    at_each_position(place, DEATHS[how], test, look)
-
-
-def test_nothing_that_changed_nothing_is_done(place: Place) -> None:
-    def look(position: int) -> None:
-        answer = place.attempt()
-        assert answer.outcome is not OutcomeKind.SUCCESS, (position, answer)
-
-    at_each_position(place, DEATHS["is killed"], "-eq", look)
-
-
-@pytest.mark.parametrize("how", DEATHS)
-def test_no_command_is_delivered_without_its_work(place: Place, how: str) -> None:
-    def look(position: int) -> None:
-        (place.worktree / "cart.py").write_text("1\n")
-        try:
-            receipt = deliver(PREPARATION, "A cart")
-        except GitError as error:
-            assert how == "fails" or isinstance(error, GitNoAnswer), position
-            return
-        calls = place.mortal.calls
-        place.mortal.dies("exit 0", "-eq 0")
-        assert receipt.head == git(place.checkout, "rev-parse", "bw/i-1/1") != place.base
-        place.mortal.calls = calls
-
-    at_each_position(place, DEATHS[how], "-ge", look)
-
-
 def test_what_a_command_did_to_other_refs_and_what_is_hidden_is_named(place: Place) -> None:
     place.mortal.dies("exit 0", "-eq 0")
     place.again()
@@ -206,7 +131,7 @@ def test_work_that_git_cannot_commit_is_no_fault_of_its_issue(
 ) -> None:
     monkeypatch.setenv("WORKS", "1")
     place.again()
-    place.mortal.dies(how, "-ge 1")
+    place.mortal.dies(how)
     by_agent = place.attempt()
     by_command = answered(PREPARATION, "A cart")
     for answer in (by_agent, by_command):
@@ -225,17 +150,6 @@ def test_what_the_agent_has_put_in_the_way_of_its_work_is_charged(place: Place) 
     (place.checkout / ".git/worktrees/worktree/CHERRY_PICK_HEAD").write_text(f"{place.base}\n")
     answer = answered(PREPARATION, "A cart")
     assert (answer.outcome, answer.unprepared) == (OutcomeKind.ERROR, False)
-
-
-def test_a_git_that_hangs_once_is_asked_again_and_one_that_always_does_is_no_answer(
-    place: Place,
-) -> None:
-    place.again()
-    place.mortal.dies("exec sleep 60", "-eq 1")
-    assert Git(str(place.worktree), seconds=0.5)("rev-parse", "HEAD").strip() == place.base
-    place.mortal.dies("exec sleep 60", "-ge 1")
-    with pytest.raises(GitNoAnswer, match="longer than"):
-        Git(str(place.worktree), seconds=0.1)("rev-parse", "HEAD")
 
 
 def test_a_git_that_refuses_in_the_middle_is_an_answer_with_its_words(
