@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,9 @@ from beads_workers.core.assignment import AgentSpec, Assignment, write_assignmen
 from beads_workers.core.receipts import Receipt, read_receipt
 from beads_workers.runtime.usage_file import read_usage
 from tests.agents_api import ModelApi
+from tests.support import warm
 from tests.support.real_agents import CLAUDE, CODEX, AgentHome, git, program, repository
+from tests.support.versions import AGENTS as EITHER_AGENT
 
 AGENTS = {"claude": CLAUDE, "codex": CODEX}
 
@@ -66,15 +67,8 @@ class Attempts:
 
     def run(self, asked: Assignment) -> tuple[str, str, Receipt]:
         """Outcome, error and receipt."""
-        ran = subprocess.run(
-            [sys.executable, "-P", "-m", "beads_workers.attempts.run"],
-            input=write_assignment(asked),
-            cwd=self.worktree,
-            env=self.environment(),
-            capture_output=True,
-            text=True,
-            timeout=90,
-        )
+        given = write_assignment(asked)
+        ran = warm.run_module(warm.ATTEMPT, given, self.worktree, self.environment(), timeout=90)
         self.log = ran.stderr
         rows = [json.loads(line) for line in ran.stdout.splitlines()]
         self.progress = [row["progress"] for row in rows if "progress" in row]
@@ -89,7 +83,7 @@ def attempts(tmp_path: Path, home: AgentHome) -> Attempts:
     return Attempts(tmp_path, home)
 
 
-@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("agent", AGENTS, ids=EITHER_AGENT)
 def test_work_that_lies_in_the_files_is_committed_and_receipted(
     attempts: Attempts, api: ModelApi, agent: str
 ) -> None:
@@ -145,7 +139,7 @@ def test_one_that_says_that_nothing_is_to_be_changed_waits_for_a_person(attempts
     assert (outcome, error) == ("error", "verify failed: not yet")
 
 
-@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("agent", AGENTS, ids=EITHER_AGENT)
 def test_what_verify_finds_goes_back_to_the_same_session(
     attempts: Attempts, api: ModelApi, agent: str
 ) -> None:
@@ -202,7 +196,7 @@ def test_the_next_attempt_goes_on_with_the_session_and_the_lesson(
     assert total == pytest.approx(api.accounts.total().dollars)
 
 
-@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("agent", AGENTS, ids=EITHER_AGENT)
 def test_a_session_that_a_kill_has_left_unreadable_is_begun_anew(
     attempts: Attempts, agent: str
 ) -> None:
@@ -221,7 +215,9 @@ def test_a_session_that_a_kill_has_left_unreadable_is_begun_anew(
         earlier = receipt
 
 
-@pytest.mark.parametrize(("agent", "branch"), [("claude", "bw/i-1/1"), ("codex", "bw/i-1/2")])
+@pytest.mark.parametrize(
+    ("agent", "branch"), [("claude", "bw/i-1/1"), ("codex", "bw/i-1/2")], ids=EITHER_AGENT
+)
 def test_a_session_whose_work_is_gone_does_not_say_for_ever_that_it_is_done(
     attempts: Attempts, agent: str, branch: str
 ) -> None:
@@ -234,7 +230,7 @@ def test_a_session_whose_work_is_gone_does_not_say_for_ever_that_it_is_done(
     assert second.session != receipt.session
 
 
-@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("agent", AGENTS, ids=EITHER_AGENT)
 def test_nor_does_one_of_whose_work_a_part_is_gone(attempts: Attempts, agent: str) -> None:
     description = '[[stub: write a.py "1"; write b.py "2"]]'
     _, _, receipt = attempts.run(attempts.assignment(description, agent, verify="false"))
@@ -249,14 +245,12 @@ def test_nor_does_one_of_whose_work_a_part_is_gone(attempts: Attempts, agent: st
     assert "and it changed nothing: a new session begins" in attempts.log
 
 
-@pytest.mark.parametrize(("agent", "until_known"), [("claude", True), ("codex", True)])
-def test_a_limit_is_an_uncharged_retry_with_its_reset(
-    attempts: Attempts, agent: str, until_known: bool
-) -> None:
+@pytest.mark.parametrize("agent", AGENTS, ids=EITHER_AGENT)
+def test_a_limit_is_an_uncharged_retry_with_its_reset(attempts: Attempts, agent: str) -> None:
     outcome, error, receipt = attempts.run(attempts.assignment("[[stub: limit 2h]]", agent))
     assert (outcome, receipt.verdict) == ("retry", "limited")
     assert "limit" in error
-    assert (receipt.until is not None) is until_known
+    assert receipt.until is not None
     assert receipt.refusal is not None
 
 
@@ -266,7 +260,7 @@ def test_a_lost_login_needs_a_person(attempts: Attempts, api: ModelApi) -> None:
     assert (outcome, receipt.verdict) == ("retry", "needs_person")
 
 
-@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("agent", AGENTS, ids=EITHER_AGENT)
 def test_a_push_is_refused_and_the_rest_goes_on(attempts: Attempts, agent: str) -> None:
     description = '[[stub: write a.py "1"; commit; run "git push origin HEAD:main"; say "Pushed."]]'
     outcome, _, _ = attempts.run(attempts.assignment(description, agent))
@@ -314,7 +308,7 @@ def test_a_reviewer_sends_remarks_back(attempts: Attempts, api: ModelApi) -> Non
         '[[stub when "- no tax": write tax.py "vat"]]'
     )
     reviewer = AgentSpec("codex", "codex")
-    asked = attempts.assignment(description, "claude", fix_rounds=1, review=reviewer)
+    asked = attempts.assignment(description, fix_rounds=1, review=reviewer)
     outcome, error, receipt = attempts.run(asked)
     assert outcome == "success", (error, attempts.log)
     assert receipt.rounds == 1

@@ -3,7 +3,8 @@
 Most of what the suite computes is done by ``bd`` and RRQ. If only the version differs, a test is
 run on one, drawn by its name and its other parameters: half of them on each, but for ``bd`` 1.3.0,
 whose calls compute three times as long: a quarter. A test that is not about trackers is run on one
-of two in the same way. Continuous integration runs all.
+of two in the same way, and one that both agents must pass with one of them: claude, which computes
+twice as long as codex, is a quarter. Continuous integration runs all.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ from tests.support import bd, peers
 
 EITHER = tuple(f"either-{kind}" for kind in ("embedded", bd.OLD))
 """The trackers of tests that are not about trackers (``either_project``)."""
-PEERS = dict.fromkeys(EITHER, "tracker")
+CLAUDE, CODEX = AGENTS = ("either-claude", "either-codex")
+"""The agents of tests that each of them must pass."""
+PEERS = dict.fromkeys(EITHER, "tracker") | dict.fromkeys(AGENTS, "agent")
 PEERS |= dict.fromkeys(bd.VERSIONS, "bd") | dict.fromkeys(peers.VERSIONS, "rrq")
-LOTS = {bd.OLD: 3}
+LOTS = {bd.OLD: 3, CODEX: 3}
 """How many a version has in the draw, if not one."""
 VERSION = re.compile(rf"(?<![\d.])({'|'.join(map(re.escape, PEERS))})(?![\d.])")
 

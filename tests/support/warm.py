@@ -21,6 +21,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import traceback
@@ -38,7 +39,8 @@ NUMBER_BYTES = 8
 OURS = dict(os.environ)
 """The environment in which the warm process starts, whatever a test does to its own."""
 ORCHESTRATOR = "beads_workers.runtime.main"
-PROGRAMS = ("beads_workers.landing.run", "beads_workers.worktrees.preparation")
+ATTEMPT = "beads_workers.attempts.run"
+PROGRAMS = (ATTEMPT, "beads_workers.landing.run", "beads_workers.worktrees.preparation")
 """Those that an orchestrator or a worker starts, each a module with a function ``main``."""
 LOADED_LATER = (
     *PROGRAMS,
@@ -148,6 +150,25 @@ def run(
     """Run ``beads-workers`` to its end, and to that of whoever holds its outputs."""
     pipes = [os.pipe(), os.pipe()]
     process = start(arguments, cwd, env, *(w for _, w in pipes), safe=safe, user=user)
+    return _ended(process, pipes, timeout)
+
+
+def run_module(
+    module: str, given: str, cwd: Path, env: Mapping[str, str], timeout: float
+) -> subprocess.CompletedProcess[str]:
+    """Run one of ``PROGRAMS`` to its end, as ``python -P -m``, with that on its stdin."""
+    pipes = [os.pipe(), os.pipe()]
+    with tempfile.TemporaryFile() as stdin:
+        stdin.write(given.encode())
+        stdin.seek(0)
+        out, err = (w for _, w in pipes)
+        process = Process((), cwd, env, out, err, stdin=stdin.fileno(), module=module, safe=True)
+    return _ended(process, pipes, timeout)
+
+
+def _ended(
+    process: Process | subprocess.Popen[bytes], pipes: Sequence[tuple[int, int]], timeout: float
+) -> subprocess.CompletedProcess[str]:
     for _, written in pipes:
         os.close(written)
     try:
