@@ -14,7 +14,7 @@ from tests.support.bd import OLD, VERSIONS, BdProject
 from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import Fleet
 from tests.support.real_agents import AgentHome
-from tests.support.versions import EITHER
+from tests.support.versions import ANY, EITHER
 
 StartFleet = Callable[..., Fleet]
 
@@ -48,9 +48,12 @@ def any_project(request: pytest.FixtureRequest, tmp_path: Path) -> EmbeddedProje
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """The kinds of ``any_project`` and ``bd_project``, unless the test names its own."""
     named = str([mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")])
-    for name, others in (("any_project", ["embedded"]), ("bd_project", [])):
+    for name, kinds, ids in (
+        ("any_project", ("embedded", *VERSIONS), ANY),
+        ("bd_project", VERSIONS, VERSIONS),
+    ):
         if name in metafunc.fixturenames and name not in named:
-            metafunc.parametrize(name, [*others, *VERSIONS], indirect=True)
+            metafunc.parametrize(name, kinds, ids=ids, indirect=True)
 
 
 def _project(kind: str, folder: Path) -> EmbeddedProject | BdProject:

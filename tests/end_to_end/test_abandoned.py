@@ -13,12 +13,15 @@ from typing import Any
 import pytest
 
 from tests.end_to_end.conftest import Ran, StartFleet
-from tests.support.bd import NEW, OLD, BdProject
+from tests.support.bd import NEW, OLD, VERSIONS, BdProject
 from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import call, until
 
 TRACKERS = ("embedded", OLD, NEW)
-DAMAGES = [(TRACKERS[seed % 3], seed) for seed in range(int(os.environ.get("BW_DAMAGES", "4")))]
+DAMAGES = [("embedded", 0), ("embedded", 1), *((version, 2) for version in VERSIONS)]
+DAMAGES += [
+    (TRACKERS[seed % 3], seed) for seed in range(3, int(os.environ.get("BW_DAMAGES", "4")))
+]
 """Each kind of damage on the next tracker: ``BW_DAMAGES=102`` is a hundred."""
 
 
@@ -108,7 +111,7 @@ def test_what_living_runs_hold_is_left_alone(start: StartFleet, ran: Ran, tmp_pa
 def test_what_a_run_of_another_machine_holds_comes_back_only_where_it_is_named(
     start: StartFleet, tmp_path: Path
 ) -> None:
-    project = BdProject(tmp_path, NEW)
+    project = BdProject(tmp_path, OLD)
     one, other = project.create_many([{}, {}])
     for each in (one, other):
         project.put(each, "in_progress", "beads-workers/elsewhere/20260101-000000.000-aaaaaa")

@@ -21,6 +21,7 @@ from tests.support.agent_projects import AgentBdProject, AgentProject
 from tests.support.bd import NEW, OLD
 from tests.support.fleet import Fleet, until
 from tests.support.real_agents import AgentHome
+from tests.support.versions import ANY
 from tests.support.worktrees import in_worktrees
 
 ISSUE = IssueId("bw-1")
@@ -71,7 +72,7 @@ def ends(fleet: Fleet) -> list[tuple[str, int]]:
     return [(row["outcome"], row.get("charged", 0)) for row in fleet.journal("finished")]
 
 
-@pytest.mark.parametrize("project", ["embedded", OLD], indirect=True)
+@pytest.mark.parametrize("project", ["embedded", OLD], ids=ANY[:2], indirect=True)
 def test_it_is_charged_and_open_again_where_its_work_does_not_pass(
     start: Any, project: Project, settle: Path
 ) -> None:

@@ -11,13 +11,14 @@ import pytest
 
 from tests.end_to_end.conftest import StartFleet
 from tests.end_to_end.test_rrq_executor import FUNCTIONS, Folder
-from tests.support.bd import NEW, BdProject
+from tests.support.bd import VERSIONS, BdProject
 from tests.support.dispatcherd import Dispatcherd, Server, configuration, write
 from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import Fleet, until
 from tests.support.hero_client import HeroPlace, TextbookClient
 from tests.support.peers import Redis
 from tests.support.rrq_client import Client, request
+from tests.support.versions import ANY
 
 COMMANDS = (
     "running", "alive", "aio_tasks", "workers", "producers", "metrics", "main", "status", "chunks",
@@ -108,7 +109,7 @@ def test_every_answer_is_made_as_the_real_one_makes_it(
     assert tasks[0] == tasks[1]
 
 
-@pytest.mark.parametrize("tracker", ["embedded", NEW])
+@pytest.mark.parametrize("tracker", ["embedded", *VERSIONS], ids=ANY)
 def test_all_its_commands_work_on_a_fleet_of_any_tracker(
     tracker: str, tmp_path: Path, start: StartFleet
 ) -> None:
@@ -121,11 +122,15 @@ def test_all_its_commands_work_on_a_fleet_of_any_tracker(
     fleet = start(project, "-n", "3", "--", "sleep", "1000")
     busy(fleet, 3)
     config = config_of(fleet)
-    for command in COMMANDS if tracker == "embedded" else ("status",):
-        assert dispatcherd.reply(config, command)["node_id"] == fleet.run_id
-    told = dispatcherd.reply(config, "set_log_level", "--level", "INFO")
+    assert dispatcherd.reply(config, "running")["node_id"] == fleet.run_id
+    *shown, told, one = dispatcherd.replies_of(
+        config,
+        *((command,) for command in COMMANDS),
+        ("set_log_level", "--level", "INFO"),
+        ("cancel", "--uuid", issue_ids[0]),
+    )
+    assert {reply["node_id"] for reply in shown} == {fleet.run_id}
     assert (told["level"], told["previous_level"]) == ("INFO", "NOTSET")
-    one = dispatcherd.reply(config, "cancel", "--uuid", issue_ids[0])
     assert [m["uuid"] for name, m in one.items() if name != "node_id"] == [issue_ids[0]]
     fleet.wait_for("settled", issue_id=issue_ids[0], action="release")
     rest = dispatcherd.reply(config, "cancel")

@@ -151,9 +151,9 @@ def test_one_script_hears_the_same_from_both(
     for one, other in zip(ours, theirs, strict=True):
         assert one == other
     if broker == "postgres":
-        for command in COMMANDS:
-            assert place.peer.reply(place.config, command)["node_id"] == "the-node"
-        level = place.peer.reply(place.config, "set_log_level", "--level", "INFO")
+        calls = [*((command,) for command in COMMANDS), ("set_log_level", "--level", "INFO")]
+        *replies, level = place.peer.replies_of(place.config, *calls)
+        assert {reply["node_id"] for reply in replies} == {"the-node"}
         assert level["level"] == "INFO"
     (failure,) = [f for f in fleet.journal("finished") if f["outcome"] == "error"]
     assert failure["error"] == "ValueError: oh"

@@ -3,8 +3,10 @@
 Most of what the suite computes is done by ``bd`` and RRQ. If only the version differs, a test is
 run on one, drawn by its name and its other parameters: half of them on each, but for ``bd`` 1.3.0,
 whose calls compute three times as long: a quarter. A test that is not about trackers is run on one
-of two in the same way, and one that both agents must pass with one of them: claude, which computes
-twice as long as codex, is a quarter. Continuous integration runs all.
+of two in the same way, a whole fleet that must do the same on every tracker on one of three (what a
+tracker itself must do, ``tests/contracts`` asks of each), and what both agents must pass with one
+of them: claude, which computes twice as long as codex, is a quarter. Continuous integration runs
+all.
 """
 
 from __future__ import annotations
@@ -18,11 +20,14 @@ from tests.support import bd, peers
 
 EITHER = tuple(f"either-{kind}" for kind in ("embedded", bd.OLD))
 """The trackers of tests that are not about trackers (``either_project``)."""
+ANY = tuple(f"any-{kind}" for kind in ("embedded", *bd.VERSIONS))
+"""The trackers of tests that hold on each of them (``any_project``)."""
 CLAUDE, CODEX = AGENTS = ("either-claude", "either-codex")
 """The agents of tests that each of them must pass."""
-PEERS = dict.fromkeys(EITHER, "tracker") | dict.fromkeys(AGENTS, "agent")
+PEERS = dict.fromkeys(EITHER, "tracker") | dict.fromkeys(ANY, "any tracker")
+PEERS |= dict.fromkeys(AGENTS, "agent")
 PEERS |= dict.fromkeys(bd.VERSIONS, "bd") | dict.fromkeys(peers.VERSIONS, "rrq")
-LOTS = {bd.OLD: 3, CODEX: 3}
+LOTS = {bd.OLD: 3, CODEX: 3} | dict(zip(ANY, (4, 3, 1), strict=True))
 """How many a version has in the draw, if not one."""
 VERSION = re.compile(rf"(?<![\d.])({'|'.join(map(re.escape, PEERS))})(?![\d.])")
 
