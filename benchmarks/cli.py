@@ -46,7 +46,7 @@ app()
 
 def measure(rounds: int, quick: bool, folder: Path) -> list[Figure]:
     """Milliseconds of wall time, from the shell's view."""
-    runs = 5 if quick else 25
+    runs = 2 if quick else 25
     empty = folder / "empty.py"
     empty.write_text(EMPTY)
     project = embedded(folder / "project", 20)
