@@ -190,7 +190,7 @@ def test_a_command_that_leaves_children_behind_leaves_none_after_the_fleet(
 def test_a_bd_killed_with_its_orchestrator_is_waited_for(
     project_new: BdProject, start: StartFleet, ran: Ran
 ) -> None:
-    ids = project_new.create_many([{} for _ in range(6)])
+    ids = project_new.create_many([{} for _ in range(4)])
     arguments = ("-n", "2", "--until-empty", "--", *ran.command())
     first: Fleet = start(project_new, *arguments, environment=ran.environment)
     first.wait_for("claimed")
