@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from tests.support.bd import VERSIONS
-from tests.support.versions import EITHER, not_drawn
+from tests.support.versions import AGENTS, ANY, BROKERS, EITHER, EXECUTORS, WORKERS, not_drawn
 
 
 def test_of_tests_that_differ_in_the_version_alone_one_is_left() -> None:
@@ -33,3 +35,13 @@ def test_what_is_not_about_trackers_is_run_on_one_of_two() -> None:
     assert all(sum(kind in name for name in left) > 10 for kind in EITHER)
     about = [f"t.py::test[{kind}]" for kind in ("embedded", *VERSIONS)]
     assert len(not_drawn(about)) == 1, "the embedded tracker is no version of bd"
+
+
+@pytest.mark.parametrize("kinds", [ANY, AGENTS, BROKERS, EXECUTORS, WORKERS])
+def test_of_each_kind_of_peer_one_is_drawn_and_each_of_them_somewhere(
+    kinds: tuple[str, ...],
+) -> None:
+    names = [f"t.py::test_{n}[{kind}-x]" for n in range(80) for kind in kinds]
+    left = [name for name in names if name not in not_drawn(names)]
+    assert len(left) == len({name.partition("[")[0] for name in left}) == 80
+    assert all(any(f"[{kind}-" in name for name in left) for kind in kinds)

@@ -19,9 +19,7 @@ from tests.support.fleet import call, until
 
 TRACKERS = ("embedded", OLD, NEW)
 DAMAGES = [("embedded", 0), ("embedded", 1), *((version, 2) for version in VERSIONS)]
-DAMAGES += [
-    (TRACKERS[seed % 3], seed) for seed in range(3, int(os.environ.get("BW_DAMAGES", "4")))
-]
+DAMAGES += [(TRACKERS[seed % 3], seed) for seed in range(3, int(os.environ.get("BW_DAMAGES", "4")))]
 """Each kind of damage on the next tracker: ``BW_DAMAGES=102`` is a hundred."""
 
 

@@ -26,7 +26,7 @@ from tests.support.worktrees import in_worktrees
 
 ISSUE = IssueId("bw-1")
 OPTIONS = ("-n", "1", "--fix-rounds", "0", "--retry-delay", "0", "--skip-base-check")
-CLAUDE, CODEX = ("--agent", "claude", *OPTIONS), ("--agent", "codex", *OPTIONS)
+CLAUDE, CODEX = ("--agent", "claude", *OPTIONS), ("--agent", "codex", "--no-land", *OPTIONS)
 
 Project = AgentProject | AgentBdProject
 

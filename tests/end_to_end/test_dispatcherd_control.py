@@ -16,6 +16,7 @@ from tests.support.dispatched_place import DispatchedPlace
 from tests.support.dispatcherd import HANDLERS_FOLDER, Server
 from tests.support.fleet import Fleet, until
 from tests.support.postgres import Postgres
+from tests.support.versions import BROKERS
 
 COMMANDS = (
     "running", "cancel", "alive", "aio_tasks", "workers", "producers", "metrics", "main", "status",
@@ -135,7 +136,7 @@ def _with(value: Any, path: str) -> Any:
     return re.sub(re.escape(path), "FILE", value) if isinstance(value, str) else value
 
 
-@pytest.mark.parametrize("broker", ["socket", "postgres"])
+@pytest.mark.parametrize("broker", ["socket", "postgres"], ids=BROKERS)
 def test_one_script_hears_the_same_from_both(
     broker: str, tmp_path: Path, request: pytest.FixtureRequest, start: StartFleet
 ) -> None:

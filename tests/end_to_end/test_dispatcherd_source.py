@@ -17,11 +17,12 @@ from tests.end_to_end.conftest import StartFleet
 from tests.support.dispatched_place import DispatchedPlace, begun
 from tests.support.fleet import Fleet, until
 from tests.support.postgres import Postgres
+from tests.support.versions import BROKERS
 
 pytestmark = pytest.mark.peers
 
 
-@pytest.fixture(params=["socket", "postgres"])
+@pytest.fixture(params=["socket", "postgres"], ids=BROKERS)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> DispatchedPlace:
     if request.param == "postgres":
         return DispatchedPlace(tmp_path, postgres=request.getfixturevalue("postgres"))

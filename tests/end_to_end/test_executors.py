@@ -24,6 +24,7 @@ from tests.support.bd import BdProject
 from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import Fleet, until
 from tests.support.peers import HANDLERS_FOLDER, NEW, OLD, rrq_of
+from tests.support.versions import EXECUTORS as IDS
 
 QUICK = ("--retry-delay", "0.05s", "--poll", "0.2s", "--term-grace", "0.5s")
 EXECUTORS = {"rrq": OLD, "rrq-tcp": OLD, "rrq2": NEW}
@@ -47,13 +48,13 @@ def calls(*functions: str, **arguments: Any) -> list[dict[str, Any]]:
     return [{"job_path": name, "args": [], "kwargs": arguments} for name in functions]
 
 
-@pytest.fixture(params=list(EXECUTORS))
+@pytest.fixture(params=list(EXECUTORS), ids=IDS)
 def protocol(request: pytest.FixtureRequest) -> str:
     """Each that we speak."""
     return str(request.param)
 
 
-@pytest.fixture(params=["functions", *EXECUTORS])
+@pytest.fixture(params=["functions", *EXECUTORS], ids=("functions", *IDS))
 def options(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, ...]]:
     """Each way to have functions called."""
     yield ("--allow-module", "calls") if request.param == "functions" else served(request.param)
@@ -203,7 +204,9 @@ def test_several_executors_are_chosen_by_name(embedded: EmbeddedProject, start: 
     assert names == {"old.W1.log", "new.W1.log"}
 
 
-@pytest.mark.parametrize(("spoken", "version"), [("rrq", NEW_BD), ("rrq2", OLD_BD)])
+@pytest.mark.parametrize(
+    ("spoken", "version"), [("rrq", NEW_BD), ("rrq2", OLD_BD)], ids=(IDS[0], IDS[2])
+)
 def test_issues_of_bd_are_executed_and_closed(
     tmp_path: Path, start: StartFleet, spoken: str, version: str
 ) -> None:

@@ -22,6 +22,7 @@ from tests.end_to_end.test_draining import (
 from tests.support.bd import NEW, BdProject
 from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import REPOSITORY, Fleet, until
+from tests.support.versions import ANY
 from tests.support.workers import LANGUAGES, worker_programs
 
 Joined = subprocess.Popen[bytes]
@@ -55,7 +56,7 @@ def join(tmp_path: Path) -> Iterator[Join]:
             worker.wait()
 
 
-@pytest.fixture(params=["embedded", NEW])
+@pytest.fixture(params=[NEW, "embedded"], ids=(ANY[2], ANY[0]))
 def project(request: pytest.FixtureRequest, tmp_path: Path) -> EmbeddedProject | BdProject:
     return EmbeddedProject(tmp_path) if request.param == "embedded" else BdProject(tmp_path, NEW)
 

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from tests.support.fleet import REPOSITORY
+from tests.support.versions import WORKERS
 from tests.support.workers import worker_programs
 
 CLAIMED = {"W-4.3-1", "W-9.1-4", "W-9.2-2", "W-9.3-1", "W-9.4-1", "W-9.6-1", "W-9.8-1"}
@@ -16,7 +17,7 @@ CLAIMED = {"W-4.3-1", "W-9.1-4", "W-9.2-2", "W-9.3-1", "W-9.4-1", "W-9.6-1", "W-
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("language", ["go", "node", "rust"])
+@pytest.mark.parametrize("language", ["go", "node", "rust"], ids=WORKERS)
 def test_the_worker_keeps_to_the_protocol(language: str) -> None:
     words = ["conformance", "worker", "--json", "--", str(worker_programs()[language]), "bw-task"]
     done = subprocess.run(

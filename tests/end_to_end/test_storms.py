@@ -12,12 +12,13 @@ from tests.end_to_end.conftest import StartFleet
 from tests.support.bd import OLD, BdProject
 from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import call, until
+from tests.support.versions import ANY
 
 STUB = ("sh", "-c", "[ -e logged-in ] || { echo Not logged in; exit 1; }")
 """An agent that nobody has logged in yet."""
 
 
-@pytest.fixture(params=["embedded", OLD])
+@pytest.fixture(params=["embedded", OLD], ids=ANY[:2])
 def project(request: pytest.FixtureRequest, tmp_path: Path) -> EmbeddedProject | BdProject:
     """The embedded tracker, and a bd."""
     if request.param == "embedded":

@@ -5,8 +5,9 @@ run on one, drawn by its name and its other parameters: half of them on each, bu
 whose calls compute three times as long: a quarter. A test that is not about trackers is run on one
 of two in the same way, a whole fleet that must do the same on every tracker on one of three (what a
 tracker itself must do, ``tests/contracts`` asks of each), and what both agents must pass with one
-of them: claude, which computes twice as long as codex, is a quarter. Continuous integration runs
-all.
+of them: claude, which computes twice as long as codex, is a quarter. So are the brokers of
+dispatcherd, the executors of RRQ, and the workers in other languages where the kit tries them.
+Continuous integration runs all.
 """
 
 from __future__ import annotations
@@ -22,14 +23,21 @@ EITHER = tuple(f"either-{kind}" for kind in ("embedded", bd.OLD))
 """The trackers of tests that are not about trackers (``either_project``)."""
 ANY = tuple(f"any-{kind}" for kind in ("embedded", *bd.VERSIONS))
 """The trackers of tests that hold on each of them (``any_project``)."""
+BROKERS = ("over-socket", "over-postgres")
+"""The brokers of dispatcherd, in tests that hold over both."""
+EXECUTORS = ("by-rrq-unix", "by-rrq-tcp", "by-rrq2")
+"""The real executors of RRQ, in tests of what becomes of a task whoever executes it."""
+WORKERS = ("in-go", "in-node", "in-rust")
+"""The workers of ``workers/`` that the conformance kit tries."""
 CLAUDE, CODEX = AGENTS = ("either-claude", "either-codex")
 """The agents of tests that each of them must pass."""
 PEERS = dict.fromkeys(EITHER, "tracker") | dict.fromkeys(ANY, "any tracker")
-PEERS |= dict.fromkeys(AGENTS, "agent")
+PEERS |= dict.fromkeys(AGENTS, "agent") | dict.fromkeys(BROKERS, "broker")
+PEERS |= dict.fromkeys(EXECUTORS, "executor") | dict.fromkeys(WORKERS, "worker")
 PEERS |= dict.fromkeys(bd.VERSIONS, "bd") | dict.fromkeys(peers.VERSIONS, "rrq")
-LOTS = {bd.OLD: 3, CODEX: 3} | dict(zip(ANY, (4, 3, 1), strict=True))
+LOTS = {bd.OLD: 3, CODEX: 3} | dict(zip(ANY, (5, 3, 1), strict=True))
 """How many a version has in the draw, if not one."""
-VERSION = re.compile(rf"(?<![\d.])({'|'.join(map(re.escape, PEERS))})(?![\d.])")
+VERSION = re.compile(rf"(?<![\d.])({'|'.join(map(re.escape, PEERS))})(?![\d.\w])")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
