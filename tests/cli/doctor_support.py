@@ -8,6 +8,7 @@ import functools
 import io
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -18,10 +19,14 @@ from pathlib import Path
 from typing import Any
 
 from beads_workers.cli.application import build
+from tests.support import warm
 
 FOREIGN = ("BEADS_", "BD_", "BW_", "ORCHESTRATOR_", "ANTHROPIC_", "CLAUDE_", "CODEX_")
 
 
+PROGRAM = "beads-workers"
+SPECIAL = set("$`\\;&|<>()*?[]{}~#!\n")
+"""What means something to a shell beside quotes and spaces."""
 SOCKETS = "in /tmp of orchestrators"
 """Part of what is said of dead sockets."""
 
@@ -74,7 +79,10 @@ class Patient:
         return Diagnosis(status or 0, json.loads(said.getvalue()))
 
     def type(self, line: str) -> subprocess.CompletedProcess[str]:
-        """Paste a line into a shell."""
+        """Paste a line into a shell; one that only calls us is called as a shell would do it."""
+        if line.startswith(f"{PROGRAM} ") and not set(line) & SPECIAL:
+            arguments = shlex.split(line)[1:]
+            return warm.run(arguments, self.folder, self.environment, timeout=60)
         return self._run(["bash", "-c", line])
 
     def _run(self, argv: list[str]) -> subprocess.CompletedProcess[str]:

@@ -77,7 +77,7 @@ def test_a_red_base_is_refused_before_anything_is_paid_for_and_the_remedy_is_sai
 
 
 def test_what_mends_it_may_be_the_issues_themselves(red: Repository) -> None:
-    done = red.start(VERIFY, "--skip-base-check")
+    done = red.start(VERIFY, "--skip-base-check", "--no-land")
     assert done.returncode == 0, done
     assert red.ran()[:2] == ["agent", "check"], "nothing is checked before the agent"
 
@@ -101,9 +101,10 @@ def test_a_red_base_that_was_mended_is_tested_again_and_a_green_one_is_remembere
 def test_a_check_that_fails_now_and_then_is_a_warning(red: Repository) -> None:
     (red.folder / "broken").unlink()
     red.commit("mend")
-    done = red.start('echo >>"$COUNT.runs"; test $(wc -l <"$COUNT.runs") -ne 1')
+    verify = 'echo >>"$COUNT.runs"; test $(wc -l <"$COUNT.runs") -ne 1'
+    done = red.start(verify, "--no-land")
     assert done.returncode == 0, done
-    assert "failed on main" in done.stderr and "passed the next time" in done.stderr
+    assert "failed on HEAD" in done.stderr and "passed the next time" in done.stderr
 
 
 def test_a_check_that_cannot_be_run_is_refused_too(red: Repository) -> None:
@@ -143,12 +144,12 @@ def test_what_landed_last_night_is_tested_together_with_what_was_committed_since
 
 
 def test_programs_get_the_error_alone_and_a_file_may_switch_it_off(red: Repository) -> None:
-    done = red.start(VERIFY, "--json")
+    done = red.start(VERIFY, "--no-land", "--json")
     assert done.returncode == 2 and done.stdout == ""
     assert done.stderr.startswith("error: ")
     settings = red.folder / "beads-workers.toml"
     settings.write_text(f"skip_base_check = true\n{settings.read_text()}")
-    done = red.start(VERIFY, "--json")
+    done = red.start(VERIFY, "--no-land", "--json")
     assert done.returncode == 0, done
     assert all(map(json.loads, done.stdout.splitlines()))
 

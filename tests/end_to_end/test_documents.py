@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -46,8 +47,10 @@ PID = "4242"
 class Reader:
     """Somebody with a project who types what a document says."""
 
-    def __init__(self, folder: Path, *, bd: bool) -> None:
+    def __init__(self, folder: Path, *, bd: bool, before: Reader | None = None) -> None:
         self.folder = folder / "project"
+        self._number = 0
+        self._bd = bd
         programs = folder / "programs"
         for path, script in [
             *((programs / program, script) for program, script in PROGRAMS.items()),
@@ -67,13 +70,20 @@ class Reader:
         self._environment["PATH"] = f"{programs}:{venv}:{self._environment['PATH']}"
         for who in ("AUTHOR", "COMMITTER"):
             self._environment |= {f"GIT_{who}_NAME": "r", f"GIT_{who}_EMAIL": "r@example.org"}
+        if before is not None:
+            self._begin_with(before)
+            return
         self.type("git init --quiet -b main && git add do-issue.sh && git commit --quiet -m begin")
-        self._number = 0
-        self._bd = bd
         if not bd:
             self.type("beads-workers init")
             self.work_to_do()
             self.type("beads-workers start --until-empty -- ./do-issue.sh {id}")
+
+    def _begin_with(self, before: Reader) -> None:
+        """Whatever another one has done: its folder is the same from inside."""
+        shutil.rmtree(self.folder)
+        shutil.copytree(before.folder, self.folder, symlinks=True)
+        self._number = before._number
 
     def type(self, command: str) -> str:
         """Run it; returns what it printed. It must succeed, and end."""
@@ -123,9 +133,18 @@ def shown() -> Iterator[object]:
             yield pytest.param(commands, id=f"{name(path)}-{number}")
 
 
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory: pytest.TempPathFactory) -> Reader:
+    """One with the embedded tracker, a little work and one run behind it."""
+    return Reader(tmp_path_factory.mktemp("begun"), bd=False)
+
+
 @pytest.mark.parametrize("commands", list(shown()))
-def test_every_command_of_a_document_works_as_shown(commands: list[str], tmp_path: Path) -> None:
-    reader = Reader(tmp_path, bd=any(command.startswith("bd init") for command in commands))
+def test_every_command_of_a_document_works_as_shown(
+    commands: list[str], begun: Reader, tmp_path: Path
+) -> None:
+    bd = any(command.startswith("bd init") for command in commands)
+    reader = Reader(tmp_path, bd=bd, before=None if bd else begun)
     try:
         if MERGE in commands:
             reader.work_to_do()

@@ -77,7 +77,7 @@ def degraded(fleet: Fleet) -> dict[str, bool]:
 def test_without_descriptors_a_fleet_answers_and_neither_spins_nor_loses_anything(
     tmp_path: Path, start: StartFleet, ran: Ran
 ) -> None:
-    project = BdProject(tmp_path, NEW)
+    project = BdProject(tmp_path, OLD)
     ids = project.create_many([{} for _ in range(4)])
     fleet: Fleet = start(
         project, "-n", "2", "--until-empty", "--", *ran.command(GATE), environment=ran.environment

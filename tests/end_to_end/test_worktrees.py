@@ -58,21 +58,21 @@ def cleaned(project: Any) -> tuple[list[str], dict[str, list[str]]]:
     return gone, {branch: reasons for branch, reasons in rows.items() if reasons}
 
 
-def test_eight_at_once_commit_each_on_a_branch_and_clean_takes_what_was_merged(
+def test_four_at_once_commit_each_on_a_branch_and_clean_takes_what_was_merged(
     embedded: EmbeddedProject, start: StartFleet
 ) -> None:
     top = repository(embedded)
-    ids = embedded.create_many([{} for _ in range(8)])
-    # Nobody ends before all eight have begun: they are at it at the same time.
+    ids = embedded.create_many([{} for _ in range(4)])
+    # Nobody ends before all four have begun: they are at it at the same time.
     meet = embedded.folder.parent / "meet"
     meet.mkdir()
     together = (
-        f'touch "{meet}/$BW_ISSUE_ID"; until [ $(ls {meet} | wc -l) = 8 ]; do sleep 0.2; done'
+        f'touch "{meet}/$BW_ISSUE_ID"; until [ $(ls {meet} | wc -l) = 4 ]; do sleep 0.2; done'
     )
-    fleet = start(embedded, "-n", "8", *START, "--", "sh", "-c", f"{together}; {COMMIT}")
+    fleet = start(embedded, "-n", "4", *START, "--", "sh", "-c", f"{together}; {COMMIT}")
     assert fleet.wait() == 0, fleet.said()
-    assert fleet.output.count(": 1 commit on bw/") == 8
-    assert "8 branches hold work to merge" in fleet.output
+    assert fleet.output.count(": 1 commit on bw/") == 4
+    assert "4 branches hold work to merge" in fleet.output
     for issue_id in ids:
         assert git(top, "show", f"bw/{issue_id}/1:{issue_id}") == "x"
     assert git(top, "status", "--porcelain") == ""
@@ -172,10 +172,11 @@ def test_too_little_disk_and_a_failing_setup_charge_nothing_and_say_so(
     fleet.leaves_nothing()
 
 
+@pytest.mark.parametrize("version", [OLD, NEW])
 def test_with_bd_an_agents_own_close_reaches_the_one_tracker(
-    tmp_path: Path, start: StartFleet
+    tmp_path: Path, start: StartFleet, version: str
 ) -> None:
-    project = BdProject(tmp_path, NEW)
+    project = BdProject(tmp_path, version)
     top = repository(project)
     assert (top / ".beads").is_dir() and git(top, "ls-files", ".beads")
     issue_id = project.create("one")

@@ -1,14 +1,19 @@
 """A ``gh`` that keeps issues in a JSON file beside itself: as much of it as a tracker calls.
 
-``install`` puts it into a folder as a program. It is run without ``site``, so that a call takes
-a few milliseconds.
+``install`` puts it into a folder as a program. It is run without ``site`` and loads hardly a
+module, so that a call takes a few milliseconds.
 """
+
+from __future__ import annotations
 
 import fcntl
 import json
 import sys
-from pathlib import Path
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Any
 
 DATE = "2026-01-02T03:04:05Z"
 
@@ -17,7 +22,8 @@ def install(folder: Path) -> Path:
     """The program, in ``folder``, with no issues yet."""
     folder.mkdir(parents=True, exist_ok=True)
     program = folder / "gh"
-    program.write_text(f"#!{sys.executable} -SE\n{Path(__file__).read_text()}")
+    with open(__file__) as source:
+        program.write_text(f"#!{sys.executable} -SE\n{source.read()}")
     program.chmod(0o755)
     (folder / "issues.json").write_text("[]")
     return program
@@ -107,8 +113,7 @@ def _main(words: list[str]) -> None:
         return
     if words[:1] != ["issue"] or "--repo" not in words:
         _fail("what is this?")
-    file = Path(__file__).with_name("issues.json")
-    with file.open("r+") as stream:
+    with open(f"{__file__.rpartition('/')[0]}/issues.json", "r+") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
         issues = json.load(stream)
         _act(issues, words[1], words[2:])
