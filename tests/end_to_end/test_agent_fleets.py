@@ -29,14 +29,14 @@ def project(tmp_path: Path, home: AgentHome) -> AgentProject:
 def test_one_line_and_the_backlog_is_done_each_in_a_worktree(
     start: Any, project: AgentProject, api: ModelApi
 ) -> None:
-    project.issues(*[f'write file{n}.py "{n}"' for n in range(4)])
+    project.issues(*[f'write file{n}.py "{n}"' for n in range(3)])
     fleet: Fleet = start(project, "-n", "2", "--agent", "codex", "--until-empty")
     assert fleet.wait() == 0, fleet.said()
-    assert project.statuses() == ["closed"] * 4
+    assert project.statuses() == ["closed"] * 3
     landed = git(project.folder, "ls-tree", "--name-only", "bw-landing/main").split()
-    assert set(landed) == {"README", *(f"file{n}.py" for n in range(4))}
+    assert set(landed) == {"README", *(f"file{n}.py" for n in range(3))}
     kept = git(project.folder, "for-each-ref", "--format=%(refname)", "refs/bw/attempts")
-    assert len(kept.splitlines()) == 4
+    assert len(kept.splitlines()) == 3
     assert git(project.folder, "for-each-ref", "refs/heads/bw") == "", "they hold no work any more"
     assert git(project.folder, "status", "--porcelain", "--untracked-files=no") == ""
 
@@ -44,15 +44,15 @@ def test_one_line_and_the_backlog_is_done_each_in_a_worktree(
 def test_a_limit_costs_nothing_and_the_fleet_goes_on_after_its_reset(
     start: Any, project: AgentProject, api: ModelApi
 ) -> None:
-    project.issues('limit five_hour 12s; write a.py "a"', *[f'write f{n}.py "f"' for n in range(3)])
+    project.issues('limit five_hour 12s; write a.py "a"', 'write f.py "f"')
     options = ("-n", "2", "--agent", "claude", "--until-empty", "--reset-grace", "1s")
-    fleet: Fleet = start(project, *options)
+    fleet: Fleet = start(project, *options, "--no-land")
     fleet.wait_for("account_closed")
     found = json.loads(fleet.call("status", "--json").stdout)
     (account,) = found["accounts"]
     assert (account["agent"], account["state"]) == ("claude", "limited")
     assert fleet.wait(120) == 0, fleet.said()
-    assert project.statuses() == ["closed"] * 4
+    assert project.statuses() == ["closed"] * 2
     assert sum(end.get("charged", 0) for end in fleet.journal("finished")) == 0
     closed = fleet.journal("account_closed")
     assert len(closed) == 1, closed
@@ -66,7 +66,8 @@ def test_the_next_agent_takes_over_at_a_limit(
 ) -> None:
     api.account(project.environment["CLAUDE_CODE_OAUTH_TOKEN"]).close("five_hour", 3600)
     project.issues('write a.py "a"', 'write b.py "b"')
-    fleet: Fleet = start(project, "-n", "2", "--agent", "claude,codex", "--until-empty")
+    options = ("--agent", "claude,codex", "--until-empty", "--no-land")
+    fleet: Fleet = start(project, "-n", "2", *options)
     assert fleet.wait(90) == 0, fleet.said()
     assert project.statuses() == ["closed"] * 2
     agents = [row["agent"] for row in fleet.journal("started")]
@@ -87,7 +88,8 @@ def test_work_that_fails_its_check_is_not_closed_and_the_next_attempt_learns(
     verify = "test -e wheel.py || { echo broken whee''l; false; }"
     options = ("-n", "1", "--agent", "codex", "--until-empty", "--fix-rounds", "0")
     fleet: Fleet = start(
-        project, *options, "--verify", verify, "--retry-delay", "0", "--skip-base-check"
+        *(project, *options, "--verify", verify, "--retry-delay", "0", "--skip-base-check"),
+        "--no-land",
     )
     assert fleet.wait(90) == 0, fleet.said()
     ends = fleet.journal("finished")
@@ -101,7 +103,7 @@ def test_while_it_works_people_see_what_it_does_and_what_it_costs(
     start: Any, project: AgentProject
 ) -> None:
     project.issues('tokens 5000 500; write a.py "a"; run "touch began"; stall 30s; write b.py "b"')
-    fleet: Fleet = start(project, "-n", "1", "--agent", "claude", "--limit", "1")
+    fleet: Fleet = start(project, "-n", "1", "--agent", "claude", "--limit", "1", "--no-land")
     until(lambda: in_worktrees(project, "began"))
 
     def working() -> Any:

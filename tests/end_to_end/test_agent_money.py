@@ -49,7 +49,9 @@ def spent(fleet: Fleet) -> dict[str, Any]:
 def test_a_worker_that_is_killed_has_its_tokens_counted(start: Any, project: AgentProject) -> None:
     (project.folder / "beads-workers.toml").write_text(PRICES)
     project.issues(WORK)
-    fleet: Fleet = start(project, "-n", "1", "--agent", "claude", "--retry-delay", "60")
+    fleet: Fleet = start(
+        project, "-n", "1", "--agent", "claude", "--no-land", "--retry-delay", "60"
+    )
     began = working(fleet, project)
     os.kill(fleet.worker_pid(began["worker_id"]), signal.SIGKILL)
     fleet.wait_for("usage_found")
@@ -74,21 +76,21 @@ def test_after_kill_9_of_everything_the_next_run_knows_what_was_used(
     start: Any, project: AgentProject
 ) -> None:
     project.issues(WORK)
-    first: Fleet = start(project, "-n", "1", "--agent", "claude")
+    first: Fleet = start(project, "-n", "1", "--agent", "claude", "--no-land")
     working(first, project)
     (kept,) = (first.run_folder / "usage").glob("*.jsonl")
     until(lambda: heard(kept) == WHOLE)
     os.kill(first.pid, signal.SIGKILL)
     first.process.wait()
     # The second one is killed as soon as it knows; the third must not count it again.
-    second: Fleet = start(project, "-n", "0", "--agent", "claude")
+    second: Fleet = start(project, "-n", "0", "--agent", "claude", "--no-land")
     second.wait_for("usage_found")
     (receipt,) = found(second)
     assert (receipt.tokens.input, receipt.money) == (WHOLE, None)
     assert spent(second)["unpriced_tokens"] == receipt.tokens.total
     os.kill(second.pid, signal.SIGKILL)
     second.process.wait()
-    third: Fleet = start(project, "-n", "0", "--agent", "claude")
+    third: Fleet = start(project, "-n", "0", "--agent", "claude", "--no-land")
     third.wait_for("run_changed", state="running")
     assert not found(third)
     (entry,) = third.journal("checkpointed")

@@ -15,7 +15,7 @@ from threading import Barrier
 together = Barrier(3)
 def many(_):
     own, answered = get_control_from_settings(), 0
-    for _ in range(80):
+    for _ in range(25):
         together.wait(30)
         answered += len(own.control_with_reply("alive", timeout=5))
     return answered
@@ -30,4 +30,4 @@ def test_questions_that_come_while_others_are_answered_are_answered_at_once(
     # One that arrives behind the end of a statement is in libpq, and the socket says nothing of it.
     place = place_of("postgres", tmp_path, request)
     serving(place, start)
-    assert ask_all(place, QUESTIONS) == 3 * 80
+    assert ask_all(place, QUESTIONS) == 3 * 25

@@ -18,7 +18,7 @@ from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import Fleet, until
 from tests.support.small_disk import filled, small_disk
 
-FILLS = int(os.environ.get("BW_FILLS", "12"))
+FILLS = int(os.environ.get("BW_FILLS", "6"))
 """Of each place; ``scripts/prove`` is not asked for these: thirty take two minutes."""
 RESUME_SECONDS = 2.0
 SLACK_SECONDS = 1.5

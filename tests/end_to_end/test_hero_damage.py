@@ -10,7 +10,7 @@ from tests.support.fleet import until
 from tests.support.hero_client import HeroPlace, TextbookClient
 from tests.support.peers import Redis
 
-GOOD = 300
+GOOD = 100
 WRONG = {
     "string": "SET {} x",
     "list": "RPUSH {} x",

@@ -14,7 +14,7 @@ from tests.support.fleet import Fleet, until
 from tests.support.hero_client import HeroPlace, TextbookClient
 from tests.support.peers import Redis
 
-TROUBLE_SECONDS = 8.0
+TROUBLE_SECONDS = 6.0
 RETRIES = 1
 
 
@@ -48,7 +48,7 @@ def test_every_job_has_one_end_and_one_reply_whatever_happens(
     place, client = HeroPlace(tmp_path, durable_redis), TextbookClient(durable_redis)
     seed = int(os.environ.get("BW_TORTURE_SEED", "7"))
     rng = Random(seed)
-    jobs = {f"j{n}": f"echo j{n} >>ran; sleep {n % 4 / 5}; echo j{n}" for n in range(60)}
+    jobs = {f"j{n}": f"echo j{n} >>ran; sleep {n % 4 / 5}; echo j{n}" for n in range(40)}
     client.submit_many(jobs, retries=str(RETRIES))
 
     def begin(name: str) -> Fleet:

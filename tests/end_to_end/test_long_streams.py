@@ -12,10 +12,10 @@ from tests.end_to_end.conftest import StartFleet
 from tests.support.agent_projects import AgentProject
 from tests.support.real_agents import AgentHome
 
-SHORT, LONG = 1_000_000, 40_000_000
+SHORT, LONG = 1_000_000, 20_000_000
 """Bytes of events; the attempt of the first issue prints the former."""
 GROWTH_MOST = 1.4
-"""Its first issue gives a process its size; to hold the second stream would treble it."""
+"""Its first issue gives a process its size; to hold the second stream would nearly double it."""
 LOG_MAX = 4 << 20
 
 AGENT = """\
