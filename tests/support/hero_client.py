@@ -81,7 +81,8 @@ class TextbookClient:
         """Wait until all are at their end; the status of each."""
 
         def all_over() -> dict[str, str] | None:
-            said = self.pipe([f"HGET hero:job:{job_id} status" for job_id in job_ids])
+            asked = (("HGET", f"hero:job:{job_id}", "status") for job_id in job_ids)
+            said = (text.removesuffix("\n") for text in self.redis.answers(*asked))
             found = dict(zip(job_ids, said, strict=True))
             over = all(status in ("finished", "error") for status in found.values())
             return found if over else None

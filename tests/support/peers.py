@@ -13,9 +13,10 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
@@ -25,6 +26,8 @@ VERSIONS = (OLD, NEW)
 HANDLERS = "rrq_handlers.settings"
 HANDLERS_FOLDER = Path(__file__).parent / "handlers"
 PATIENCE_SECONDS = 30.0
+ANSWER_SECONDS = 90.0
+"""More than a command waits that blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +122,17 @@ class Redis:
         return False
 
     def command(self, *words: str) -> str:
-        """One command, and what ``redis-cli`` prints for it."""
-        cli = ["redis-cli", "-p", str(self.port), *words]
-        return subprocess.run(cli, check=True, capture_output=True, text=True).stdout
+        """One command, and what ``redis-cli`` prints for it; ``-n`` first names a database."""
+        if words[0] == "-n":
+            return self.answers(("SELECT", words[1]), words[2:])[1]
+        return self.answers(words)[0]
+
+    def answers(self, *commands: Sequence[str]) -> list[str]:
+        """What ``redis-cli`` prints for each; without a process, as tests ask again and again."""
+        with socket.create_connection(("127.0.0.1", self.port), ANSWER_SECONDS) as server:
+            server.sendall(b"".join(map(_asked, commands)))
+            with server.makefile("rb") as said:
+                return [f"{_printed(said)}\n".replace("\r\n", "\n") for _ in commands]
 
     def close(self) -> None:
         """KILL it: nothing of it is kept."""
@@ -137,6 +148,24 @@ def durable_redis() -> Iterator[Redis]:
     yield server
     server.close()
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def _asked(words: Sequence[str]) -> bytes:
+    """As the protocol of Redis has a command."""
+    each = (b"$%d\r\n%s\r\n" % (len(word), word) for word in map(str.encode, words))
+    return b"*%d\r\n%s" % (len(words), b"".join(each))
+
+
+def _printed(said: BinaryIO) -> str:
+    """The next answer: its text, or a line for each of its parts."""
+    line = said.readline()
+    assert line.endswith(b"\r\n"), "Redis has ended"
+    kind, rest = line[:1], line[1:-2]
+    if kind == b"$" and int(rest) >= 0:
+        return said.read(int(rest) + 2)[:-2].decode()
+    if kind == b"*":
+        return "\n".join(_printed(said) for _ in range(int(rest)))
+    return "" if kind == b"$" else rest.decode()
 
 
 def _free_port() -> int:
