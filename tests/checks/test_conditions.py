@@ -250,6 +250,9 @@ def test_a_remote_whose_branch_stands_elsewhere_takes_pushes_all_the_same(here: 
     commit(here.folder, "other")
     git(here.folder, "push", "--quiet", "origin", "main:bw-landing/main", "--force")
     git(here.folder, "reset", "--quiet", "--hard", "HEAD^")
+    (refused,) = here.doctor("-n", "1", *arguments).all("landing")
+    assert "has commits here that origin has not" in refused["text"]
+    git(here.folder, "branch", "--quiet", "--delete", "--force", "bw-landing/main")
     assert {c["status"] for c in here.doctor("-n", "1", *arguments).all("landing")} == {"ok"}
 
 
