@@ -63,6 +63,14 @@ class Hearing:
     tick: Callable[[], None]
 
 
+class CannotStart(Exception):
+    """The agent's program cannot be run: ``missing``, or ``str()`` says why else."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(f"{os.fsdecode(error.filename or 'the agent')}: {error.strerror}")
+        self.missing = isinstance(error, FileNotFoundError)
+
+
 def run_agent(
     argv: Sequence[str],
     prompt: str | None,
@@ -74,7 +82,7 @@ def run_agent(
     """Run it to its end in the current folder; nothing of it is left then.
 
     ``prompt``: what it reads from stdin; None for nothing. ``told``: whether we are to end. Raises
-    ``OSError`` where it cannot be started.
+    ``CannotStart``.
     """
     running = _Running(hearing, clocks, told)
     running.start(argv, prompt, environment)
@@ -113,10 +121,10 @@ class _Running:
                 {os.fsencode(name): os.fsencode(text) for name, text in environment.items()},
                 [stdin, *outputs],
             )
-        except OSError:
+        except OSError as error:
             os.close(out)
             os.close(err)
-            raise
+            raise CannotStart(error) from None
         finally:
             for descriptor in (out_writing, err_writing, given):
                 if descriptor >= 0:

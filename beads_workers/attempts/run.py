@@ -25,7 +25,7 @@ from beads_workers.attempts.delivered import delivered_by_us
 from beads_workers.attempts.git_calls import Misplaced
 from beads_workers.attempts.guards import guard_environment, refusals, write_settings
 from beads_workers.attempts.log import MaskedLog
-from beads_workers.attempts.process import Clocks, Hearing, run_agent
+from beads_workers.attempts.process import CannotStart, Clocks, Hearing, run_agent
 from beads_workers.attempts.prompts import first_prompt, mend_prompt
 from beads_workers.attempts.work import CannotCommit, Changes, Workplace
 from beads_workers.core import limits
@@ -95,12 +95,15 @@ class AgentAttempt:
         self._is_told = True
 
     def run(self) -> AttemptAnswer:
-        """Work, check, mend. Raises ``OSError`` where the agent cannot be started."""
+        """Work, check, mend. Raises ``CannotStart``."""
         try:
             verdict, lesson = self._work_and_check()
         except GitError as error:
             verdict, lesson = Verdict(Kind.UNFINISHED, str(error)), ""
             self._unkept = _fault(error)
+        except OSError as error:  # A full disk, no memory, too many files.
+            why = f"{error.filename or 'nothing can be written'}: {error.strerror}"
+            verdict, lesson, self._unkept = Verdict(Kind.UNFINISHED, why), "", CANNOT_COMMIT
         finally:
             self._keep()
         return self._answer(verdict, lesson)
@@ -238,10 +241,6 @@ class AgentAttempt:
             commit = self._place.commit(self._asked.title, _for_commit(verdict.text))
         except (CannotCommit, Misplaced) as error:
             return f"your work cannot be committed: {error}"
-        except OSError as error:
-            raise GitError(
-                f"{error.filename or 'nothing can be written'}: {error.strerror}"
-            ) from None
         if commit is not None:
             self._log.say(f"committed for it: {commit[:12]}")
         return ""
@@ -442,10 +441,9 @@ def main() -> int:
         signal.signal(number, lambda *_: attempt.end())
     try:
         answer = attempt.run()
-    except OSError as error:
-        program = error.filename or asked.agent.adapter
-        sys.stderr.write(f"cannot start {os.fsdecode(program)}: {error.strerror}\n")
-        return 127 if isinstance(error, FileNotFoundError) else 1
+    except CannotStart as error:
+        sys.stderr.write(f"cannot start {error}\n")
+        return 127 if error.missing else 1
     return _tell_answer(answer)
 
 

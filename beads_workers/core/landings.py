@@ -336,8 +336,9 @@ class Landings:
 
     def _pause(self, why: str, files: tuple[str, ...]) -> None:
         named = f": {', '.join(files[: ld.FILES_NAMED])}" if files else ""
+        self._why = f"{why}{named}"
         if not self._paused:
-            self._paused, self._why = True, f"{why}{named}"
+            self._paused = True
             if self._blocked_since is None:
                 self._blocked_since = self._effects.now
                 due = self._effects.now + self._person_wait

@@ -413,7 +413,10 @@ class Lander:
         self._remote_seconds = min(self._remote_seconds * 2, REMOTE_SECONDS[1])
 
     def _held_text(self, held: Held) -> str:
-        return f"{self.settings.landing.branch} is checked out in {held}: nothing lands while it is"
+        text = f"{self.settings.landing.branch} is checked out in {held}"
+        if Path(str(held)).is_dir():
+            return f"{text}: nothing lands while it is"
+        return f"{text}, which is gone: nothing lands until 'git worktree prune'"
 
     def _moved(self, tip: str) -> None:
         if (tip := self._without_trespass(tip)) == self._tip:
@@ -455,7 +458,7 @@ class Lander:
         except Moved:
             return self._repository.tip()
         why = self._trespass_text(found.commit)
-        say("lander", f"{', '.join(each.issue_id for each in of)}: {why}")
+        say("lander", f"{', '.join(each.issue_id for each in of) or 'an attempt'}: {why}")
         for record in of:
             add = self._passengers.get(record.issue_id)
             if not isinstance(add, Add) or add.attempt != record.attempt:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -14,6 +15,7 @@ import pytest
 
 from beads_workers.attempts.deliver import answered
 from beads_workers.attempts.run import AgentAttempt, not_begun
+from beads_workers.attempts.work import Workplace
 from beads_workers.core.assignment import AgentSpec, Assignment, AttemptAnswer, to_fields
 from beads_workers.core.model import IssueId, OutcomeKind
 from beads_workers.core.plans import Step, StepKind
@@ -42,7 +44,7 @@ class MortalGit:
 
 
 class Place:
-    """A worktree as an attempt finds it, made anew for each position."""
+    """A worktree as an attempt finds it."""
 
     def __init__(self, folder: Path) -> None:
         self.checkout = make_repository(folder / "checkout")
@@ -100,7 +102,6 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
 
 
 def test_what_a_command_did_to_other_refs_and_what_is_hidden_is_named(place: Place) -> None:
-    place.mortal.dies("exit 0", "-eq 0")
     place.again()
     (place.checkout / ".git/info").mkdir(exist_ok=True)
     (place.checkout / ".git/info/exclude").write_text("*.cache\n")
@@ -161,3 +162,18 @@ def test_a_git_that_refuses_in_the_middle_is_an_answer_with_its_words(
     answer = AgentAttempt(place.asked("rm .git && git init -q .")).run()
     assert answer.outcome is OutcomeKind.ERROR and "is another repository" in answer.error
     assert answer.receipt.agent == "claude"
+
+
+def test_a_machine_that_fails_is_no_missing_program(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORKS", "1")
+    place.again()
+
+    def full(*arguments: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/tmp/index")
+
+    monkeypatch.setattr(Workplace, "commit", full)
+    answer = place.attempt()
+    assert (answer.outcome, answer.unprepared) == (OutcomeKind.RETRY, True)
+    assert "/tmp/index: No space left on device" in answer.error

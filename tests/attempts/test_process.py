@@ -10,7 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.attempts.process import Clocks, EndedBy, Hearing, ProcessEnd, run_agent
+from beads_workers.attempts.process import (
+    CannotStart,
+    Clocks,
+    EndedBy,
+    Hearing,
+    ProcessEnd,
+    run_agent,
+)
 
 
 class Heard:
@@ -49,7 +56,7 @@ def test_a_signal_is_told_as_one() -> None:
 
 
 def test_one_that_cannot_be_started_is_an_error() -> None:
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(CannotStart, match="No such file"):
         run_agent(
             ("no-such-agent",),
             "",
