@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
 from beads_workers import registry
-from beads_workers.core import limits
+from beads_workers.core import commit_form, limits
 from beads_workers.core.budget import read_budget
 from beads_workers.core.model import PRIORITY_LEAST_URGENT, is_module_name, value
 from beads_workers.core.settings import LANDING_STYLES
@@ -211,6 +211,8 @@ TEXT = ValueKind(_text)
 BUDGET = ValueKind(_budget)
 BOOLEAN = ValueKind(_boolean, bool)
 TEXTS = _several(TEXT)
+
+FORM = commit_form.CommitForm()
 
 # --- the table --------------------------------------------------------------------------------
 
@@ -544,6 +546,24 @@ class Options:
     landing_after: str | None = _in_file(TEXT, table=("landing", "after"))
     landing_tools: tuple[str, ...] | None = _in_file(_several(TEXT), (), table=("landing", "tools"))
     landing_remote: str | None = _in_file(ValueKind(_ref), table=("landing", "remote"))
+    landing_subject: str | None = _in_file(
+        ValueKind(commit_form.read_subject), FORM.subject, table=("landing", "subject")
+    )
+    landing_subject_max: int | None = _in_file(
+        _integer(*commit_form.SUBJECT_MAX), FORM.subject_max, table=("landing", "subject_max")
+    )
+    landing_types: tuple[tuple[str, str], ...] | None = _in_file(
+        ValueKind(commit_form.read_types), FORM.types, table=("landing", "types")
+    )
+    landing_signoff: bool | None = _in_file(BOOLEAN, FORM.signoff, table=("landing", "signoff"))
+    landing_trailers: str | None = _in_file(
+        _choice(*commit_form.TRAILERS_KEPT), FORM.trailers, table=("landing", "trailers")
+    )
+    landing_co_author: str | None = _in_file(
+        ValueKind(commit_form.read_co_author),
+        commit_form.CO_AUTHOR,
+        table=("landing", "co_author"),
+    )
     repairs: int | None = _in_file(
         _integer(0, 100), limits.REPAIRS_MAX, table=("landing", "repairs")
     )
@@ -654,6 +674,17 @@ KEYS: Mapping[str, Option] = dict(_keys())
 def value_of(options: Options, key: str) -> Any:
     """What holds for a key."""
     return options.tables.get(key) if key in registry.TABLES else getattr(options, key)
+
+
+def form_of(options: Options) -> commit_form.CommitForm:
+    """How messages of landed commits are written."""
+    return commit_form.CommitForm(
+        subject=options.landing_subject or FORM.subject,
+        subject_max=options.landing_subject_max or FORM.subject_max,
+        types=options.landing_types or FORM.types,
+        signoff=options.landing_signoff or False,
+        trailers=options.landing_trailers or FORM.trailers,
+    )
 
 
 TABLES: dict[str, dict[str, str]] = {}

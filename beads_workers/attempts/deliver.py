@@ -27,6 +27,7 @@ def deliver(asked: Preparation, title: str) -> Receipt:
     if place.base is None or not place.own:
         raise Misplaced("this task has no worktree")
     place.began_before()
+    place.trailers = asked.worktrees.trailers
     place.commit(title)
     flags = place.keep_all(place.hidden())
     return place.receipt(Receipt(verdict="done", flags=tuple(flags)))

@@ -63,6 +63,7 @@ class AgentAttempt:
         self._asked = asked
         folder = str(Path.cwd())
         self._place = Workplace.enter(folder, asked.issue_id, asked.attempt, asked.run_id)
+        self._place.trailers, self._place.agent = asked.trailers, asked.agent.name
         self._guards = Path(asked.guards)
         self._log = MaskedLog(os.environ)
         self._flags: list[str] = []

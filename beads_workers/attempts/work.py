@@ -19,6 +19,7 @@ from beads_workers.attempts.nested import bare_gitlinks, hidden, nested, others_
 from beads_workers.attempts.own_branch import DoesNotFit, OwnBranch, whole_tree
 from beads_workers.attempts.refs import moved, refs_at_first, refs_now
 from beads_workers.core import limits
+from beads_workers.core.commit_form import OWN_TRAILERS, filled_trailers
 from beads_workers.core.landing import FILES_NAMED
 from beads_workers.core.model import value
 from beads_workers.core.receipts import Receipt
@@ -74,7 +75,8 @@ class Workplace:
     committed for it. ``seconds``: what a call of git may take.
     ``mine``: the branch of such a worktree; nothing of ours reads or commits elsewhere. ``refs``:
     all of them as the attempt began. ``directory``: where git keeps what belongs to the worktree,
-    ``dot_git`` and ``dot_git_text``: the file that leads there.
+    ``dot_git`` and ``dot_git_text``: the file that leads there. ``trailers``: templates of what a
+    commit says that is made here; ``agent``: whose work that is.
     """
 
     folder: str
@@ -91,6 +93,8 @@ class Workplace:
     dot_git: Path | None = None
     dot_git_text: str = ""
     refs: Mapping[str, str] = field(default_factory=dict)
+    trailers: tuple[str, ...] = OWN_TRAILERS
+    agent: str = ""
 
     @classmethod
     def enter(cls, folder: str, issue_id: str, attempt: int, run_id: str) -> Workplace:
@@ -246,10 +250,9 @@ class Workplace:
         self._stage()
         if not self._git("diff", "--cached", "--name-only", "-z") and not self._merging():
             return None
-        message = f"{_subject(title)}\n\n{text}{self._trailers()}"
-        done = self._git.once(
-            *self._identity(), "commit", "--no-gpg-sign", "--quiet", "--file=-", given=message
-        )
+        who = self._identity()
+        message = f"{_subject(title)}\n\n{text}{self._trailers(self.trailers, who)}"
+        done = self._git.once(*who, "commit", "--no-gpg-sign", "--quiet", "--file=-", given=message)
         if done.status != 0:
             raise GitError(done.error or f"git commit exited with {done.status}")
         return self.head()
@@ -383,7 +386,7 @@ class Workplace:
                 *(*self._identity(), "commit-tree", tree),
                 *(word for each in dict.fromkeys((head, own)) for word in ("-p", each)),
                 *("-F", "-"),
-                given=message + "\n" + self._trailers(),
+                given=message + "\n" + self._trailers(OWN_TRAILERS),
             ).strip()
         ref = f"{ATTEMPTS}/{branch_part(self.issue_id)}/{self.attempt}"
         unlock(self._place("--git-common-dir"), ref)
@@ -442,8 +445,12 @@ class Workplace:
     def _merging(self) -> bool:
         return (self._git_directory() / "MERGE_HEAD").exists()
 
-    def _trailers(self) -> str:
-        return f"Issue: {self.issue_id}\nAttempt: {self.attempt}\nRun: {self.run_id}\n"
+    def _trailers(self, templates: tuple[str, ...], who: Sequence[str] = ()) -> str:
+        said = {"id": self.issue_id, "attempt": str(self.attempt), "run": self.run_id}
+        if any("{committer}" in each for each in templates):
+            ident = self._git(*who, "var", "GIT_COMMITTER_IDENT")
+            said["committer"] = ident[: ident.rindex(">") + 1]
+        return "".join(f"{line}\n" for line in filled_trailers(templates, self.agent, **said))
 
 
 def _refuse(repositories: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from beads_workers.checks.rules import Check, fail, misused
 from beads_workers.core.settings import Landing, Worktrees
 from beads_workers.executors.command import OF_ONE_ISSUE
-from beads_workers.options import Options
+from beads_workers.options import Options, form_of
 from beads_workers.worktrees.git import (
     GitError,
     call,
@@ -146,6 +146,7 @@ def _find_landing(options: Options, project: Path, base: str) -> Landing | Check
         gate_timeout_seconds=options.gate_timeout,
         gate_retry_seconds=options.gate_retry,
         remote=options.landing_remote,
+        form=form_of(options),
     )
 
 

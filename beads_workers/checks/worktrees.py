@@ -8,10 +8,11 @@ from pathlib import Path
 from shutil import which
 
 from beads_workers.checks.rules import Check, misused, warn
+from beads_workers.core.commit_form import CO_AUTHOR, own_trailers
 from beads_workers.core.model import value
 from beads_workers.core.settings import Work, Worktrees
 from beads_workers.core.text import counted, printable
-from beads_workers.options import Options
+from beads_workers.options import Options, form_of
 from beads_workers.worktrees.git import (
     BRANCHES,
     GitError,
@@ -142,6 +143,11 @@ def find_worktrees(options: Options, project: Path, state_directory: str) -> Wor
         disk_floor_bytes=options.worktree_disk_floor,
         pool=options.worktree_pool or 0,
         setup_reads=options.worktree_setup_reads or (),
+        trailers=own_trailers(
+            form_of(options),
+            options.landing_style or "squash",
+            options.landing_co_author or CO_AUTHOR,
+        ),
     )
 
 

@@ -277,6 +277,8 @@ def _toml(value: Any) -> str:
 
     if (as_table := getattr(value, "as_table", None)) is not None:
         value = as_table()  # Of a kind of source.
+    if isinstance(value, tuple) and value and isinstance(value[0], tuple):
+        value = dict(value)
     if isinstance(value, dict):
         said = (f"{json.dumps(key)} = {_toml(each)}" for key, each in value.items())
         return f"{{ {', '.join(said)} }}"

@@ -12,6 +12,7 @@ from dataclasses import asdict, field
 from typing import Any
 
 from beads_workers.core import limits
+from beads_workers.core.commit_form import OWN_TRAILERS
 from beads_workers.core.model import OutcomeKind, value
 from beads_workers.core.receipts import Receipt, read_receipt, to_json
 
@@ -50,7 +51,8 @@ class Assignment:
     that nothing may have to be changed. ``money``: dollars that are left for it; None: no budget.
     ``overage``: it may be paid for beyond its limit. ``guards``: a folder of ours;
     ``usage_file``: where usage is written as it comes; ``runs``: the folder with the journals of
-    all runs, "" for none. ``mend``: why its branch did not land.
+    all runs, "" for none. ``mend``: why its branch did not land. ``trailers``: of the commit that
+    is made of what it leaves, as in ``Worktrees``.
     """
 
     issue_id: str
@@ -78,6 +80,7 @@ class Assignment:
     money: float | None = None
     overage: bool = False
     mend: Mend | None = None
+    trailers: tuple[str, ...] = OWN_TRAILERS
 
 
 @value
@@ -124,6 +127,7 @@ def read_assignment(text: str) -> Assignment:
             "review": _agent(review) if review else None,
             "earlier": read_receipt(fields["earlier"]),
             "mend": read_mend(fields.get("mend")),
+            "trailers": tuple(fields.get("trailers", OWN_TRAILERS)),
         }
     )
 

@@ -258,7 +258,11 @@ class Tasks:
         self._backlog.add(job.issue_id, job.priority)
         named = job.call or job.named
         described = (named.path if named else "", arguments_of(named), job.enqueued_at)
-        return Claimed(job.issue_id, job.title, job.priority, *described)
+        return Claimed(
+            *(job.issue_id, job.title, job.priority, *described),
+            issue_type=job.issue_type,
+            labels=job.labels[: limits.LABELS_KEPT],
+        )
 
     def most_urgent(self, wants: Priority | None = None) -> InFlight | None:
         """The next one to send, taken off the backlog; priority first, then age of the claim.

@@ -690,6 +690,8 @@ def _entry_to_land(issue: Issue, finished: rec.Finished, at: float) -> rec.Check
         issue.claimed.priority if issue.claimed else PRIORITY_DEFAULT,
         round(at, 3),
         before.repairs,
+        issue.claimed.issue_type if issue.claimed else "task",
+        issue.claimed.labels if issue.claimed else (),
     )
     return replace(
         before,

@@ -195,6 +195,7 @@ class Claimed(Record):
 
     ``path`` and ``arguments`` (JSON text of args and kwargs): the function that it names, if any.
     ``enqueued_at``: epoch seconds at which the tracker got it; 0 where that is not known.
+    ``issue_type`` and ``labels``: for the message of the commit that lands.
     """
 
     issue_id: str
@@ -203,6 +204,8 @@ class Claimed(Record):
     path: str = ""
     arguments: str = ""
     enqueued_at: float = 0.0
+    issue_type: str = "task"
+    labels: tuple[str, ...] = ()
 
 
 @value

@@ -41,8 +41,9 @@ class LanderSettings:
 class Add:
     """Land this branch: ``commit`` is its head, ``base`` what it began with; both full names.
 
-    ``title`` and ``text``: for the commit that lands. ``ended_at``: epoch seconds of the attempt's
-    end; with ``priority`` it gives the order. ``repairs``: how often it came back mended.
+    ``title``, ``text``, ``issue_type`` and ``labels``: for the commit that lands; ``subject``: of
+    one that had landed and was taken back, as it stood there. ``ended_at``: epoch seconds of the
+    attempt's end; with ``priority`` it gives the order. ``repairs``: how often it came back mended.
     """
 
     issue_id: str
@@ -56,6 +57,9 @@ class Add:
     priority: int = PRIORITY_DEFAULT
     ended_at: float = 0.0
     repairs: int = 0
+    issue_type: str = "task"
+    labels: tuple[str, ...] = ()
+    subject: str = ""
 
 
 @value

@@ -111,6 +111,9 @@ has nothing to say wakes up once a minute for it."""
 STATUS_SECONDS = 5.0
 """So often workers are asked for their STATUS while somebody looks."""
 
+LABELS_KEPT = 50
+"""Labels of an issue that its claim keeps, for the message of the commit that lands."""
+
 CHOICES_MAX = 1000
 """Labels, or types, in one PRIORITY: each task is compared with them."""
 

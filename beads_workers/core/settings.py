@@ -9,6 +9,7 @@ from typing import Any
 
 from beads_workers.core import limits
 from beads_workers.core.budget import Budget
+from beads_workers.core.commit_form import OWN_TRAILERS, CommitForm, form_from_json
 from beads_workers.core.model import Filters, value
 from beads_workers.core.policy import Policy
 from beads_workers.core.scripts import Context, LogRoot, context_from_json
@@ -76,7 +77,8 @@ class Worktrees:
     with while there is no such ``base`` yet. ``remote``: where the newest ``base`` is, "" for here.
     ``beads``: the tracker's ``.beads``, where there is one, for the agent's own ``bd``. ``pool``:
     how many are made ahead; ``setup_reads``: patterns of files by which the set-up hook goes,
-    beside those that are known.
+    beside those that are known. ``trailers``: of commits that we make of what an attempt left
+    (``core.commit_form.own_trailers``).
     """
 
     checkout: str
@@ -94,6 +96,7 @@ class Worktrees:
     beads: str | None = None
     pool: int = 0
     setup_reads: tuple[str, ...] = ()
+    trailers: tuple[str, ...] = OWN_TRAILERS
 
 
 @value
@@ -107,7 +110,7 @@ class Landing:
     after each landing. ``tools``: commands whose output is part of what a kept verdict holds for.
     ``repairs_max``: how often an agent may mend its branch. ``gate_timeout_seconds`` alone convicts
     nobody; what has no verdict is tried again over ``gate_retry_seconds``. ``remote``: where other
-    clones land, too; None for this repository alone.
+    clones land, too; None for this repository alone. ``form``: of the messages of what lands.
     """
 
     branch: str
@@ -122,6 +125,7 @@ class Landing:
     gate_timeout_seconds: float = limits.GATE_TIMEOUT_SECONDS
     gate_retry_seconds: float = limits.GATE_RETRY_SECONDS
     remote: str | None = None
+    form: CommitForm = CommitForm()
 
 
 LANDING_STYLES = ("squash", "merge", "rebase")
@@ -348,13 +352,16 @@ def _agent_from_json(fields: dict[str, Any]) -> Agent:
 
 def worktrees_from_json(fields: dict[str, Any]) -> Worktrees:
     """Read back what ``asdict`` wrote."""
-    several = {name: tuple(fields[name]) for name in ("copy", "setup_reads")}
+    several: dict[str, Any] = {
+        name: tuple(fields[name]) for name in ("copy", "setup_reads", "trailers") if name in fields
+    }
     return Worktrees(**{**fields, **several})
 
 
 def landing_from_json(fields: dict[str, Any]) -> Landing:
     """Read back what ``asdict`` wrote."""
-    return Landing(**{**fields, "tools": tuple(fields["tools"])})
+    form = form_from_json(fields["form"]) if "form" in fields else CommitForm()
+    return Landing(**{**fields, "tools": tuple(fields["tools"]), "form": form})
 
 
 def fleet_from_json(fields: dict[str, Any]) -> FleetSettings:

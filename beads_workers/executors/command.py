@@ -379,6 +379,7 @@ def _attempt(task: Task, settings: WorkerSettings, agent: Agent, added: Mapping[
         money=told.get("money"),
         overage=work.overage,
         mend=read_mend(told.get("mend")),
+        trailers=work.worktrees.trailers if work.worktrees else (),
     )
     argv = (sys.executable, "-P", "-m", ATTEMPT_MODULE)
     stdin = write_assignment(asked)

@@ -66,7 +66,7 @@ from beads_workers.worktrees.git import (
     GitNoAnswer,
     unlock_all,
 )
-from beads_workers.worktrees.landed import LandedCommit
+from beads_workers.worktrees.ledger import LandedCommit
 from beads_workers.worktrees.places import GATED_REPOSITORY, make_folder
 from beads_workers.worktrees.records import Records
 from beads_workers.worktrees.remote import RemoteTrouble
@@ -674,12 +674,10 @@ class Lander:
         issues = tuple(key for key in keys if key != FOLLOWED)
         if verified and self.settings.sight == Sight.NOTHING:
             verified += f" {INDEPENDENT}"
-        text = verified or "none"
-        if verified and len(issues) > 1:
-            text += f" (train of {len(issues)}: {' '.join(issues)})"
+        together = issues if verified and len(issues) > 1 else ()
         changes = [each.changes for each in train.coupled[train.landed : place]]
         try:
-            commits = self._repository.land(self._tip, changes, text)
+            commits = self._repository.land(self._tip, changes, verified, together)
         except Moved:
             self._fetch()
             self._moved(self._repository.tip())

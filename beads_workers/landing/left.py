@@ -7,7 +7,7 @@ from pathlib import Path
 
 from beads_workers.core import journal as rec
 from beads_workers.core.landing import Add
-from beads_workers.core.model import PRIORITY_DEFAULT, value
+from beads_workers.core.model import value
 from beads_workers.core.source import Action
 from beads_workers.landing.repository import LandingRepository
 from beads_workers.landing.train import Conflict
@@ -73,12 +73,14 @@ def left_branches(state_directory: Path, repository: LandingRepository) -> list[
         if head is None or head == record.base or record.common != common:
             continue
         outcome, at = ended.get((record.issue_id, record.attempt), ("", 0.0))
-        title, priority = issues.get(record.issue_id, ("", PRIORITY_DEFAULT))
+        claimed = issues.get(record.issue_id, rec.Claimed(record.issue_id))
         add = Add(
             *(record.issue_id, record.attempt, record.run_id, head, record.base, record.branch),
-            title=title,
-            priority=priority,
+            title=claimed.title,
+            priority=claimed.priority,
             ended_at=at or records.written_at(record),
+            issue_type=claimed.issue_type,
+            labels=claimed.labels,
         )
         if repository.was_undone(add):
             outcome = UNDONE
@@ -150,7 +152,8 @@ def uncommitted(
         free = not records.in_use(record) and not records.is_locked(record)
         here = record.common == common and Path(record.path).is_dir()
         if wanted and free and here and key not in looked_at and key in ended:
-            found.append((record, titles.get(record.issue_id, ("", 0))[0]))
+            claimed = titles.get(record.issue_id)
+            found.append((record, claimed.title if claimed else ""))
     return found
 
 
@@ -167,10 +170,10 @@ def _looked_at(runs: RunDirectory) -> set[tuple[str, int]]:
     }
 
 
-def _ended(runs: RunDirectory) -> tuple[_Ended, dict[str, tuple[str, int]]]:
-    """The outcome and the end of each attempt; the title and the priority of each issue."""
+def _ended(runs: RunDirectory) -> tuple[_Ended, dict[str, rec.Claimed]]:
+    """The outcome and the end of each attempt; the last claim of each issue."""
     ended: _Ended = {}
-    issues: dict[str, tuple[str, int]] = {}
+    issues: dict[str, rec.Claimed] = {}
     for run_id in runs.run_ids()[-RUNS_MAX:]:
         for entry in read_journal(runs.run(run_id) / "journal.jsonl"):
             match entry.record:
@@ -182,5 +185,5 @@ def _ended(runs: RunDirectory) -> tuple[_Ended, dict[str, tuple[str, int]]]:
                     if last is not None:
                         ended[last] = (LEFT_ALONE, ended[last][1])
                 case rec.Claimed() as claimed:
-                    issues[claimed.issue_id] = (claimed.title, claimed.priority)
+                    issues[claimed.issue_id] = claimed
     return ended, issues

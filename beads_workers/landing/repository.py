@@ -8,6 +8,7 @@ the lander keeps nothing of its own, and may be killed at any moment. Source: do
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path, PurePosixPath
 
@@ -18,8 +19,9 @@ from beads_workers.core.text import printable
 from beads_workers.executors.files import branch_part
 from beads_workers.landing.train import Builder, Follow, Objects, PlannedCommit, TrackerFiles
 from beads_workers.runtime.processes import say
-from beads_workers.worktrees import places
+from beads_workers.worktrees import ledger, places
 from beads_workers.worktrees.git import (
+    OWN_REFS,
     GitError,
     answers,
     delete_refs,
@@ -37,13 +39,21 @@ from beads_workers.worktrees.git import (
 )
 from beads_workers.worktrees.landed import (
     ATTEMPTS,
-    LandedCommit,
+    as_landed,
     git_too_old,
     landed_commits,
     still_landed,
 )
+from beads_workers.worktrees.ledger import LandedCommit
 from beads_workers.worktrees.records import WorktreeRecord, git_directories, token_in
-from beads_workers.worktrees.remote import LostRace, RemoteTrouble, ahead, push, remote_heads
+from beads_workers.worktrees.remote import (
+    LostRace,
+    Move,
+    RemoteTrouble,
+    ahead,
+    push,
+    remote_heads,
+)
 from beads_workers.worktrees.removal import OPERATIONS, status
 
 RUNS = "refs/bw/runs"
@@ -115,7 +125,9 @@ class LandingRepository:
         self._commits = set[str]()
         self._history: tuple[str, str, list[LandedCommit]] = ("", "", [])
         self._followed_there: str | None = None
-        self.builder = Builder(self.objects, self.tracker, landing.style)
+        self.builder = Builder(self.objects, self.tracker, landing.style, landing.form)
+        self._ledger = ledger.ledger_ref(self.branch)
+        self._ledger_there = ""
 
     # --- at its start -----------------------------------------------------------------------------
 
@@ -132,7 +144,7 @@ class LandingRepository:
             tip = self.tip()
             before = f"{RUNS}/{branch_part(self.settings.run_id)}"
             if self.commit_of(before) is None:
-                self._update(before, tip, "", "landing: before this run")
+                self._update("landing: before this run", Move(before, "", tip))
             self.unpin()
         except RemoteTrouble:
             raise
@@ -164,7 +176,7 @@ class LandingRepository:
         return start
 
     def _begin(self, commit: str) -> None:
-        self._update(self.ref, commit, "", f"landing: branch {self.branch} begins")
+        self._update(f"landing: branch {self.branch} begins", Move(self.ref, "", commit))
 
     def tip(self) -> str:
         """The commit of the integration branch; raises ``GitError`` where it is gone."""
@@ -201,13 +213,15 @@ class LandingRepository:
             return
         name = self.settings.landing.follows
         followed = f"refs/heads/{name}" if name else self.ref
-        heads = remote_heads(self._checkout, self.remote, (self.ref, followed))
+        asked = self.ref, followed, *([self._ledger] if self._shares_ledger else [])
+        heads = remote_heads(self._checkout, self.remote, asked)
         self._followed_there = heads.get(followed) if name else None
+        self._ledger_there = heads.get(self._ledger, "")
         here, there = self.commit_of(self.ref), heads.get(self.ref)
         if there is None:
             there = here or self._start()
             try:
-                push(self._checkout, self.remote, self.ref, "", there)
+                push(self._checkout, self.remote, Move(self.ref, "", there))
             except LostRace:
                 self.fetch()
                 return
@@ -215,6 +229,20 @@ class LandingRepository:
             self._begin(there)
         elif here != there:
             self._go_along(here, there)
+        self._join_ledger()
+
+    @property
+    def _shares_ledger(self) -> bool:
+        """Whether the remote has it, too: without it, all stands in the commits there."""
+        return bool(self.remote) and self.builder.form.trailers != "full"
+
+    def _join_ledger(self) -> None:
+        here, there = self.commit_of(self._ledger) or "", self._ledger_there
+        if not there or here == there or (here and self.objects.contains(here, there)):
+            return
+        both = here and not self.objects.contains(there, here)
+        joined = ledger.entry_commit(self.common, (there, here), ()) if both else there
+        self._update("landing: as it is on the remote", Move(self._ledger, here, joined))
 
     def _go_along(self, here: str, there: str) -> None:
         if not self.objects.contains(there, here):
@@ -229,7 +257,13 @@ class LandingRepository:
         """What the lander wrote between two commits ("": from the beginning), the newest first;
         only what changed one of these files, where some are named. Raises ``GitError``."""
         named = [f":(top,literal){file}" for file in files]
-        yield from landed_commits(self.common, since, [tip], files=named)
+        yield from landed_commits(self.common, since, [tip], files=named, branch=self.branch)
+
+    def gone(self, tip: str) -> list[LandedCommit]:
+        """What has landed, was not taken back, and is not on the branch any more, as far as the
+        ledger knows; raises ``GitError``."""
+        seen = objects(self.objects.git("rev-list", "--first-parent", tip))
+        return ledger.moved(self.common, ledger.entries(self.common, self.branch), tip, seen)[1]
 
     def landed_as(self, add: Add, tip: str) -> LandedCommit | None:
         """The commit by which this attempt landed, unless that was undone; raises ``GitError``."""
@@ -254,6 +288,9 @@ class LandingRepository:
         start, *later = starts
         end = next((commit for commit in later if self.objects.contains(tip, commit)), tip)
         found = list(self.landed(start, end))
+        if not self.objects.contains(tip, start):
+            # A person has rewritten what was there before the run, too.
+            found = [e for e in found if not (e.was and self.objects.contains(start, e.was))]
         if not self.remote:
             return found
         ours = {ref.removeprefix(f"{RUNS}/") for ref, _ in runs}
@@ -272,8 +309,7 @@ class LandingRepository:
     def undone(self) -> list[LandedCommit]:
         """What was taken back; raises ``GitError``."""
         told = self.objects.git("for-each-ref", "--format=%(objectname)", f"{UNDONE}/")
-        found = (landed_commits(self.common, f"{each}^", [each]) for each in objects(told))
-        return [commit for commits in found for commit in commits[:1]]
+        return as_landed(self.common, objects(told))
 
     def taken_off(self, tip: str, earlier: str) -> list[LandedCommit]:
         """What had landed at ``earlier`` and is not on the branch any more since somebody moved it
@@ -290,7 +326,7 @@ class LandingRepository:
 
     def restore(self, tip: str) -> None:
         """Somebody has deleted the branch: it stands where we had put it; raises ``GitError``."""
-        self._update(self.ref, tip, "", f"{WHY}it was deleted")
+        self._update(f"{WHY}it was deleted", Move(self.ref, "", tip))
 
     def again(self, landed: LandedCommit) -> Add | None:
         """What was taken back, to land once more: what its attempt had left, in a commit of its own
@@ -301,10 +337,10 @@ class LandingRepository:
         if head is None:
             return None
         base = self.objects.git("merge-base", f"{landed.commit}^1", head)
-        subject, text = self.builder.said_of(landed.commit)
+        subject = self.builder.subject_of(landed.commit)
         again = self.builder.copy_of(landed.commit, self.objects.tree(head), base)
         of = (landed.issue_id, landed.attempt, landed.run_id, again, base, kept)
-        return Add(*of, title=subject, text=text)
+        return Add(*of, title=subject, subject=subject)
 
     def mark_undone(self, each: LandedCommit) -> None:
         """It is about to be taken back; raises ``GitError``."""
@@ -363,11 +399,8 @@ class LandingRepository:
         """The issues that were taken back when this run or issue was, or for a run that they were
         part of, and that the tracker was not told of; raises ``GitError``."""
         told = self.objects.git("for-each-ref", "--format=%(objectname)", *_reopening(asked))
-        found = (
-            next(iter(landed_commits(self.common, f"{commit}^", [commit])), None)
-            for commit in objects(told)
-        )
-        return list(dict.fromkeys(each.issue_id for each in found if each is not None))
+        found = as_landed(self.common, objects(told))
+        return list(dict.fromkeys(each.issue_id for each in found))
 
     def reopened(self, issue_ids: Sequence[str]) -> None:
         """The tracker has been told; raises ``GitError``."""
@@ -413,10 +446,15 @@ class LandingRepository:
         delete_refs(self.common, PINS)
 
     def land(
-        self, tip: str, changes: Sequence[Sequence[PlannedCommit]], verified: str
+        self,
+        tip: str,
+        changes: Sequence[Sequence[PlannedCommit]],
+        verified: str = "",
+        train: tuple[str, ...] = (),
     ) -> list[str]:
         """Write these changes on top of ``tip``, and move the branch there if it still stands on
-        ``tip``; gives the last commit of each group, which the branch has now.
+        ``tip``, and the ledger with it; gives the last commit of each group, which the branch has
+        now. ``verified`` and ``train`` as in ``Builder.write``.
 
         With a remote that moves first, and what it did not take is not here either. Raises
         ``Moved``, ``Held``, and ``GitError`` where git refuses, ``RemoteTrouble`` where the remote
@@ -424,32 +462,47 @@ class LandingRepository:
         """
         if (held := self.worktree_of(self.ref)) is not None:
             raise Held(held)
-        commits = self.builder.write(tip, changes, verified)
+        commits, said = self.builder.write(tip, changes, verified, train)
         parent = commits[-1] if commits else tip
         if parent != tip:
-            self._publish(tip, parent)
-            self._move(tip, parent)
+            entry = self._entry(said)
+            self._publish(Move(self.ref, tip, parent), entry)
+            self._move(tip, parent, "landing: a train has passed", entry)
         return commits
 
-    def _publish(self, tip: str, commit: str) -> None:
+    def _entry(self, said: Sequence[LandedCommit]) -> Move | None:
+        """How the ledger is to move, if there is something to say."""
+        if not said:
+            return None
+        before = self.commit_of(self._ledger) or ""
+        parents = [before] if before else []
+        return Move(self._ledger, before, ledger.entry_commit(self.common, parents, said))
+
+    def _publish(self, move: Move, entry: Move | None) -> None:
         if not self.remote:
             return
+        also = [replace(entry, old=self._ledger_there)] if entry and self._shares_ledger else []
         try:
-            push(self._checkout, self.remote, self.ref, tip, commit)
+            push(self._checkout, self.remote, move, *also)
         except LostRace:
             raise Moved from None
+        for each in also:
+            self._ledger_there = each.new
 
-    def go_back(self, tip: str, commit: str) -> None:
+    def go_back(self, tip: str, commit: str, gone: Sequence[LandedCommit]) -> None:
         """Move the branch from ``tip`` back to one of its commits; raises as ``land`` does. Never
         where there is a remote: others may stand on it."""
         assert not self.remote, "a commit takes it back"
         if (held := self.worktree_of(self.ref)) is not None:
             raise Held(held)
-        self._move(tip, commit, "landing: taken back")
+        undone = LandedCommit("", undoes=tuple(each.was or each.commit for each in gone))
+        self._move(tip, commit, "landing: taken back", self._entry([undone]))
 
-    def _move(self, tip: str, commit: str, why: str = "landing: a train has passed") -> None:
+    def _move(self, tip: str, commit: str, why: str, entry: Move | None = None) -> None:
         try:
-            self._update(self.ref, commit, tip, why)
+            # A killed git may have moved only the first: what the ledger says beyond the branch
+            # says nothing.
+            self._update(why, *([entry] if entry else []), Move(self.ref, tip, commit))
         except GitError:
             if self.tip() != tip:
                 raise Moved from None
@@ -462,14 +515,23 @@ class LandingRepository:
         """The worktree that has this branch checked out."""
         return self.objects.git("for-each-ref", "--format=%(worktreepath)", ref) or None
 
-    def _update(self, ref: str, commit: str, old: str, why: str) -> None:
-        if ref == self.ref or ref.startswith(f"{RUNS}/"):  # The user's own is the user's.
-            unlock(self.common, ref)
+    def _update(self, why: str, *moves: Move) -> None:
+        """Move all of these or none, by compare-and-swap; raises ``GitError``."""
+        for each in moves:
+            if each.ref == self.ref or each.ref.startswith(f"{OWN_REFS}/"):
+                unlock(self.common, each.ref)  # The user's own is the user's.
+        said = [
+            f"update {each.ref} {each.new} {each.old}"
+            if each.old
+            else f"create {each.ref} {each.new}"
+            for each in moves
+        ]
+        given = "".join(f"{line}\n" for line in said)
         try:
-            self.objects.git("update-ref", "--create-reflog", "-m", why, ref, commit, old)
+            self.objects.git("update-ref", "--create-reflog", "-m", why, "--stdin", given=given)
         except GitError:
-            # A git that was killed may have moved it before it could say so.
-            if self.commit_of(ref) != commit:
+            # A git that was killed may have moved them before it could say so.
+            if any(self.commit_of(each.ref) != each.new for each in moves):
                 raise
 
     # --- the user's branch ------------------------------------------------------------------------
@@ -491,7 +553,7 @@ class LandingRepository:
             return Into(name, commit, why, f"git -C {folder} merge {self.branch}")
         try:
             if place is None:
-                self._update(f"refs/heads/{name}", tip, commit, f"landing: {self.branch}")
+                self._update(f"landing: {self.branch}", Move(f"refs/heads/{name}", commit, tip))
             elif (trouble := self._in_the_way(place)) is not None:
                 return Into(name, commit, trouble, merge)
             else:

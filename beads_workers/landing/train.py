@@ -8,15 +8,24 @@ Source: docs/LANDING.md, "What lands".
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from beads_workers.core.commit_form import CommitForm
 from beads_workers.core.landing import Add
 from beads_workers.core.model import value
+from beads_workers.landing.message import (
+    AgentCommit,
+    Message,
+    landed_message,
+    our_trailers,
+    replayed_message,
+    sealed,
+    split,
+)
 from beads_workers.worktrees.git import (
     FALLBACK_IDENTITY,
     GitCall,
@@ -32,12 +41,13 @@ from beads_workers.worktrees.git import (
     pairs,
     rows,
 )
+from beads_workers.worktrees.ledger import LandedCommit
 
 GIT_SECONDS = 120.0
 """A merge takes milliseconds. A merge driver, or a program that signs, may wait for ever."""
 
-SUBJECT_CHARS_MAX = 72
-TEXT_CHARS_MAX = 4000
+COMMITS_MAX = 200
+"""So many of a branch's commits, the newest, are read for the message."""
 MERGE = ("-c", "merge.directoryRenames=true", "-c", "merge.renormalize=false")
 """A file that was added to a folder that the other side renamed goes along, as ``git merge`` offers
 it. Nothing is renormalized: that would run the filters of a checkout."""
@@ -61,20 +71,24 @@ class Follow:
 
 Passenger = Add | Follow
 
+_About = tuple[tuple[str, str, str], str, str]
+"""Of a commit: its author (name, mail, date), its subject and its body."""
+
 
 @value
 class PlannedCommit:
     """One commit to be: what it is without its parent on the integration branch.
 
     ``merged``: further parents. ``author``: name, mail, date. ``made``: it is this commit already,
-    a fast-forward.
+    a fast-forward. ``of``: what it lands, for the ledger.
     """
 
     tree: str
-    message: str = ""
+    message: Message = Message("")
     author: tuple[str, str, str] = ("", "", "")
     merged: tuple[str, ...] = ()
     made: str = ""
+    of: LandedCommit = LandedCommit("")
 
 
 @value
@@ -244,7 +258,9 @@ class Builder:
     objects: Objects
     tracker: TrackerFiles
     style: str = "squash"
-    _known: dict[str, tuple[tuple[str, str, str], str, str]] = field(default_factory=dict)
+    form: CommitForm = field(default_factory=CommitForm)
+    _known: dict[str, _About] = field(default_factory=dict)
+    _branches: dict[str, tuple[_About, list[AgentCommit]]] = field(default_factory=dict)
 
     def couple(self, onto: str, passenger: Passenger) -> Coupled | Conflict:
         """Merge it onto this commit; raises ``GitError`` and ``OSError``."""
@@ -273,45 +289,69 @@ class Builder:
         tree = self.objects.tree(tip)
         empty = self.objects.commit(tree, (tip,), f"nothing, {time.time_ns()}")
         self.objects.merge(tip, empty)
-        self._read(empty)
+        self._read("-1", empty)
 
     def write(
-        self, tip: str, groups: Iterable[Sequence[PlannedCommit]], verified: str
-    ) -> list[str]:
+        self,
+        tip: str,
+        groups: Sequence[Sequence[PlannedCommit]],
+        verified: str = "",
+        train: tuple[str, ...] = (),
+    ) -> tuple[list[str], list[LandedCommit]]:
         """Write the commits that land on ``tip``, signed where the user signs; gives the last one
-        of each group. Raises ``GitError``."""
-        objects, parent, last = self.objects, tip, list[str]()
+        of each group, and what the ledger is to say. ``verified``: the tree of the last one, if a
+        gate has passed; ``train``: the issues in it. Raises ``GitError``."""
+        objects, parent, last, said = self.objects, tip, list[str](), list[LandedCommit]()
         asked = ("config", "--type=bool", "--default=false", "commit.gpgSign")
         signs = objects.git(*asked) == "true"
-        commit = (*identity(objects.common), "commit-tree", *(("-S",) if signs else ()))
+        who = identity(objects.common)
+        signer = self._signer(who)
+        end = groups[-1][-1] if groups and groups[-1] else None
         for group in groups:
             for change in group:
-                parents = [word for each in (parent, *change.merged) for word in ("-p", each)]
-                message = f"{change.message}Verified: {verified}\n"
-                author = change.author if change.author[0] else ()
-                try:
-                    parent = change.made or objects.git(
-                        *(*commit, change.tree, *parents), given=message, author=author
-                    )
-                except GitError as error:
-                    if not signs or isinstance(error, GitNoAnswer):
-                        raise
-                    raise CannotSign(
-                        f"the commit that lands cannot be signed ({error}): unlock the signer"
-                    ) from None
+                of = replace(change.of, verified=verified, train=train)
+                ours = our_trailers(self.form, of, last=change is end)
+                text = sealed(change.message, ours, signer)
+                parent = change.made or self._write(change, parent, text, who, signs=signs)
+                if of.issue_id:
+                    said.append(replace(of, commit=parent))
             last.append(parent)
-        return last
+        return last, said
 
-    def said_of(self, commit: str) -> tuple[str, str]:
-        """Subject and text of a commit that we wrote, without our trailers; raises ``GitError``."""
-        _, subject, text = self._about(commit)
-        return subject, text.strip().rpartition("\n\n")[0]
+    def _write(
+        self, change: PlannedCommit, parent: str, text: str, who: Sequence[str], *, signs: bool
+    ) -> str:
+        parents = [word for each in (parent, *change.merged) for word in ("-p", each)]
+        commit = (*who, "commit-tree", *(("-S",) if signs else ()), change.tree, *parents)
+        try:
+            author = change.author if change.author[0] else ()
+            return self.objects.git(*commit, given=text, author=author)
+        except GitError as error:
+            if not signs or isinstance(error, GitNoAnswer):
+                raise
+            raise CannotSign(
+                f"the commit that lands cannot be signed ({error}): unlock the signer"
+            ) from None
+
+    def _signer(self, who: Sequence[str]) -> str:
+        """Who signs off what lands, "" for nobody: whoever commits it."""
+        if not self.form.signoff:
+            return ""
+        ident = self.objects.git(*who, "var", "GIT_COMMITTER_IDENT")
+        return ident[: ident.rindex(">") + 1]
+
+    def subject_of(self, commit: str) -> str:
+        """The first line of a commit; raises ``GitError``."""
+        return self._about(commit)[1]
 
     def copy_of(self, commit: str, tree: str, parent: str) -> str:
-        """This tree on another commit, by the author of ``commit``; raises ``GitError``."""
-        author, subject, _ = self._about(commit)
+        """This tree on another commit, by the author of ``commit`` and with its message, but for
+        our trailers; raises ``GitError``."""
+        author, subject, text = self._about(commit)
+        body, found = split(text)
         words = (*FALLBACK_IDENTITY, "commit-tree", tree, "-p", parent)
-        return self.objects.git(*words, given=f"{subject}\n", author=author)
+        message = sealed(Message(f"{subject}\n\n{body}".rstrip(), tuple(found)), (), "")
+        return self.objects.git(*words, given=message, author=author)
 
     # --- inside -----------------------------------------------------------------------------------
 
@@ -327,7 +367,7 @@ class Builder:
         merged = objects.tree(follow.commit) if ahead else objects.merge(onto, follow.commit)
         if isinstance(merged, Conflict):
             return merged
-        message = f"Merge branch '{follow.branch}'\n\n"
+        message = Message(f"Merge branch '{follow.branch}'")
         scratch = objects.commit(merged, (onto, follow.commit))
         return Coupled(scratch, merged, (PlannedCommit(merged, message, merged=(follow.commit,)),))
 
@@ -338,18 +378,16 @@ class Builder:
         return oldest.split(" ")[0] == onto
 
     def _changes(self, onto: str, add: Add, merged: str) -> Iterator[PlannedCommit]:
-        trailers = f"Issue: {add.issue_id}\nAttempt: {add.attempt}\nRun: {add.run_id}\n"
-        replayed = self._replayed(onto, add, trailers) if self.style == "rebase" else []
+        replayed = self._replayed(onto, add) if self.style == "rebase" else []
         if replayed and replayed[-1].tree == merged:
             yield from replayed
             return
-        author, subject, text = self._about(add.commit)
-        body = _body((add.text or text).strip().removesuffix(trailers.strip()))
-        message = f"{_subject(add.title or subject)}\n\n{body}{trailers}"
+        (author, *_), commits = self._branch(onto, add.commit)
+        message = landed_message(self.form, add, commits, _written(author))
         second = (add.commit,) if self.style == "merge" else ()
-        yield PlannedCommit(merged, message, author, second)
+        yield PlannedCommit(merged, message, author, second, of=_of(add))
 
-    def _replayed(self, onto: str, add: Add, trailers: str) -> list[PlannedCommit]:
+    def _replayed(self, onto: str, add: Add) -> list[PlannedCommit]:
         """Its commits one after the other; none where that is not what the merge makes of it: it
         holds merges, or one of its commits conflicts alone. It lands as one commit then."""
         objects, found = self.objects, list[PlannedCommit]()
@@ -367,24 +405,38 @@ class Builder:
                 return []
             if replayed != tree:
                 author, subject, text = self._about(commit)
-                # A commit that was made for the attempt says so already.
-                own = text.strip().removesuffix(trailers.strip())
-                body = f"{subject}\n\n{own.strip()}".strip()
-                found.append(PlannedCommit(replayed, f"{body}\n\n{trailers}", author))
+                message = replayed_message(self.form, add, AgentCommit(subject, text))
+                found.append(PlannedCommit(replayed, message, author, of=_of(add)))
             tree = replayed
         return found
 
-    def _about(self, commit: str) -> tuple[tuple[str, str, str], str, str]:
+    def _about(self, commit: str) -> _About:
         if commit not in self._known:
-            self._known[commit] = self._read(commit)
+            (self._known[commit],) = self._read("-1", commit).values()
         return self._known[commit]
 
-    def _read(self, commit: str) -> tuple[tuple[str, str, str], str, str]:
-        shown = self.objects.git(
-            *("log", "-1", "--date=raw", log_format("%an", "%ae", "%ad", "%s", "%b"), commit)
-        )
-        ((name, mail, date, subject, text),) = rows(shown, 5)
-        return (name or mail or "unknown", mail or "unknown", date), subject, text
+    def _branch(self, onto: str, commit: str) -> tuple[_About, list[AgentCommit]]:
+        """What its last commit says, and all that are not merges, the oldest first."""
+        if commit not in self._branches:
+            read = self._read("--topo-order", f"--max-count={COMMITS_MAX}", f"{onto}..{commit}")
+            own = [
+                AgentCommit(subject, text, _written(author))
+                for (_, parents), (author, subject, text) in reversed(read.items())
+                if " " not in parents
+            ]
+            newest = next(iter(read.values()), None) or self._about(commit)
+            self._branches[commit] = newest, own
+        return self._branches[commit]
+
+    def _read(self, *asked: str) -> dict[tuple[str, str], _About]:
+        """By the names of the commit and of its parents."""
+        form = log_format("%H", "%P", "%an", "%ae", "%ad", "%s", "%b")
+        return {
+            (commit, parents): ((name or mail or "unknown", mail or "unknown", date), subject, text)
+            for commit, parents, name, mail, date, subject, text in rows(
+                self.objects.git("log", "--date=raw", form, *asked), 7
+            )
+        }
 
     def _without_tracker(self, tree: str, commit: str) -> str:
         """A commit behind this one that has the tracker's files as ``tree`` has them."""
@@ -418,12 +470,9 @@ def reverting(objects: Objects, tip: str, landed: str) -> str | Conflict:
     return objects.merge(ours, theirs)
 
 
-def _subject(title: str) -> str:
-    line = " ".join(re.sub(r"[\x00-\x1f\x7f]", " ", title).split())
-    return line[:SUBJECT_CHARS_MAX].rstrip() or "Work of an agent"
+def _of(add: Add) -> LandedCommit:
+    return LandedCommit("", add.issue_id, add.attempt, add.run_id)
 
 
-def _body(text: str) -> str:
-    # Trailers of the branch's own stay where they are; ours are a paragraph of their own, the last.
-    kept = text.replace("\0", "").strip()[:TEXT_CHARS_MAX].rstrip()
-    return f"{kept}\n\n" if kept else ""
+def _written(author: tuple[str, str, str]) -> str:
+    return f"{author[0]} <{author[1]}>"

@@ -15,6 +15,7 @@ from beads_workers.core.landing import LanderSettings
 from beads_workers.core.model import value
 from beads_workers.landing.gate import GateOrder, GatePlace, GateResult, Verdicts, start_gate
 from beads_workers.landing.lander import take_lock
+from beads_workers.landing.message import Message, revert_message
 from beads_workers.landing.queue import GateVerdict
 from beads_workers.landing.repository import (
     CannotLand,
@@ -25,7 +26,7 @@ from beads_workers.landing.repository import (
 )
 from beads_workers.landing.train import Conflict, PlannedCommit, reverting
 from beads_workers.worktrees.git import GitError
-from beads_workers.worktrees.landed import LandedCommit
+from beads_workers.worktrees.ledger import LandedCommit
 from beads_workers.worktrees.places import make_folder
 
 NAMED_MAX = 5
@@ -123,7 +124,7 @@ class Undo:
             # It may be inside of a train, whose trees were not all gated.
             self._gate(repository, repository.objects.tree(back), back, gone)
             names = self._mark(repository, gone)
-            repository.go_back(tip, back)
+            repository.go_back(tip, back, gone)
             return Undone(names, back, True)
         changes, tree = self._changes(repository, gone, history, tip)
         verified = self._gate(repository, tree, tip, gone)
@@ -187,7 +188,7 @@ class Undo:
                     if in_the_way is None or not self.with_dependents:
                         raise CannotLand(_refusal(each, found, in_the_way))
                     break
-                changes.append(_back(each, found))
+                changes.append(_back(repository, each, found))
                 at = objects.commit(found, (at,))
             if in_the_way is None:
                 gone[:] = taken
@@ -223,7 +224,7 @@ class Undo:
         self, repository: LandingRepository, tree: str, tip: str, gone: Sequence[LandedCommit]
     ) -> str:
         if self.settings.verify is None:
-            return "none"
+            return ""
         folder = landing_folder(self.settings.worktrees)
         verdicts = Verdicts(self.settings, folder)
         verdicts.look_again()
@@ -256,10 +257,11 @@ def _run_or_issue(repository: LandingRepository, asked: str) -> str:
     return runs[0] if runs else asked
 
 
-def _back(each: LandedCommit, tree: str) -> PlannedCommit:
-    message = f"Take back {each.issue_id}\n\nThis takes back {each.commit}.\n\n"
-    trailers = f"Issue: {each.issue_id}\nUndoes: {each.commit}\n"
-    return PlannedCommit(tree, message + trailers)
+def _back(repository: LandingRepository, each: LandedCommit, tree: str) -> PlannedCommit:
+    builder = repository.builder
+    text = revert_message(builder.form, builder.subject_of(each.commit), each.commit)
+    of = LandedCommit("", each.issue_id, undoes=(each.commit, each.was)[: 2 if each.was else 1])
+    return PlannedCommit(tree, Message(text), of=of)
 
 
 def _refusal(each: LandedCommit, found: Conflict, later: LandedCommit | None) -> str:

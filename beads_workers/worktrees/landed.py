@@ -1,7 +1,7 @@
-"""What has landed, as the commits say it that the lander wrote: one for an issue, with trailers.
+"""What has landed: which commits of an integration branch the lander wrote, and for which issues.
 
-Whoever asks reads the branch itself, and no record of ours: after a crash, or in another clone, it
-says the same.
+Whoever asks reads the branch itself, and what the ledger says of its commits, or else their
+trailers: after a crash, or in another clone, they say the same.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from beads_workers.core.model import value
+from beads_workers.worktrees import ledger
 from beads_workers.worktrees.git import git, git_or_none, lines, log_format, row_format, rows
+from beads_workers.worktrees.ledger import LandedCommit
 
 PREFIX = "bw-landing"
 """Integration branches are ``bw-landing/<the user's branch>``: a name below ``bw/`` would be in the
@@ -24,8 +25,8 @@ GIT_NEEDED = (2, 38)
 ATTEMPTS = "refs/bw/attempts"
 """``refs/bw/attempts/<issue>/<n>``: the tree of each attempt that ended, committed or not."""
 
-TRAILERS = ("Issue", "Attempt", "Run", "Verified", "Undoes")
-"""What our commits say in their last paragraph, in lines of their own."""
+TRAILERS = ("Issue", "Attempt", "Run", "Verified", "Verified-in", "Undoes")
+"""What our commits may say in their last paragraph, in lines of their own."""
 
 
 def git_too_old() -> str:
@@ -39,31 +40,40 @@ def git_too_old() -> str:
     return f"landing needs git {needed} or newer, and this is {found[1]}" if old else ""
 
 
-@value
-class LandedCommit:
-    """One commit that the lander wrote. ``verified``: the tree that passed with it inside, "" where
-    there was no gate. ``undoes``: the commits that it takes back."""
-
-    commit: str
-    issue_id: str = ""
-    attempt: int = 0
-    run_id: str = ""
-    verified: str = ""
-    undoes: tuple[str, ...] = ()
-
-
 def landed_commits(
-    folder: str, since: str, tips: Sequence[str], *, files: Sequence[str] = ()
+    folder: str,
+    since: str,
+    tips: Sequence[str],
+    *,
+    files: Sequence[str] = (),
+    branch: str = "",
 ) -> list[LandedCommit]:
     """What the lander wrote between ``since`` ("": the beginning) and these, the newest first; only
-    what changed one of ``files``, pathspecs, if some are named. Raises ``GitError``."""
+    what changed one of ``files``, pathspecs, if some are named. ``branch``: the integration branch
+    that this is about; what a person has rewritten there is found again. Raises ``GitError``."""
+    known = ledger.entries(folder, branch)
     told = git(
         folder,
         # What others have merged into it may carry trailers that somebody has copied.
-        *("log", "--first-parent", "--topo-order", "--fixed-strings", "--grep=Verified: "),
+        *("log", "--first-parent", "--topo-order"),
+        *([] if known else ["--fixed-strings", "--grep=Verified"]),
         *(log_format("%H", "%B"), *tips, *([f"^{since}"] if since else []), "--", *files),
     )
-    found = (_read(commit, message) for commit, message in rows(told, 2))
+    read = rows(told, 2)
+    said = {each.commit: each for each in known if each.commit}
+    if branch:
+        said |= ledger.moved(folder, known, tips[0], [commit for commit, _ in read])[0]
+    found = (said.get(commit) or _read(commit, message) for commit, message in read)
+    return [each for each in found if each is not None]
+
+
+def as_landed(folder: str, commits: Sequence[str]) -> list[LandedCommit]:
+    """What is known of these commits, of those that the lander wrote; raises ``GitError``."""
+    if not commits:
+        return []
+    said = {each.commit: each for each in ledger.entries(folder)}
+    told = git(folder, "log", "--no-walk=unsorted", log_format("%H", "%B"), *commits)
+    found = (said.get(commit) or _read(commit, message) for commit, message in rows(told, 2))
     return [each for each in found if each is not None]
 
 
@@ -87,7 +97,7 @@ def trailers(message: str) -> dict[str, str]:
 
 def _read(commit: str, message: str) -> LandedCommit | None:
     said = trailers(message)
-    verified, issue_id = said.get("Verified", ""), said.get("Issue", "")
+    verified, issue_id = said.get("Verified", said.get("Verified-in", "")), said.get("Issue", "")
     attempt, run_id, undoes = said.get("Attempt", ""), said.get("Run", ""), said.get("Undoes", "")
     ours = bool(undoes) if "Undoes" in said else bool(issue_id and attempt.isdecimal() and run_id)
     if not verified or not ours:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 
+from beads_workers.core.model import value
 from beads_workers.worktrees.git import (
     GitCall,
     GitError,
@@ -71,28 +72,40 @@ def ahead(branch: str, remote: str, there: str) -> str:
     )
 
 
-def push(folder: str, remote: str, ref: str, old: str, commit: str) -> None:
-    """Move this ref of the remote from ``old`` ("": it is not there) to ``commit``, and no other.
+@value
+class Move:
+    """A ref moves from ``old`` ("": it is not there) to ``new``."""
+
+    ref: str
+    old: str
+    new: str
+
+
+def push(folder: str, remote: str, *moves: Move) -> None:
+    """Move these refs of the remote, all of them or none, and no other.
 
     Raises ``LostRace`` where it stands elsewhere, and ``RemoteTrouble``. Whoever is killed in here,
     or hears no answer, finds out from the remote whether it has moved.
     """
-    lease, one = f"--force-with-lease={ref}:{old}", f"{commit}:{ref}"
-    only = ("--no-follow-tags", "--recurse-submodules=no", "--no-verify")
+    leases = [f"--force-with-lease={each.ref}:{each.old}" for each in moves]
+    only = (*leases, "--no-follow-tags", "--recurse-submodules=no", "--no-verify")
+    only = (*only, "--atomic") if len(moves) > 1 else only
+    wanted = [f"{each.new}:{each.ref}" for each in moves]
     why = ""
     for tries_left in reversed(range(TRIES_MAX)):
-        done = _call(folder, "push", "--porcelain", lease, *only, "--", remote, one)
+        done = _call(folder, "push", "--porcelain", *only, "--", remote, *wanted)
         if done.status == 0:
             return
         why = _refusal(done)
-        stands = _listed(folder, remote, (ref,)).get(ref, "")
-        if stands == commit:
+        stands = _listed(folder, remote, [each.ref for each in moves])
+        if all(stands.get(each.ref, "") == each.new for each in moves):
             return
-        if stands != old:
+        if any(stands.get(each.ref, "") != each.old for each in moves):
             raise LostRace
         if tries_left:  # Another one may hold the ref's lock, and lose it without moving the ref.
             time.sleep(TRY_AGAIN_SECONDS)
-    raise RemoteTrouble(f"{remote} does not take {ref.removeprefix('refs/heads/')}: {why}")
+    name = moves[0].ref.removeprefix("refs/heads/")
+    raise RemoteTrouble(f"{remote} does not take {name}: {why}")
 
 
 def check_push(folder: str, remote: str, ref: str, commit: str, seconds: float) -> None:

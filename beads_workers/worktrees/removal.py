@@ -30,10 +30,10 @@ from beads_workers.worktrees.git import (
 from beads_workers.worktrees.landed import (
     ATTEMPTS,
     LANDING,
-    LandedCommit,
     landed_commits,
     still_landed,
 )
+from beads_workers.worktrees.ledger import LandedCommit
 from beads_workers.worktrees.records import (
     AHEAD,
     Records,

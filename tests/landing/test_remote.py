@@ -20,6 +20,7 @@ from beads_workers.core.landing import (
 )
 from beads_workers.landing.repository import CannotLand
 from beads_workers.landing.undo import Undo
+from beads_workers.worktrees.ledger import ledger_ref
 from beads_workers.worktrees.making import base_of
 from beads_workers.worktrees.remote import check_push
 from tests.landing.program import Program
@@ -67,9 +68,10 @@ class Clones:
         return git(self.origin, "rev-parse", f"refs/heads/{BRANCH}")
 
     def heads(self) -> dict[str, str]:
-        """All refs of the remote but the branch."""
+        """All refs of the remote but the branch and its ledger."""
         rows = git(self.origin, "for-each-ref", "--format=%(refname) %(objectname)").splitlines()
-        return {ref: commit for ref, commit in map(str.split, rows) if BRANCH not in ref}
+        ours = f"refs/heads/{BRANCH}", ledger_ref(BRANCH)
+        return {ref: commit for ref, commit in map(str.split, rows) if ref not in ours}
 
     def landed(self) -> list[str]:
         """The issues on the branch, the oldest first."""

@@ -31,7 +31,7 @@ def land(repository: LandingRepository, passenger: Passenger, on: str = "") -> s
     tip = on or repository.tip()
     found = repository.builder.couple(tip, passenger)
     assert isinstance(found, Coupled)
-    return repository.land(tip, [found.changes], "none")[0]
+    return repository.land(tip, [found.changes])[0]
 
 
 # --- the branch -----------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from beads_workers.core.commit_form import CommitForm
 from beads_workers.core.landing import Add
 from beads_workers.landing.repository import LandingRepository
 from beads_workers.landing.train import CannotMerge, Conflict, Coupled, Follow, Passenger
@@ -14,6 +15,7 @@ from beads_workers.worktrees.git import GitError
 from tests.landing.world import LandingWorld
 from tests.support.repository import git
 
+FULL = CommitForm(trailers="full")
 LINES = "".join(f"line {number}\n" for number in range(40))
 
 
@@ -36,7 +38,7 @@ def land(repository: LandingRepository, *passengers: Passenger) -> list[str]:
         found = couple(repository, onto, passenger)
         onto = found.commit
         changes.append(found.changes)
-    return repository.land(repository.tip(), changes, "none")
+    return repository.land(repository.tip(), changes)
 
 
 def log(world: LandingWorld, form: str, many: int = 1) -> str:
@@ -55,8 +57,7 @@ def test_a_branch_becomes_one_commit_with_its_author_and_trailers(world: Landing
     author = "--author=An Agent <agent@example.org>"
     git(world.desk, "commit", "-qa", author, "--date=1700000000 +0200", "-m", "second")
     add = world.added("app-1", world.start, title="Do\nthe thing", text="Because.")
-    repository = world.repository()
-    (sha,) = land(repository, add)
+    (sha,) = land(world.repository(form=FULL), add)
     assert sha == world.tip()
     assert log(world, "%an <%ae> %ad|%cn|%P").split("|") == [
         "An Agent <agent@example.org> Wed Nov 15 00:13:20 2023 +0200",
@@ -64,7 +65,8 @@ def test_a_branch_becomes_one_commit_with_its_author_and_trailers(world: Landing
         world.start,
     ]
     assert log(world, "%B") == (
-        "Do the thing\n\nBecause.\n\nIssue: app-1\nAttempt: 1\nRun: run-1\nVerified: none"
+        "Do the thing\n\n- first\n- second\n\nCo-authored-by: tester <tester@localhost>\n"
+        "Issue: app-1\nAttempt: 1\nRun: run-1\nVerified: none"
     )
 
 
@@ -90,7 +92,7 @@ def test_a_merge_keeps_the_branch_and_a_rebase_its_commits(world: LandingWorld) 
         else:
             subjects = log(world, "%s", 3).splitlines()
             assert subjects == ["rebase step 2", "rebase step 1", "rebase step 0"]
-            assert "Issue: rebase\nAttempt: 1" in log(world, "%B")
+            assert log(world, "%b") == "Issue: rebase"
 
 
 def test_a_rebase_of_a_branch_with_merges_is_one_commit(world: LandingWorld) -> None:
@@ -116,7 +118,8 @@ def test_a_commit_that_was_made_for_the_attempt_says_once_what_it_is(
     own = "Issue: app-1\nAttempt: 1\nRun: run-1"
     git(world.desk, "checkout", "--quiet", "-B", "bw/app-1/1", world.start)
     world.commit(world.desk, {"a": "1\n"}, f"Do the thing\n\nBecause.\n\n{own}")
-    land(world.repository(style=style), world.added("app-1", world.start))
+    repository = world.repository(style=style, form=FULL)
+    land(repository, world.added("app-1", world.start, title="Do the thing", text="Because."))
     assert log(world, "%B") == f"Do the thing\n\nBecause.\n\n{own}\nVerified: none"
 
 
@@ -144,11 +147,14 @@ def test_our_trailers_are_found_whatever_git_takes_for_trailers(
     world: LandingWorld, key: str, text: str
 ) -> None:
     git(world.top, "config", key, text)
-    repository = world.repository()
+    repository = world.repository(form=FULL)
     for issue_id, title in (("a", SCISSORS), ("b", SCISSORS.replace("#", ";")), ("c", "#12 c")):
         land(repository, world.work(issue_id, {issue_id: "1"}, title=title))
     found = repository.landed(world.start, world.tip())
     assert [each.issue_id for each in found] == ["c", "b", "a"]
+    git(world.top, "update-ref", "-d", "refs/bw/landed/main")
+    found = repository.landed(world.start, world.tip())
+    assert [each.issue_id for each in found] == ["c", "b", "a"], "by the trailers alone"
     assert log(world, "%s") == "#12 c"
 
 

@@ -1,0 +1,102 @@
+"""The form of a landed commit's message, as ``[landing]`` says it. Source: docs/LANDING.md,
+"Messages"."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from beads_workers.core.model import value
+
+PLACEHOLDER = re.compile(r"([(\[]?)\{([^{}]*)\}([)\]]?)")
+"""One of ``subject``, with brackets around it."""
+_NAMES = re.compile(r"id|title|title:lower|type|label:[^{}]+")
+FORMS = "{id}, {title}, {title:lower}, {type}, {label:area/}"
+
+SUBJECT_MAX = (20, 500)
+TYPES = (("bug", "fix"), ("feature", "feat"))
+"""Of issues, as Conventional Commits call them."""
+TRAILERS_KEPT = ("full", "short", "none")
+CO_AUTHOR = "{agent} <{agent}@localhost>"
+NOBODY = "none"
+
+
+@value
+class CommitForm:
+    """``subject``: a template; ``subject_max``: characters of what comes of it. ``types``: what
+    ``{type}`` says for a type of issue. ``signoff``: commits are signed off in the name of whoever
+    commits. ``trailers``: one of ``TRAILERS_KEPT``."""
+
+    subject: str = "{title}"
+    subject_max: int = 72
+    types: tuple[tuple[str, str], ...] = TYPES
+    signoff: bool = False
+    trailers: str = "short"
+
+
+OWN_TRAILERS = ("Issue: {id}", "Attempt: {attempt}", "Run: {run}")
+"""Of a commit that we make of what an attempt left; the lander knows it by these."""
+_CO_AUTHORED = "Co-authored-by: "
+_SIGNED_OFF = "Signed-off-by: {committer}"
+
+
+def own_trailers(form: CommitForm, style: str, co_author: str) -> tuple[str, ...]:
+    """Templates of all of them. With ``merge`` such a commit lands as it is, and says no more than
+    others do."""
+    merged = style == "merge"
+    kept = {"full": 3, "short": 1, "none": 0}[form.trailers] if merged else 3
+    named = (f"{_CO_AUTHORED}{co_author}",) if co_author != NOBODY else ()
+    signed = (_SIGNED_OFF,) if merged and form.signoff else ()
+    return (*named, *OWN_TRAILERS[:kept], *signed)
+
+
+def filled_trailers(templates: tuple[str, ...], agent: str, **said: str) -> list[str]:
+    """Lines of a commit. ``agent``: whose work it is, "" for a command's, which is the user's."""
+    wanted = [each for each in templates if agent or not each.startswith(_CO_AUTHORED)]
+    fill = {"agent": agent, **said}
+    return [re.sub(r"\{([a-z]+)\}", lambda m: fill.get(m[1], m[0]), each) for each in wanted]
+
+
+def form_from_json(fields: dict[str, Any]) -> CommitForm:
+    """Read back what ``asdict`` wrote."""
+    types = tuple((str(kind), str(said)) for kind, said in fields["types"])
+    return CommitForm(**{**fields, "types": types})
+
+
+def read_subject(value: Any) -> str:
+    """Reads a template; raises ``ValueError`` saying what may be."""
+    allowed = f"one line with one of these at least: {FORMS}"
+    if not isinstance(value, str) or not value.isprintable():
+        raise ValueError(allowed)
+    names = [name for _, name, _ in PLACEHOLDER.findall(value)]
+    left = PLACEHOLDER.sub("", value)
+    if not names or not all(map(_NAMES.fullmatch, names)) or "{" in left or "}" in left:
+        raise ValueError(allowed)
+    return value
+
+
+def read_types(value: Any) -> tuple[tuple[str, str], ...]:
+    """Reads the table of types, on top of ``TYPES``; raises ``ValueError`` saying what may be."""
+    pairs = value.items() if isinstance(value, dict) else value
+    try:
+        found = {**dict(TYPES), **dict(pairs)}
+    except (TypeError, ValueError):
+        raise ValueError(_TYPES_ALLOWED) from None
+    words = [word for pair in found.items() for word in pair]
+    if not all(isinstance(word, str) and word.strip() and word.isprintable() for word in words):
+        raise ValueError(_TYPES_ALLOWED)
+    return tuple(found.items())
+
+
+_TYPES_ALLOWED = 'a word for a type of issue: { bug = "fix", task = "chore" }'
+
+
+def read_co_author(value: Any) -> str:
+    """Reads who is named for work of an agent; raises ``ValueError`` saying what may be."""
+    if value != NOBODY and not (
+        isinstance(value, str) and value.isprintable() and re.fullmatch(r"[^<>]+ <[^<>\s]+>", value)
+    ):
+        raise ValueError(
+            f'a name and an address, "NAME <MAIL>", both may hold {{agent}}; "{NOBODY}"'
+        )
+    return str(value)

@@ -1,0 +1,285 @@
+"""What a landed commit says: a subject, a body, and one block of trailers.
+
+Pure functions from the issue, the agent's own commits and ``[landing]`` to text. Source:
+docs/LANDING.md, "Messages".
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterable, Sequence
+
+from beads_workers.core.commit_form import PLACEHOLDER, CommitForm
+from beads_workers.core.landing import Add
+from beads_workers.core.model import value
+from beads_workers.worktrees.landed import TRAILERS, trailers
+from beads_workers.worktrees.ledger import LandedCommit
+
+BODY_CHARS_MAX = 4000
+BODY_COLUMNS = 72
+TRAILER_COLUMNS = 100
+"""The limit of commitlint's usual rules, for what may not be wrapped: trailers and code."""
+TITLE_CHARS_MIN = 20
+"""With less room than that for the title, the whole subject is shortened."""
+OTHER_TYPES = "chore"
+NO_TITLE = "Work of an agent"
+
+
+@value
+class AgentCommit:
+    """A commit of a branch. ``author``: ``NAME <MAIL>``."""
+
+    subject: str
+    body: str = ""
+    author: str = ""
+
+
+@value
+class Message:
+    """``text``: subject and body; ``trailers``: lines of the agent's, without ours."""
+
+    text: str
+    trailers: tuple[str, ...] = ()
+
+
+def landed_message(
+    form: CommitForm, add: Add, commits: Sequence[AgentCommit], author: str
+) -> Message:
+    """What the commit of a whole branch says. ``commits``: of the branch, the oldest first;
+    ``author``: of the commit that lands."""
+    mine = [each for each in commits if not made_for_it(add, each)]
+    title = _line(add.title) or next((each.subject for each in reversed(commits)), "") or NO_TITLE
+    subject, shortened = (add.subject, False) if add.subject else _subject(form, add, title)
+    bodies = [(each.subject, split(each.body)[0]) for each in mine]
+    said = _said_by_agent(bodies, {_bare(title), _bare(subject)})
+    parts = [wrapped(title)] if shortened else []
+    parts += said or [wrapped(split(add.text)[0])]
+    found = [line for each in commits for line in split(each.body)[1]]
+    others = [f"Co-authored-by: {each.author}" for each in mine if each.author not in ("", author)]
+    return Message(_joined(subject, parts), _unique((*found, *others)))
+
+
+def replayed_message(form: CommitForm, add: Add, commit: AgentCommit) -> Message:
+    """What one commit of a branch says that lands by itself."""
+    body, found = split(commit.body)
+    subject = _line(commit.subject) or NO_TITLE
+    if add.title and made_for_it(add, commit):
+        subject, shortened = _subject(form, add, _line(add.title))
+        body = f"{_line(add.title)}\n\n{body}" if shortened else body
+    return Message(_joined(subject, [wrapped(body)]), _unique(found))
+
+
+def revert_message(form: CommitForm, subject: str, commit: str) -> str:
+    """What a commit says that takes back another one: git's own words."""
+    line = _shortened(f'Revert "{subject}', form.subject_max - 1)
+    return f'{line}"\n\nThis reverts commit {commit}.'
+
+
+def our_trailers(form: CommitForm, of: LandedCommit, *, last: bool) -> list[str]:
+    """What our own trailers say. ``last``: it has the tree that was verified."""
+    issue = [f"Issue: {of.issue_id}"] if of.issue_id else []
+    if form.trailers != "full":
+        return issue if form.trailers == "short" else []
+    if of.undoes:
+        issue.append(f"Undoes: {' '.join(of.undoes)}")
+    elif issue:
+        issue += [f"Attempt: {of.attempt}", f"Run: {of.run_id}"]
+    key = "Verified" if last or not of.verified else "Verified-in"
+    return [*issue, f"{key}: {of.verified or 'none'}"]
+
+
+def sealed(message: Message, ours: Iterable[str], signer: str) -> str:
+    """The whole text of a commit. ``ours``: our trailers, in lines; ``signer``: who signs it off,
+    as ``NAME <MAIL>``, "" for nobody."""
+    last = [f"Signed-off-by: {signer}"] if signer else []
+    lines = _unique((*message.trailers, *ours))
+    block = "\n".join([*(line for line in lines if line not in last), *last])
+    return f"{message.text}\n\n{block}\n" if block else f"{message.text}\n"
+
+
+def made_for_it(add: Add, commit: AgentCommit) -> bool:
+    """Whether we made this commit, of what the attempt had left uncommitted."""
+    said = trailers(f"-\n\n{commit.body}")
+    if said.get("Issue") == add.issue_id and "Attempt" in said:
+        return True
+    body = split(commit.body)[0]
+    return bool(add.title) and commit.subject == _line(add.title) and body == add.text.strip()
+
+
+# --- the subject ----------------------------------------------------------------------------------
+
+
+def _subject(form: CommitForm, add: Add, title: str) -> tuple[str, bool]:
+    """The line, and whether something of the title is not in it."""
+    title = title if title.endswith("..") else title.removesuffix(".")
+    line = _filled(form, add, title)
+    if len(line) <= form.subject_max:
+        return line, "{title" not in form.subject
+    room = form.subject_max - (len(line) - len(title))
+    if "{title" in form.subject and room >= TITLE_CHARS_MIN:
+        line = _filled(form, add, _shortened(title, room))
+    return _shortened(line, form.subject_max), True
+
+
+def _filled(form: CommitForm, add: Add, title: str) -> str:
+    def fill(found: re.Match[str]) -> str:
+        before, name, after = found.groups()
+        text = _value(form, add, title, name)
+        # Brackets around nothing go with it.
+        return f"{before}{text}{after}" if text or not (before and after) else ""
+
+    line = _line(PLACEHOLDER.sub(fill, form.subject))
+    return line.lstrip(":-/ ") if form.subject.startswith("{label:") else line
+
+
+def _value(form: CommitForm, add: Add, title: str, name: str) -> str:
+    match name.partition(":"):
+        case "id", _, _:
+            return add.issue_id
+        case "title", _, "lower":
+            return _lowered(title)
+        case "title", _, _:
+            return title
+        case "type", _, _:
+            return dict(form.types).get(add.issue_type, OTHER_TYPES)
+        case _, _, prefix:
+            found = (each for each in add.labels if each.startswith(prefix))
+            return _line(next(found, "").removeprefix(prefix))
+
+
+def _lowered(title: str) -> str:
+    """It begins in lower case: "Add it", "README", "HTTPServer" become "add it", "readme",
+    "httpServer"."""
+    return re.sub(r"^(?:[A-Z]+(?![a-z])|\w)", lambda found: found[0].lower(), title)
+
+
+def _shortened(text: str, room: int) -> str:
+    """At a word, if one ends in there."""
+    if len(text) <= room:
+        return text
+    whole, blank, _ = text[: room + 1].rpartition(" ")
+    return (whole if blank else text[:room]).rstrip(" ,;:-(")
+
+
+def _line(text: str) -> str:
+    return " ".join(re.sub(r"[\x00-\x1f\x7f]", " ", text).split())
+
+
+# --- the body -------------------------------------------------------------------------------------
+
+_NOISE = re.compile(
+    r"(?:wip|fixup!.*|squash!.*|amend!.*|te?mp|checkpoint|save|update[sd]?|change[sd]?|fix(?:e[sd])?"
+    r"|lint|format(?:ting)?|typos?|cleanup|more|work|done|progress|misc|commit)\W*",
+    re.IGNORECASE,
+)
+"""Subjects, and whole paragraphs, that say nothing."""
+
+
+def _said_by_agent(commits: Iterable[tuple[str, str]], said: set[str]) -> list[str]:
+    """Subjects and bodies of its commits, each but once; ``said``: what is there already."""
+    found = list[str]()
+    for subject, body in commits:
+        parts = [part for part in (subject, *body.split("\n\n")) if part.strip()]
+        kept = [part for part in parts if _is_new(part, said)]
+        if kept:
+            found.append(wrapped("\n\n".join(kept)))
+    if len(found) <= 1:
+        return found
+    points = [f"- {textwrap.indent(text, '  ')[2:]}" for text in found]
+    # A list of subjects alone has no empty lines in it.
+    return ["\n".join(points)] if all("\n\n" not in text for text in points) else points
+
+
+def _is_new(part: str, said: set[str]) -> bool:
+    bare = _bare(part)
+    if not bare or bare in said or _NOISE.fullmatch(part.strip()):
+        return False
+    said.add(bare)
+    return True
+
+
+def _bare(text: str) -> str:
+    return re.sub(r"\W+", " ", text).strip().casefold()
+
+
+def wrapped(text: str) -> str:
+    """Longer lines than ``BODY_COLUMNS`` are wrapped; all others stay as they are."""
+    lines, fenced = list[str](), False
+    for line in re.sub(r"[\x00-\x08\x0b-\x1f\x7f]", "", text.expandtabs(4)).strip("\n").split("\n"):
+        fenced ^= line.lstrip().startswith("```")
+        code = fenced or line.startswith("    ")
+        room = TRAILER_COLUMNS if code else BODY_COLUMNS
+        lines += _folded(line.rstrip(), room) if len(line) > room else [line.rstrip()]
+    return "\n".join(lines)
+
+
+def _folded(line: str, room: int) -> list[str]:
+    begin = re.match(r" *(?:[-*+] |\d+[.)] )?", line)
+    indent = " " * min(len(begin[0]) if begin else 0, room // 2)
+    return textwrap.wrap(
+        line, room, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+
+
+def _joined(subject: str, parts: Iterable[str]) -> str:
+    body = "\n\n".join(part for part in parts if part)
+    if len(body) > BODY_CHARS_MAX:
+        body = body[:BODY_CHARS_MAX].rpartition("\n")[0].rstrip() + "\n\n[...]"
+    return f"{subject}\n\n{body}".rstrip()
+
+
+# --- trailers -------------------------------------------------------------------------------------
+
+_TRAILER = re.compile(r"(?P<key>[A-Za-z0-9][A-Za-z0-9-]*): +\S.*|\(cherry picked from commit .*\)")
+_BREAKING = re.compile(r"BREAKING[ -]CHANGE: .*")
+"""Of Conventional Commits. git takes it for no trailer: it stays in the body."""
+_KNOWN = re.compile(
+    r"(?:[a-z-]+-by|fixes|closes|resolves|refs?|references|see-also|link|bug|cc|change-id): ",
+    re.IGNORECASE,
+)
+
+
+def split(body: str) -> tuple[str, list[str]]:
+    """The body without its trailers, and these, without those that are ours."""
+    paragraphs, found = re.split(r"\n[ \t]*\n", body.strip()), list[str]()
+    while paragraphs and (lines := _unfolded(paragraphs[-1])) is not None:
+        named = [line for line in lines if not _BREAKING.fullmatch(line)]
+        # git reads the last paragraph alone. Those before it count if nobody could mistake them.
+        if found and not all(map(_KNOWN.match, named)):
+            break
+        found[:0] = named
+        stays = [line for line in lines if line not in named]
+        paragraphs[-1:] = ["\n".join(stays)] if stays else []
+        if stays:
+            break
+    ours = {key.casefold() for key in TRAILERS}
+    kept = [line for line in found if line.partition(":")[0].casefold() not in ours]
+    return "\n\n".join(paragraphs).strip(), [row for line in kept for row in _fold(line)]
+
+
+def _unfolded(paragraph: str) -> list[str] | None:
+    """The lines of a paragraph of trailers; None if it is another one."""
+    lines = re.sub(r"\n[ \t]+", " ", paragraph.strip("\n")).split("\n")
+    fits = all(_TRAILER.fullmatch(line) or _BREAKING.fullmatch(line) for line in lines)
+    return lines if fits and paragraph.strip() else None
+
+
+def _fold(line: str) -> list[str]:
+    if len(line) <= TRAILER_COLUMNS:
+        return [line]
+    wrap = textwrap.wrap(
+        line,
+        TRAILER_COLUMNS,
+        subsequent_indent=" ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return ["\n".join(wrap)]
+
+
+def _unique(lines: Iterable[str]) -> tuple[str, ...]:
+    found: dict[str, str] = {}
+    for line in lines:
+        found.setdefault(line.casefold(), line)
+    return tuple(found.values())

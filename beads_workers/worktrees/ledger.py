@@ -1,0 +1,143 @@
+"""The ledger: what has landed, kept beside the commits, whatever their messages say.
+
+``refs/bw/landed/<branch>`` is a chain of commits without files, one for each train. Its message has
+a line of JSON for each commit that landed with it, or was taken back. It is written in the same
+transaction as the integration branch moves, and only ever grows. Where two clones have begun one
+each, a commit joins both. Source: docs/LANDING.md, "Messages".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, replace
+
+from beads_workers.core.journal import BAD_VALUE, read_flat
+from beads_workers.core.model import value
+from beads_workers.executors.files import branch_part
+from beads_workers.worktrees.git import (
+    FALLBACK_IDENTITY,
+    call,
+    git,
+    lines,
+    log_format,
+    objects,
+    rows,
+)
+
+LEDGERS = "refs/bw/landed"
+
+CANDIDATES_MAX = 2000
+"""So many of the newest commits are compared after a person has rewritten the branch."""
+
+
+@value
+class LandedCommit:
+    """One commit that the lander wrote. ``verified``: the tree that passed with it inside, "" where
+    there was no gate; ``train``: the issues in that tree. ``undoes``: the commits that it takes
+    back; with no ``commit`` the branch went back to before them. ``was``: its name before a person
+    rewrote it."""
+
+    commit: str
+    issue_id: str = ""
+    attempt: int = 0
+    run_id: str = ""
+    verified: str = ""
+    undoes: tuple[str, ...] = ()
+    train: tuple[str, ...] = ()
+    was: str = ""
+
+
+def ledger_ref(branch: str) -> str:
+    """Of an integration branch, ``bw-landing/main``."""
+    return f"{LEDGERS}/{branch_part(branch.partition('/')[2])}"
+
+
+def entry_text(entries: Sequence[LandedCommit]) -> str:
+    """The message of one commit of the ledger."""
+    names = dict.fromkeys(each.issue_id for each in entries if each.issue_id)
+    said = [
+        json.dumps({name: held for name, held in asdict(each).items() if held}, sort_keys=True)
+        for each in entries
+    ]
+    return "\n".join([f"landing: {len(names)}", "", *said, ""])
+
+
+def entry_commit(folder: str, parents: Iterable[str], entries: Sequence[LandedCommit]) -> str:
+    """Write one; raises ``GitError``."""
+    tree = git(folder, "mktree", given="").strip()
+    named = [word for parent in parents for word in ("-p", parent)]
+    made = (*FALLBACK_IDENTITY, "-c", "commit.gpgSign=false", "commit-tree", tree, *named)
+    return git(folder, *made, given=entry_text(entries)).strip()
+
+
+def entries(folder: str, branch: str = "") -> list[LandedCommit]:
+    """All that ever landed, the oldest first; ``branch``: on this integration branch. Raises
+    ``GitError``."""
+    ref = ledger_ref(branch) if branch else f"{LEDGERS}/*"
+    # A pattern may match nothing, a name may not.
+    pattern = f"{LEDGERS}/[{ref[len(LEDGERS) + 1]}]{ref[len(LEDGERS) + 2 :]}" if branch else ref
+    told = git(folder, "log", "--topo-order", "--reverse", f"--glob={pattern}", log_format("%B"))
+    said = [line for (message,) in rows(told, 1) for line in message.split("\n")]
+    read = (_entry(line) for line in said if line.startswith("{"))
+    return [each for each in read if each is not None]
+
+
+def _entry(line: str) -> LandedCommit | None:
+    try:
+        return read_flat(LandedCommit, json.loads(line))
+    except (*BAD_VALUE, RecursionError):
+        return None  # Of a later version.
+
+
+def on_branch(known: Iterable[LandedCommit]) -> dict[str, LandedCommit]:
+    """Those of these, the oldest first, that nobody has taken back, by their commits."""
+    found: dict[str, LandedCommit] = {}
+    for each in known:
+        for undone in each.undoes:
+            found.pop(undone, None)
+        if each.commit and not each.undoes:
+            found[each.commit] = each
+    return found
+
+
+# --- after a person has rewritten the branch ------------------------------------------------------
+
+
+def moved(
+    folder: str, known: Sequence[LandedCommit], tip: str, seen: Sequence[str]
+) -> tuple[dict[str, LandedCommit], list[LandedCommit]]:
+    """What a rebase or an amend of a person's has made of what landed: by their new commits, which
+    are among ``seen``; and what is not there any more. Raises ``GitError``."""
+    there = on_branch(known)
+    newest = next(reversed(there), None)
+    if newest is None or newest in seen or _contains(folder, tip, newest):
+        return {}, []
+    kept = {*objects(git(folder, "rev-list", "--first-parent", tip))}
+    lost = {commit: each for commit, each in there.items() if commit not in kept}
+    ours = {each.commit for each in known}
+    strangers = [commit for commit in seen[:CANDIDATES_MAX] if commit not in ours]
+    by_patch = {patch: commit for commit, patch in _patches(folder, [*lost]).items()}
+    found = dict[str, LandedCommit]()
+    for commit, patch in _patches(folder, strangers).items():
+        if (before := lost.pop(by_patch.pop(patch, ""), None)) is not None:
+            found[commit] = replace(before, commit=commit, was=before.commit)
+    return found, list(lost.values())
+
+
+def _contains(folder: str, tip: str, commit: str) -> bool:
+    # Another status: the commit itself is gone.
+    return call(folder, "merge-base", "--is-ancestor", commit, tip).status == 0
+
+
+def _patches(folder: str, commits: Sequence[str]) -> dict[str, str]:
+    """The patch-id of each commit that is there, against its first parent; raises ``GitError``."""
+    asked = "".join(f"{name}{end}\n" for name in commits for end in ("", "^1"))
+    if not asked:
+        return {}
+    told = lines(git(folder, "cat-file", "--batch-check=%(objectname)", given=asked))
+    pairs = zip(told[::2], told[1::2], strict=True)
+    both = "".join(f"{commit} {parent}\n" for commit, parent in pairs if " " not in commit + parent)
+    patches = git(folder, "diff-tree", "-p", "--stdin", "--root", given=both) if both else ""
+    told = lines(git(folder, "patch-id", "--stable", given=patches)) if patches else []
+    return {line.split(" ")[1]: line.split(" ")[0] for line in told}
