@@ -48,6 +48,8 @@ class Asked(Enum):
     """By all, in a thread: it waits for a program or a network."""
     BY_DOCTOR = "by doctor"
     """By ``doctor`` only: a fleet asks the same itself as it starts, or nothing depends on it."""
+    BY_START = "by start"
+    """By ``start`` only: it writes to a remote, though only what the run would write there."""
     AT_THE_END = "at the end"
     """By ``start`` only, after all others: it costs minutes."""
 
@@ -105,6 +107,7 @@ WHO = {
     Asked.AT_ONCE: "`start`, `doctor`",
     Asked.BESIDE: "`start`, `doctor`",
     Asked.BY_DOCTOR: "`doctor`",
+    Asked.BY_START: "`start`",
     Asked.AT_THE_END: "`start`, last",
 }
 

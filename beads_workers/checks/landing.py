@@ -22,8 +22,18 @@ from beads_workers.worktrees.git import (
     rows,
 )
 from beads_workers.worktrees.landed import PREFIX, git_too_old
+from beads_workers.worktrees.ledger import entry_commit, ledger_ref
 from beads_workers.worktrees.making import find_base
-from beads_workers.worktrees.remote import RemoteTrouble, ahead, check_push, remote_heads
+from beads_workers.worktrees.remote import (
+    LostRace,
+    Move,
+    Refuses,
+    RemoteTrouble,
+    ahead,
+    check_push,
+    push,
+    remote_heads,
+)
 
 Rule = Callable[[Options, Path], Check | None]
 
@@ -213,6 +223,39 @@ def _ahead(landing: Landing, worktrees: Worktrees, ref: str) -> Check | None:
 
 
 REMOTE_SECONDS = 20.0
+
+
+def refused_ledger(landing: Landing, worktrees: Worktrees) -> Check | None:
+    """A remote that does not take the ledger would take nothing: both are pushed, or none. It is
+    pushed as the run would push it; what only a hook of the remote refuses is found out, too."""
+    if landing.remote is None or landing.form.trailers == "full":
+        return None
+    ref = ledger_ref(landing.branch)
+    try:
+        if ref in remote_heads(worktrees.checkout, landing.remote, (ref,)):
+            return None
+        here = git_or_none(worktrees.common, "rev-parse", "--verify", "--quiet", ref)
+        first = here.strip() if here else entry_commit(worktrees.common, (), ())
+        push(worktrees.checkout, landing.remote, Move(ref, "", first))
+    except LostRace:
+        return None  # Another clone was quicker.
+    except Refuses as error:
+        text = f"nothing lands: {error}"
+        hint = '[landing] trailers = "full" does without: all stands in the commits then'
+        return fail("landing", text, hint=hint)
+    except RemoteTrouble as error:
+        return fail("landing", f"nothing lands: {error}")
+    return None
+
+
+def unsigned(landing: Landing, worktrees: Worktrees) -> Check | None:
+    """A sign-off is a person's statement: who that is, nobody guesses."""
+    known = ("-c", "user.useConfigOnly=true", "var", "GIT_COMMITTER_IDENT")
+    if not landing.form.signoff or call(worktrees.checkout, *known).status == 0:
+        return None
+    text = "[landing] signoff: git does not know in whose name commits are signed off"
+    remedy = 'git config user.name "YOUR NAME" && git config user.email YOU@EXAMPLE.ORG'
+    return misused("landing", text, remedy=remedy)
 
 
 def _target(options: Options, project: Path) -> str | None:

@@ -79,8 +79,8 @@ SHOWN_AFTER_SECONDS = 0.1
 def all_checks(
     plan: FleetPlan, waiting: Callable[[str], None]
 ) -> Iterator[tuple[Condition, Check]]:
-    """What ``doctor`` prints: all conditions but those that cost minutes."""
-    asked = [each for each in conditions() if each.asked is not Asked.AT_THE_END]
+    """What ``doctor`` prints: all conditions but those that cost minutes or write to a remote."""
+    asked = [each for each in conditions() if each.asked not in _BY_START]
     jobs = {id(job): (job, each) for each in asked for job in [_job(each, plan)]}
     for job, check in carry_out([job for job, _ in jobs.values()], waiting):
         condition = jobs[id(job)][1]
@@ -93,7 +93,8 @@ def all_checks(
 
 
 def start_checks(plan: FleetPlan, *, last: bool = True) -> Iterator[tuple[Condition, Check]]:
-    """What ``start`` asks, in the order in which it refuses. ``last``: also what costs minutes.
+    """What ``start`` asks, in the order in which it refuses. ``last``: also what costs minutes, or
+    writes to a remote.
 
     What waits for others begins at once. Whoever stops listening at a failure asks no more. What an
     option lifts is not asked.
@@ -105,7 +106,7 @@ def start_checks(plan: FleetPlan, *, last: bool = True) -> Iterator[tuple[Condit
         threading.Thread(target=job.run, daemon=True).start()
     began = time.monotonic()
     for condition in asked:
-        if condition.asked is Asked.AT_THE_END and not last:
+        if condition.asked in _BY_START and not last:
             continue
         job = beside.get(condition) or _job(condition, plan)
         if condition not in beside:
@@ -114,6 +115,9 @@ def start_checks(plan: FleetPlan, *, last: bool = True) -> Iterator[tuple[Condit
             yield condition, _late(job)
             continue
         yield from ((condition, each) for each in job.checks)
+
+
+_BY_START = (Asked.BY_START, Asked.AT_THE_END)
 
 
 def _job(condition: Condition, plan: FleetPlan) -> ScheduledCheck:

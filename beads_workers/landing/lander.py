@@ -69,7 +69,7 @@ from beads_workers.worktrees.git import (
 from beads_workers.worktrees.ledger import LandedCommit
 from beads_workers.worktrees.places import GATED_REPOSITORY, make_folder
 from beads_workers.worktrees.records import Records
-from beads_workers.worktrees.remote import RemoteTrouble
+from beads_workers.worktrees.remote import Refuses, RemoteTrouble
 
 LOCK_SECONDS = 10.0
 """So long the lander before may take to end its gates."""
@@ -95,6 +95,7 @@ STOP_SECONDS = 5.0
 FOLLOWED = "\0followed"
 """The key of the user's own branch: no issue is called that."""
 AGAINST_MAX = 20
+GONE_MAX = 5
 NAMES_BYTES_MAX = 1 << 16
 TEXT_CHARS_MAX = 1 << 14
 """What a message holds of the files in conflict, and of what git says of them: a line that is
@@ -159,6 +160,8 @@ class Lander:
     _unread: dict[str, Add] = field(default_factory=dict)
     _conflict: Conflict | None = None
     _stuck: str = ""
+    _refused_push: str = ""
+    _gone: set[str] = field(default_factory=set)
     _stuck_until: float = 0.0
     _stuck_told: bool = False
     _git_seconds: float = GIT_AGAIN_SECONDS[0]
@@ -197,6 +200,8 @@ class Lander:
                 self._tip = self._without_trespass(self._tip)
         if self._tip:
             self.say(messages.Tip(self._tip, settings.landing.branch))
+            with suppress(GitError):  # Only for people.
+                self._warn_of_gone(self._tip)
         self._into_due = bool(self._tip)
         with suppress(GitError):  # The next look tries again.
             self._move_into()
@@ -284,6 +289,10 @@ class Lander:
                 self._carry_out(command)
             if not self._stuck:
                 self._git_seconds = GIT_AGAIN_SECONDS[0]
+        except Refuses as trouble:
+            self._get_stuck(str(trouble), again=str(trouble) == self._refused_push)
+            self._refused_push = str(trouble)
+            self._wait_for_remote()
         except RemoteTrouble as trouble:
             self._cannot_fetch(trouble)
         except Held as held:
@@ -291,11 +300,19 @@ class Lander:
         except (GitError, OSError) as error:
             self._git_fails(error)
         quiet = self._stuck_told if self._stuck else self.queue.idle
+        if self.queue.idle and not self._stuck:
+            self._taken()
         if not self._idle and quiet and not self._gates and self._after is None:
             self._idle = True
             with suppress(GitError):  # Only for 'git gc'; the next train does it again.
                 self._repository.unpin()
             self.say(messages.Idle(len(self.queue.order) + len(self._unread)))
+
+    def _taken(self) -> None:
+        """What the remote refused it has taken, or nobody wants it any more."""
+        if self._refused_push:
+            self._refused_push = ""
+            self.say(messages.LandingResumed())
 
     def _read_again(self) -> None:
         unread = list(self._unread.values())
@@ -384,7 +401,8 @@ class Lander:
                 return False
             self._must_open, self._fetch_at = False, time.monotonic() + FETCH_SECONDS
         self._stuck, self._stuck_until = "", 0.0
-        if self._stuck_told:
+        # What the remote refused is only tried again: nothing is mended yet.
+        if self._stuck_told and not self._refused_push:
             self.say(messages.LandingResumed())
         return True
 
@@ -474,6 +492,16 @@ class Lander:
             f" which was taken back; 'git branch NAME {commit[:12]}' keeps it"
         )
 
+    def _warn_of_gone(self, tip: str) -> None:
+        """A person has moved the branch: what landed may not be there any more."""
+        gone = [e for e in self._repository.gone(tip) if e.commit not in self._gone]
+        self._gone |= {each.commit for each in gone}
+        if gone:
+            named = ", ".join(f"{each.issue_id} ({each.commit[:12]})" for each in gone[:GONE_MAX])
+            more = f" and {len(gone) - GONE_MAX} more" if len(gone) > GONE_MAX else ""
+            branch = self.settings.landing.branch
+            self.say(messages.Warned(f"landed, and not on {branch} any more: {named}{more}"))
+
     def _look_who_landed(self, tip: str) -> None:
         self.say(messages.Tip(tip, self.settings.landing.branch))
         self.queue.tip_moved()
@@ -502,12 +530,16 @@ class Lander:
         self._get_stuck(why, self._git_seconds, told=self._git_seconds > first)
         self._git_seconds = min(self._git_seconds * 2, most)
 
-    def _get_stuck(self, why: str, seconds: float = 0.0, *, told: bool = True) -> None:
+    def _get_stuck(
+        self, why: str, seconds: float = 0.0, *, told: bool = True, again: bool = False
+    ) -> None:
+        """``again``: for the same reason as before, which is not said twice."""
         self._idle = False
         self._stuck, self._stuck_told = why, told
         self._stuck_until = time.monotonic() + seconds if seconds else 0.0
         self.queue.tip_moved()
-        if told:
+        if told and not again:
+            self._taken()
             self.say(messages.LandingPaused(why))
 
     # --- what the queue says ----------------------------------------------------------------------
@@ -685,6 +717,7 @@ class Lander:
         except Held as held:
             self._get_stuck(self._held_text(held))
             return
+        self._taken()
         train.landed, self._tip = place, commits[-1]
         for key, commit in zip(keys, commits, strict=True):
             passenger = self._passengers.pop(key)

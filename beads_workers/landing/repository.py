@@ -262,7 +262,8 @@ class LandingRepository:
     def gone(self, tip: str) -> list[LandedCommit]:
         """What has landed, was not taken back, and is not on the branch any more, as far as the
         ledger knows; raises ``GitError``."""
-        seen = objects(self.objects.git("rev-list", "--first-parent", tip))
+        newest = f"--max-count={ledger.CANDIDATES_MAX}"
+        seen = objects(self.objects.git("rev-list", "--first-parent", newest, tip))
         return ledger.moved(self.common, ledger.entries(self.common, self.branch), tip, seen)[1]
 
     def landed_as(self, add: Add, tip: str) -> LandedCommit | None:

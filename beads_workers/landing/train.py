@@ -337,7 +337,11 @@ class Builder:
         """Who signs off what lands, "" for nobody: whoever commits it."""
         if not self.form.signoff:
             return ""
-        ident = self.objects.git(*who, "var", "GIT_COMMITTER_IDENT")
+        known = ("-c", "user.useConfigOnly=true", "var", "GIT_COMMITTER_IDENT")
+        done = self.objects.call(*known)
+        if who or done.status != 0:
+            raise GitError("[landing] signoff: git does not know who commits: git config user.name")
+        ident = done.output
         return ident[: ident.rindex(">") + 1]
 
     def subject_of(self, commit: str) -> str:

@@ -90,7 +90,7 @@ class Undo:
             found = self._chosen(repository, history, tip, each)
             left = [] if found else repository.reopening(each)
             if not found and not left:
-                raise CannotLand(f"nothing of {each} is on {repository.branch}")
+                raise CannotLand(_not_there(repository, tip, each))
             chosen += found
             reopening += left
         gone = [each for each in history if each in chosen]
@@ -262,6 +262,14 @@ def _back(repository: LandingRepository, each: LandedCommit, tree: str) -> Plann
     text = revert_message(builder.form, builder.subject_of(each.commit), each.commit)
     of = LandedCommit("", each.issue_id, undoes=(each.commit, each.was)[: 2 if each.was else 1])
     return PlannedCommit(tree, Message(text), of=of)
+
+
+def _not_there(repository: LandingRepository, tip: str, asked: str) -> str:
+    for each in repository.gone(tip):
+        if asked in (each.issue_id, each.run_id):
+            why = "that commit is gone, or was rewritten with other changes"
+            return f"{each.issue_id} landed as {each.commit[:12]}, and {why}"
+    return f"nothing of {asked} is on {repository.branch}"
 
 
 def _refusal(each: LandedCommit, found: Conflict, later: LandedCommit | None) -> str:

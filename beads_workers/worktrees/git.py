@@ -68,11 +68,13 @@ def is_outside(error: GitError) -> bool:
 
 @value
 class GitCall:
-    """How a call of ``git`` ended, which a signal is not. ``error``: one line of its complaint."""
+    """How a call of ``git`` ended, which a signal is not. ``error``: one line of its complaint;
+    ``remote``: what the remote said by itself, a hook of its own for instance."""
 
     status: int
     output: str
     error: str
+    remote: tuple[str, ...] = ()
 
 
 def git(folder: str, *arguments: str, given: str | None = None, index: str | None = None) -> str:

@@ -14,7 +14,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from beads_workers.core.model import value
+from beads_workers.core.text import printable
 from beads_workers.worktrees.git import (
+    OWN_REFS,
     GitCall,
     GitError,
     argv,
@@ -35,12 +37,20 @@ TRY_AGAIN_SECONDS = 0.5
 HUNG = -256
 """Instead of an exit status, or minus the number of a signal."""
 
+REMOTE_LINES_MAX = 12
+REMOTE_CHARS_MAX = 300
+"""What is shown of what a remote says when it refuses."""
+
 NOBODY_ASKED = {"GIT_ASKPASS": "true", "SSH_ASKPASS": "true", "SSH_ASKPASS_REQUIRE": "never"}
 """Variables of a call that has nobody to ask."""
 
 
 class RemoteTrouble(GitError):
     """Nothing lands through the remote now; ``str()`` is one line for people."""
+
+
+class Refuses(RemoteTrouble):
+    """It has answered, and does not take what was pushed."""
 
 
 class LostRace(Exception):
@@ -89,14 +99,14 @@ def push(folder: str, remote: str, *moves: Move) -> None:
     """
     leases = [f"--force-with-lease={each.ref}:{each.old}" for each in moves]
     only = (*leases, "--no-follow-tags", "--recurse-submodules=no", "--no-verify")
-    only = (*only, "--atomic") if len(moves) > 1 else only
+    only = (*only, "--atomic") if any(OWN_REFS in each.ref for each in moves) else only
     wanted = [f"{each.new}:{each.ref}" for each in moves]
-    why = ""
+    done, name, why = GitCall(-1, "", ""), moves[0].ref, ""
     for tries_left in reversed(range(TRIES_MAX)):
         done = _call(folder, "push", "--porcelain", *only, "--", remote, *wanted)
         if done.status == 0:
             return
-        why = _refusal(done)
+        name, why = _refusal(done, moves[0].ref)
         stands = _listed(folder, remote, [each.ref for each in moves])
         if all(stands.get(each.ref, "") == each.new for each in moves):
             return
@@ -104,8 +114,8 @@ def push(folder: str, remote: str, *moves: Move) -> None:
             raise LostRace
         if tries_left:  # Another one may hold the ref's lock, and lose it without moving the ref.
             time.sleep(TRY_AGAIN_SECONDS)
-    name = moves[0].ref.removeprefix("refs/heads/")
-    raise RemoteTrouble(f"{remote} does not take {name}: {why}")
+    trouble = f"{remote} does not take {name.removeprefix('refs/heads/')}: {why}"
+    raise Refuses(trouble) if done.status > 0 else RemoteTrouble(trouble)
 
 
 def check_push(folder: str, remote: str, ref: str, commit: str, seconds: float) -> None:
@@ -139,9 +149,15 @@ def _rows(done: GitCall) -> list[str]:
     return [row for row in lines(done.output) if row.startswith("!")]
 
 
-def _refusal(done: GitCall) -> str:
-    told = [row.split("\t")[-1] for row in _rows(done)]
-    return (told or [done.error])[0] or f"git push exited with {done.status}"
+def _refusal(done: GitCall, ref: str) -> tuple[str, str]:
+    """The ref that was refused, and why, in the words of git and of the remote."""
+    rows = [row.split("\t") for row in _rows(done)]
+    # Of an atomic push the others are refused only because one is.
+    rows.sort(key=lambda row: "atomic" in row[-1])
+    if rows and len(rows[0]) > 1:
+        ref = rows[0][1].rpartition(":")[2]
+    why = (rows[0][-1] if rows else done.error) or f"git push exited with {done.status}"
+    return ref, "; ".join([why, *([f"it says: {' / '.join(done.remote)}"] if done.remote else [])])
 
 
 def _listed(folder: str, remote: str, refs: Sequence[str]) -> dict[str, str]:
@@ -194,4 +210,12 @@ def _call(folder: str, *arguments: str, seconds: float | None = None) -> GitCall
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
         return GitCall(HUNG, "", f"no answer in {seconds:.0f} seconds")
-    return GitCall(process.returncode, os.fsdecode(output), complaint(errors))
+    return GitCall(process.returncode, os.fsdecode(output), complaint(errors), _remote(errors))
+
+
+def _remote(errors: bytes) -> tuple[str, ...]:
+    """What the remote said, but for what it counts, and no more than people read."""
+    said = [line.strip() for line in os.fsdecode(errors).replace("\r", "\n").split("\n")]
+    own = [line.removeprefix("remote:").strip() for line in said if line.startswith("remote:")]
+    kept = [printable(line, REMOTE_CHARS_MAX) for line in own if line and "error: hook" not in line]
+    return tuple(kept[:REMOTE_LINES_MAX])

@@ -256,6 +256,19 @@ def test_a_remote_whose_branch_stands_elsewhere_takes_pushes_all_the_same(here: 
     assert {c["status"] for c in here.doctor("-n", "1", *arguments).all("landing")} == {"ok"}
 
 
+def test_a_remote_that_would_not_take_the_ledger_is_refused_by_start(
+    here: Patient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = _remote(here, 'exec git receive-pack "$@"')
+    hook = here.folder.parent / "server.git" / "hooks" / "update"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\ncase $1 in refs/bw/*) echo not here; exit 1;; esac\n")
+    hook.chmod(0o755)
+    refused = started(here, monkeypatch, "-n", "1", *arguments)
+    assert refused is not None and refused.message.endswith("it says: not here")
+    assert started(here, monkeypatch, "-n", "1", "--dry-run", *arguments) is None
+
+
 @pytest.mark.parametrize(
     ("make", "option"),
     [

@@ -90,6 +90,12 @@ remote = "origin"
 repairs = 1
 gate_timeout = "10m"
 gate_retry = "5m"
+subject = "{type}: {title:lower}"
+subject_max = 80
+types = { task = "build" }
+signoff = true
+trailers = "none"
+co_author = "none"
 [agents.mine]
 argv = ["mine", "-p"]
 prompt = "Do {id}"
@@ -111,8 +117,9 @@ def test_every_key_is_read_and_its_origin_kept(tmp_path: Path) -> None:
         True, "never", True, "main",
         "make deps", (".env", "config/*.local"), str(tmp_path / "../trees"), 2_500_000_000,
         3, ("schema/*.sql",),
-        True, "main", "release", 3, "merge", "git push", ("node --version",), "origin", 1, 600.0,
-            300.0,
+        True, "main", "release", 3, "merge", "git push", ("node --version",), "origin",
+        "{type}: {title:lower}", 80, (("bug", "fix"), ("feature", "feat"), ("task", "build")), True,
+        "none", "none", 1, 600.0, 300.0,
         True,
         "desktop", 3, 1 << 20, 2 << 20, True, ("shop.tasks",), True, ("rrq:serve it",), 5,
         "py#f", 9464, 8421, True, {"hero": HeroTable(worker="w1")}, True,

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from beads_workers.checks.landing import refused_ledger
+from beads_workers.core.commit_form import CommitForm
 from beads_workers.core.landing import (
     Add,
     Gate,
@@ -20,7 +22,7 @@ from beads_workers.core.landing import (
 )
 from beads_workers.landing.repository import CannotLand
 from beads_workers.landing.undo import Undo
-from beads_workers.worktrees.ledger import ledger_ref
+from beads_workers.worktrees.ledger import entries, ledger_ref
 from beads_workers.worktrees.making import base_of
 from beads_workers.worktrees.remote import check_push
 from tests.landing.program import Program
@@ -230,17 +232,67 @@ def test_a_remote_that_refuses_is_a_pause_and_the_branch_stays(clones: Clones) -
     one = clones.one
     program = one.lander()
     program.until(lambda news: isinstance(news, Idle))
-    clones.hook("pre-receive", "echo no; exit 1")
+    clones.hook("pre-receive", "echo the subject has no type; echo; echo see RULES; exit 1")
     program.tell(one.work("a", {"a": "1"}))
     paused = program.until(lambda news: isinstance(news, LandingPaused))
     assert f"origin does not take {BRANCH}" in paused.why and "hook declined" in paused.why
+    assert paused.why.endswith("it says: the subject has no type / see RULES")
+    for _ in range(2):
+        program.tell(GoOn())
+        program.until(lambda news: isinstance(news, Idle))
     assert one.tip() == clones.tip() == one.start
     (clones.origin / "hooks" / "pre-receive").unlink()
     gated = len(clones.gate.read_text().split())
     program.tell(GoOn())
     program.idle("a")
+    assert len(program.of(LandingPaused)) == len(program.of(LandingResumed)) == 1, "it is said once"
     assert clones.landed() == ["a"] and program.end() == 0
     assert len(clones.gate.read_text().split()) == gated, "its tree has passed"
+
+
+def test_a_remote_that_refuses_the_ledger_takes_neither(clones: Clones) -> None:
+    one = clones.one
+    clones.hook("update", "case $1 in refs/bw/*) echo no refs of yours; exit 1;; esac")
+    program = one.lander(one.work("a", {"a": "1"}))
+    paused = program.until(lambda news: isinstance(news, LandingPaused))
+    assert "origin does not take refs/bw/landed/main: " in paused.why
+    assert "it says: no refs of yours" in paused.why and one.tip() == clones.tip() == one.start
+    assert program.end() == 0
+    full = one.lander(one.work("b", {"b": "1"}), form=CommitForm(trailers="full"))
+    full.idle("b")
+    assert clones.landed() == ["b"] and full.end() == 0
+    clones.assert_sound()
+
+
+def test_a_start_finds_out_whether_the_remote_takes_the_ledger(clones: Clones) -> None:
+    settings = clones.one.settings("./check", remote="origin")
+    lands, where = settings.landing, settings.worktrees
+    clones.hook("update", "case $1 in refs/bw/*) echo no refs of yours; exit 1;; esac")
+    refused = refused_ledger(lands, where)
+    assert refused is not None and refused.text.endswith("it says: no refs of yours")
+    assert 'trailers = "full"' in refused.hint
+    assert refused_ledger(replace(lands, form=CommitForm(trailers="full")), where) is None
+    (clones.origin / "hooks" / "update").unlink()
+    assert refused_ledger(lands, where) is None
+    assert git(clones.origin, "rev-parse", "--verify", ledger_ref(BRANCH))
+    program = clones.one.lander(clones.one.work("a", {"a": "1"}))
+    program.idle("a")
+    assert program.end() == 0 and [e.issue_id for e in entries(str(clones.origin))] == ["a"]
+    clones.assert_sound()
+
+
+def test_two_ledgers_that_began_apart_are_joined(clones: Clones) -> None:
+    one, two = clones.one, clones.two
+    full = one.lander(one.work("a", {"a": "1"}), form=CommitForm(trailers="full"))
+    full.idle("a")
+    assert full.end() == 0
+    other = two.lander(two.work("b", {"b": "1"}))
+    other.idle("b")
+    short = one.lander(one.work("c", {"c": "1"}))
+    short.idle("c")
+    known = {each.issue_id for each in entries(str(clones.origin), BRANCH)}
+    assert known == {"a", "b", "c"} and other.end() == 0 and short.end() == 0
+    clones.assert_sound()
 
 
 def test_commits_that_only_this_clone_has_pause_it_with_what_to_type(clones: Clones) -> None:

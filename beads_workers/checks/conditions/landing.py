@@ -54,6 +54,20 @@ def _remote(plan: FleetPlan) -> Found:
     return _asked(lambda: landing.closed_remote(lands, where)) or _where(plan)
 
 
+def _ledger(plan: FleetPlan) -> Found:
+    lands, where = met(plan.landing), met(plan.worktrees)
+    if lands is None or where is None:
+        return None
+    return _asked(lambda: landing.refused_ledger(lands, where))
+
+
+def _signed_off(plan: FleetPlan) -> Found:
+    lands, where = met(plan.landing), met(plan.worktrees)
+    if lands is None or where is None:
+        return None
+    return landing.unsigned(lands, where)
+
+
 def _merges(plan: FleetPlan) -> Found:
     lands, found = met(plan.landing), plan.settings
     if lands is None or found is None or found.work.worktrees is None:
@@ -126,6 +140,21 @@ CONDITIONS = (
         NO_LAND,
         Asked.BESIDE,
         patience_seconds=landing.REMOTE_SECONDS + ANSWER_SECONDS,
+    ),
+    Condition(
+        Stage.LANDING,
+        "landing",
+        "that remote takes the ledger, unless [landing] trailers is full",
+        _ledger,
+        NO_LAND,
+        Asked.BY_START,
+    ),
+    Condition(
+        Stage.LANDING,
+        "landing",
+        "with [landing] signoff git knows who commits",
+        _signed_off,
+        NO_LAND,
     ),
     Condition(
         Stage.LANDING,
