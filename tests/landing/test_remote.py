@@ -250,6 +250,32 @@ def test_a_remote_that_refuses_is_a_pause_and_the_branch_stays(clones: Clones) -
     assert len(clones.gate.read_text().split()) == gated, "its tree has passed"
 
 
+RULES = """
+while read -r old new ref; do
+  case $ref in refs/heads/*) ;; *) continue ;; esac
+  for commit in $(git rev-list "$old..$new"); do
+    git log -1 --format=%s "$commit" | grep -Eq '^(feat|fix|chore): [a-z].*[^.]$' || exit 1
+    git log -1 --format=%b "$commit" | tail -n 1 | grep -q '^Signed-off-by: one <' || exit 1
+  done
+done
+"""
+
+
+def test_a_remote_with_rules_for_messages_is_satisfied_by_settings(clones: Clones) -> None:
+    """A small commitlint, and DCO; ``scripts/prove messages`` has the real one."""
+    clones.hook("pre-receive", RULES)
+    adds = [
+        clones.one.work("a", {"a": "1"}, title="Add it.", issue_type="feature"),
+        clones.one.work("b", {"b": "1"}, title="README lies", issue_type="bug"),
+    ]
+    form = CommitForm(subject="{type}: {title:lower}", signoff=True)
+    program = clones.one.lander(*adds, form=form)
+    program.idle("a", "b")
+    assert program.of(LandingPaused) == [] and program.end() == 0
+    subjects = git(clones.origin, "log", "-2", "--format=%s", BRANCH).splitlines()
+    assert subjects == ["fix: readme lies", "feat: add it"]
+
+
 def test_a_remote_that_refuses_the_ledger_takes_neither(clones: Clones) -> None:
     one = clones.one
     clones.hook("update", "case $1 in refs/bw/*) echo no refs of yours; exit 1;; esac")

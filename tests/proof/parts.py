@@ -95,6 +95,10 @@ UPSTREAM = (
     "--json",
     "--progress",
 )
+MESSAGES = (
+    sys.executable,
+    *("-m", "tests.proof.messages", "--cases", "{size}", "--json", "--progress"),
+)
 HOSTILE_GIT = (
     sys.executable,
     *("-m", "tests.support.hostile_git", "--cases", "{size}", "--json", "--progress"),
@@ -131,6 +135,7 @@ PARTS: Sequence[Part] = (
     Part("sees", "layouts of projects", len(LAYOUTS), SEES, 240.0),
     Part("git-faults", "calls of git that break", 5500, MORTAL_GIT, 2500.0),
     Part("upstream", "tests of dispatcherd's own", 170, UPSTREAM, 300.0),
+    Part("messages", "messages of commits, linted", 2000, MESSAGES, 60.0),
     Part("rooms", "times integrations left out", 7, ROOMS_ONE_BY_ONE, 7 * 200.0),
     script("fuzz", "fuzzed inputs per parser", "--inputs", 1100),
     replace(script("fuzz", "bad frames at each end", "--frames", 500), name="frames"),

@@ -53,6 +53,7 @@ def test_full_size_is_what_is_promised() -> None:
         "frames": 1_000_000,
         "gates": 10,
         "night": 40,
+        "messages": 2000,
         "hostile-git": len(hostile_settings()),
         "sees": len(LAYOUTS),
         "git-faults": 5500,
