@@ -38,7 +38,7 @@ class LandedCommit:
     back; with no ``commit`` the branch went back to before them. ``was``: its name before a person
     rewrote it."""
 
-    commit: str
+    commit: str = ""
     issue_id: str = ""
     attempt: int = 0
     run_id: str = ""

@@ -107,6 +107,7 @@ def test_with_a_remote_attempts_begin_with_what_another_clone_landed_and_land_th
     assert files(origin) == {"bw-of-another-clone.txt", *(f"{i}.txt" for i in ids)}
     assert git(top, "rev-parse", TIP) == git(origin, "rev-parse", TIP)
     assert git(origin, "for-each-ref", "--format=%(refname)").split() == [
+        "refs/bw/landed/main",
         f"refs/heads/{TIP}",
         "refs/heads/main",
     ]

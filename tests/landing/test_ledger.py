@@ -83,6 +83,7 @@ def test_it_is_found_taken_back_and_landed_again(
     assert Undo(settings, ("a",)).run().moved_back
     assert again.landed_as(adds[0], world.tip()) is None
     assert again.landed_as(adds[1], world.tip()) is not None
+    assert again.gone(world.tip()) == []
 
 
 def test_a_whole_run_is_taken_back_by_what_the_ledger_says(world: LandingWorld) -> None:

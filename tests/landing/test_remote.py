@@ -255,7 +255,7 @@ while read -r old new ref; do
   case $ref in refs/heads/*) ;; *) continue ;; esac
   for commit in $(git rev-list "$old..$new"); do
     git log -1 --format=%s "$commit" | grep -Eq '^(feat|fix|chore): [a-z].*[^.]$' || exit 1
-    git log -1 --format=%b "$commit" | tail -n 1 | grep -q '^Signed-off-by: one <' || exit 1
+    git log -1 --format=%b "$commit" | grep -q '^Signed-off-by: one <' || exit 1
   done
 done
 """
