@@ -60,7 +60,8 @@ def entry_text(entries: Sequence[LandedCommit]) -> str:
         json.dumps({name: held for name, held in asdict(each).items() if held}, sort_keys=True)
         for each in entries
     ]
-    return "\n".join([f"landing: {len(names)}", "", *said, ""])
+    what = "taken back" if any(each.undoes for each in entries) else "landed"
+    return "\n".join([" ".join([f"{what}:", *names]), "", *said, ""])
 
 
 def entry_commit(folder: str, parents: Iterable[str], entries: Sequence[LandedCommit]) -> str:

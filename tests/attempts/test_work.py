@@ -51,6 +51,17 @@ def test_what_lies_there_is_committed_with_trailers(folder: Path) -> None:
     assert git(folder, "status", "--porcelain") == ""
 
 
+def test_what_is_committed_for_an_agent_says_so_and_is_signed_off(folder: Path) -> None:
+    place = entered(folder)
+    place.agent = "claude"
+    place.trailers = ("Co-authored-by: {agent} <a@x>", "Signed-off-by: {committer}")
+    (folder / "cart.py").write_text("total = 1\n")
+    place.commit("A cart")
+    signer = git(folder, "log", "-1", "--format=%cn <%ce>")
+    said = git(folder, "log", "-1", "--format=%B")
+    assert said == f"A cart\n\nCo-authored-by: claude <a@x>\nSigned-off-by: {signer}"
+
+
 def test_what_a_killed_git_has_locked_is_committed_all_the_same(folder: Path) -> None:
     locks = [Path(git(folder, "rev-parse", "--absolute-git-dir"), "index.lock")]
     locks += [ref_lock(folder.parent / "checkout", "refs/heads/bw/i-1/1")]

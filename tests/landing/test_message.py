@@ -176,8 +176,9 @@ def test_our_trailers_are_as_many_as_is_set(kept: str, last: bool, said: list[st
 
 
 def test_a_commit_that_lands_by_itself_keeps_its_words() -> None:
-    said = replayed_message(CommitForm(), ADD, AgentCommit("wip", "Why.\n\nFixes: #1", ME))
-    assert said == Message("wip\n\nWhy.", ("Fixes: #1",))
+    said = replayed_message(CommitForm(), ADD, AgentCommit("Do", "Why.\n\nFixes: #1", ME))
+    assert said == Message("Do\n\nWhy.", ("Fixes: #1",))
+    assert replayed_message(CommitForm(), ADD, AgentCommit("wip")).text == "Add the export"
     own = AgentCommit("Add the export", "Issue: app-7\nAttempt: 2\nRun: run-1")
     form = CommitForm(subject="{type}: {title:lower}")
     assert replayed_message(form, ADD, own) == Message("chore: add the export")
