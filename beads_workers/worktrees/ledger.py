@@ -19,6 +19,7 @@ from beads_workers.worktrees.git import (
     FALLBACK_IDENTITY,
     call,
     git,
+    is_object,
     lines,
     log_format,
     objects,
@@ -80,15 +81,17 @@ def entries(folder: str, branch: str = "") -> list[LandedCommit]:
     pattern = f"{LEDGERS}/[{ref[len(LEDGERS) + 1]}]{ref[len(LEDGERS) + 2 :]}" if branch else ref
     told = git(folder, "log", "--topo-order", "--reverse", f"--glob={pattern}", log_format("%B"))
     said = [line for (message,) in rows(told, 1) for line in message.split("\n")]
-    read = (_entry(line) for line in said if line.startswith("{"))
+    read = (read_entry(line) for line in said if line.startswith("{"))
     return [each for each in read if each is not None]
 
 
-def _entry(line: str) -> LandedCommit | None:
+def read_entry(line: str) -> LandedCommit | None:
+    """One line of an entry; None for what no lander of this version writes: others push there."""
     try:
-        return read_flat(LandedCommit, json.loads(line))
+        read = read_flat(LandedCommit, json.loads(line))
     except (*BAD_VALUE, RecursionError):
-        return None  # Of a later version.
+        return None
+    return read if all(map(is_object, filter(None, (read.commit, *read.undoes)))) else None
 
 
 def on_branch(known: Iterable[LandedCommit]) -> dict[str, LandedCommit]:
@@ -131,6 +134,9 @@ def _contains(folder: str, tip: str, commit: str) -> bool:
     return call(folder, "merge-base", "--is-ancestor", commit, tip).status == 0
 
 
+_PATCH = ("diff-tree", "-p", "--no-ext-diff", "--no-textconv", "--stdin", "--root")
+
+
 def _patches(folder: str, commits: Sequence[str]) -> dict[str, str]:
     """The patch-id of each commit that is there, against its first parent; raises ``GitError``."""
     asked = "".join(f"{name}{end}\n" for name in commits for end in ("", "^1"))
@@ -139,6 +145,6 @@ def _patches(folder: str, commits: Sequence[str]) -> dict[str, str]:
     told = lines(git(folder, "cat-file", "--batch-check=%(objectname)", given=asked))
     pairs = zip(told[::2], told[1::2], strict=True)
     both = "".join(f"{commit} {parent}\n" for commit, parent in pairs if " " not in commit + parent)
-    patches = git(folder, "diff-tree", "-p", "--stdin", "--root", given=both) if both else ""
+    patches = git(folder, *_PATCH, given=both) if both else ""
     told = lines(git(folder, "patch-id", "--stable", given=patches)) if patches else []
     return {line.split(" ")[1]: line.split(" ")[0] for line in told}

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from beads_workers.attempts import review
+from beads_workers.core.journal import BAD_VALUE, read_flat
 from beads_workers.core.landing import (
     Add,
     Landed,
@@ -21,6 +22,8 @@ from beads_workers.core.landing import (
 from beads_workers.core.receipts import Receipt, read_receipt, receipt_from_text, to_text
 from beads_workers.runtime.account_file import AccountFile
 from beads_workers.runtime.usage_file import read_usage
+from beads_workers.worktrees.git import is_object
+from beads_workers.worktrees.ledger import LandedCommit, read_entry
 from tests.fuzz.inputs import as_text, objects, texts
 from tests.fuzz.parser import Parser, require, well_typed
 
@@ -153,7 +156,34 @@ def _any_fields(data: bytes) -> Any:
         raise ValueError from error
 
 
+LEDGER = [{"commit": "c" * 40, "issue_id": "a", "attempt": 1, "run_id": "r", "verified": "t",
+           "train": ["a", "b"]}, {"undoes": ["d" * 40]}]  # fmt: skip
+
+
+def _ledger(data: bytes) -> LandedCommit | None:
+    return read_entry(as_text(data))
+
+
+def ledger_holds(read: Callable[[bytes], LandedCommit | None], data: bytes) -> None:
+    """A remote's words name nothing but commits, which git is asked about by these names."""
+    found = read(data)
+    if found is not None:
+        well_typed(found)
+        require(all(map(is_object, found.undoes)), "it takes back what is no commit")
+        require(not found.commit or is_object(found.commit), "it is no commit")
+
+
+def _any_name(data: bytes) -> LandedCommit | None:
+    """Planted bug: whatever is said to be a commit is one."""
+    try:
+        return read_flat(LandedCommit, json.loads(as_text(data)))
+    except (*BAD_VALUE, RecursionError):
+        return None
+
+
 PARSERS = [
+    Parser("ledger", ("worktrees/ledger.py",), _ledger, objects(LEDGER), ledger_holds,
+           {"takes any name": _any_name}),
     Parser("landing", ("core/landing.py",), from_line, objects(LANDING), landing_holds,
            {"takes the fields as they come": _any_fields}),
     Parser("receipts", ("core/receipts.py",), read_receipt, objects([RECEIPT]), receipt_holds,
