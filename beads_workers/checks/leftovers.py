@@ -26,6 +26,8 @@ from beads_workers.runtime.journal_file import segments
 from beads_workers.runtime.result_spool import hear
 from beads_workers.runtime.run_directory import SOCKET_PATH_MAX, RunDirectory
 from beads_workers.runtime.sockets import dead_sockets
+from beads_workers.runtime.trust import Untrusted, check_state
+from beads_workers.worktrees.tracked import check_untracked
 
 TMP = Path("/tmp")
 """Where worker sockets are: the protocol says so, whatever TMPDIR says."""
@@ -44,6 +46,11 @@ def state(root: Path) -> Check:
         chown = f'sudo chown -R "$(id -un)" {quoted}'
         text = f"{root} belongs to another user (uid {owner})"
         return fail("state", text, chown, exit_code=EXIT_USAGE)
+    try:
+        check_state(root, Path.cwd())
+        check_untracked(root)
+    except Untrusted as planted:
+        return fail("state", str(planted), "", planted.hint, EXIT_USAGE)
     if (trouble := trouble_in(there)) is not None:
         can_help = trouble.errno in (errno.EACCES, errno.EPERM)
         remedy = f"chmod u+rwx {quoted}" if can_help and _is_ours(there) else elsewhere

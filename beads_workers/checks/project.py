@@ -19,8 +19,9 @@ from beads_workers.core.text import printable
 from beads_workers.exits import EXIT_TRACKER, EXIT_UNKNOWN, EXIT_USAGE
 from beads_workers.kinds import SourceKind
 from beads_workers.registry import kind_of, kinds
-from beads_workers.runtime.project import Project, Strangers, find_project
+from beads_workers.runtime.project import Project, find_project
 from beads_workers.runtime.sources import open_source
+from beads_workers.runtime.trust import Untrusted
 from beads_workers.worktrees.git import GitError, git_or_none, is_outside
 
 if TYPE_CHECKING:
@@ -48,9 +49,8 @@ def find_tracker(source: str | None, kind: SourceKind | None, here: Path) -> Tra
         return _located(kind, str(source), here)
     try:
         project = find_project(here)
-    except Strangers as error:
-        hint = "go to a folder of your own, or have it removed"
-        return fail("tracker", str(error), "beads-workers init", hint, EXIT_USAGE)
+    except Untrusted as error:
+        return fail("tracker", str(error), "", error.hint, EXIT_USAGE)
     if project is None:
         make = "bd init" if source == "bd" else "beads-workers init"
         return fail(

@@ -9,7 +9,6 @@ import errno
 import json
 import os
 import socket
-import stat
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -42,9 +41,9 @@ Message = dict[str, Any]
 def find_state_directory(said: str | None = None) -> Path:
     """The run directory of this project: as said, configured, or the nearest one upwards.
 
-    Raises ``CommandError`` for one that another user made: what is in it would be believed.
+    Raises ``CommandError`` for one with something in it that no run of ours has made.
     """
-    return check_own(_state_directory(said))
+    return believed(_state_directory(said))
 
 
 def _state_directory(said: str | None) -> Path:
@@ -65,17 +64,15 @@ def _state_directory(said: str | None) -> Path:
     return here / STATE_FOLDER
 
 
-def check_own(path: Path) -> Path:
-    """The path, where root, this user or the owner of the current folder made it, or nobody yet."""
-    try:
-        status = os.lstat(path)
-    except OSError:
-        return path
-    if status.st_uid == os.geteuid() and not stat.S_ISLNK(status.st_mode):
-        return path  # By far the most common: the import below is not worth it.
-    from beads_workers.runtime.project import check_owner
+def believed(path: Path) -> Path:
+    """The run directory, if all that lies in it is ours to believe; raises ``CommandError``."""
+    from beads_workers.runtime.trust import check_state, is_in_index
 
-    owned(lambda: check_owner(path, Path.cwd()))
+    owned(lambda: check_state(path, Path.cwd()))
+    if is_in_index(path):
+        from beads_workers.worktrees.tracked import check_untracked
+
+        owned(lambda: check_untracked(path))
     return path
 
 
@@ -94,14 +91,13 @@ def tracker_here() -> Path | None:
 
 
 def owned(find: Callable[[], T]) -> T:
-    """What ``find`` finds; a place of a stranger's is a ``CommandError``."""
-    from beads_workers.runtime.project import Strangers
+    """What ``find`` finds; a place that is not believed is a ``CommandError``."""
+    from beads_workers.runtime.trust import Untrusted
 
     try:
         return find()
-    except Strangers as error:
-        hint = "go to a folder of your own, or have it removed"
-        raise CommandError(str(error), hint, EXIT_USAGE) from None
+    except Untrusted as error:
+        raise CommandError(str(error), error.hint, EXIT_USAGE) from None
 
 
 def connect(state_directory: Path) -> ControlClient:
@@ -305,4 +301,7 @@ def _configured(file: Path) -> Path | None:
         return None
     if not isinstance(state, str):
         return None
-    return check_own(file).parent / Path(state).expanduser()
+    from beads_workers.runtime.trust import check_owner
+
+    owned(lambda: check_owner(file, Path.cwd()))
+    return file.parent / Path(state).expanduser()

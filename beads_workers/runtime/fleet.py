@@ -36,7 +36,6 @@ from beads_workers.runtime.handshake import StartRefused, read_settings, say, sa
 from beads_workers.runtime.journal import Journal, JournalLost, Size
 from beads_workers.runtime.loop import Conditions, Loop, Mailbox, places_of
 from beads_workers.runtime.processes import raise_file_limit, redirect_output
-from beads_workers.runtime.project import Strangers, check_owner
 from beads_workers.runtime.retention import Keep
 from beads_workers.runtime.run_directory import (
     AlreadyRunning,
@@ -56,6 +55,7 @@ from beads_workers.runtime.sources import (
     self_claiming_argv,
 )
 from beads_workers.runtime.tracker_thread import Recovery
+from beads_workers.runtime.trust import Untrusted, check_state
 from beads_workers.runtime.worker_server import WorkerServer
 from beads_workers.runtime.zygote import Zygote, start_zygote
 from beads_workers.runtime.zygote_client import ZygoteClient
@@ -95,10 +95,9 @@ class Fleet:
         """Start, run, end; returns the exit code. Raises ``StartRefused`` before anything is
         done."""
         try:
-            check_owner(self._directory.root, Path.cwd())
-        except Strangers as error:
-            hint = "name a folder of your own with --state-dir"
-            raise StartRefused(str(error), hint, 2) from None
+            check_state(self._directory.root, Path.cwd())
+        except Untrusted as error:
+            raise StartRefused(str(error), error.hint, 2) from None
         self._directory.create()
         locks = self._lock()
         self._scrapes = _listen(self._settings.metrics)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from beads_workers.core.model import value
+from beads_workers.runtime.trust import check_owner, check_state
 
 STATE_FOLDER = ".beads-workers"
 """Beside ``.beads``: the run directory, and the embedded tracker where there is one."""
@@ -15,30 +15,6 @@ TRACKER_FILE = "tracker.db"
 
 WORKTREE_MARK = "beads-workers.json"
 """In the git directory of a worktree that we made: which project and run directory it is of."""
-
-
-class Strangers(Exception):
-    """What lies at ``path`` decides what is run and where is written, and another user made it."""
-
-    def __init__(self, path: Path, uid: int) -> None:
-        super().__init__(f"{path} belongs to another user (uid {uid}), and is not used")
-        self.path = path
-
-
-def check_owner(path: Path, start: Path) -> None:
-    """Raise ``Strangers`` unless root, this user, or whoever owns the folder ``start`` made this.
-
-    Both a link and what it leads to count. What is not there, nobody made.
-    """
-    trusted = {0, os.geteuid()}
-    for status in (os.lstat, os.stat):
-        try:
-            uid = status(path).st_uid
-        except OSError:
-            return
-        # Asked only now. In a container the user is often not who checked out.
-        if uid not in trusted and uid not in (trusted := trusted | {start.stat().st_uid}):
-            raise Strangers(path, uid)
 
 
 @value
@@ -53,7 +29,7 @@ class Project:
 def find_project(start: Path) -> Project | None:
     """The nearest folder, from ``start`` upwards, that holds a tracker of either kind.
 
-    Raises ``Strangers`` for one above us that another user put there.
+    Raises ``Untrusted`` for one that is not ours to believe.
     """
     start = start.resolve()
     for folder in upwards(start):
@@ -66,7 +42,7 @@ def find_project(start: Path) -> Project | None:
 def find_tracker(start: Path) -> Path | None:
     """The nearest embedded tracker, from ``start`` upwards; ``.beads`` does not hide it.
 
-    Raises ``Strangers`` as ``find_project`` does.
+    Raises ``Untrusted`` as ``find_project`` does.
     """
     start = start.resolve()
     for folder in upwards(start):
@@ -125,8 +101,8 @@ def _read_mark(dot_git: Path) -> Mark | None:
 def _project_at(folder: Path, start: Path) -> Project | None:
     beads = folder / ".beads"
     tracker = folder / STATE_FOLDER / TRACKER_FILE
-    for each in (beads, tracker.parent, tracker):
-        check_owner(each, start)
+    check_owner(beads, start)
+    check_state(tracker.parent, start)
     found = Project(
         folder,
         beads if beads.is_dir() else None,

@@ -1,0 +1,167 @@
+"""Which places are believed: docs/TRUST.md, "What is read, and who must own it".
+
+A repository may bring what it likes, also below the run directory. What lies there is opened by
+name in many places, so all of it is looked at before any of it is opened. No other user can change
+it afterwards: the folder is ours alone.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from shlex import quote
+
+FILE, FOLDER, SOCKET = stat.S_IFREG, stat.S_IFDIR, stat.S_IFSOCK
+KINDS = {
+    FILE: "file",
+    FOLDER: "folder",
+    SOCKET: "socket",
+    stat.S_IFLNK: "symbolic link",
+    stat.S_IFIFO: "named pipe",
+    stat.S_IFCHR: "device",
+    stat.S_IFBLK: "device",
+}
+NAMED = {
+    ".gitignore": FILE,
+    "lock": FILE,
+    "run.json": FILE,
+    "tracker.db": FILE,
+    "web.json": FILE,
+    "control.sock": SOCKET,
+    "runs": FOLDER,
+    "worktrees": FOLDER,
+    "worktree-records": FOLDER,
+    "alive": FILE,
+    "ended.json": FILE,
+    "issues": FOLDER,
+    "journal.jsonl": FILE,
+    "lander.log": FILE,
+    "logs": FOLDER,
+    "orchestrator.log": FILE,
+    "settings.json": FILE,
+    "settled": FILE,
+}
+"""What must be of this kind, in the run directory and in the folder of a run. Anything else there
+is a file or a folder."""
+
+
+class Untrusted(Exception):
+    """What lies at ``path`` decides what is run and where is written, and is not ours to believe.
+
+    ``str()`` says why, ``hint`` what to do.
+    """
+
+    def __init__(self, path: Path, why: str, hint: str) -> None:
+        super().__init__(f"{path} {why}, and is not used")
+        self.path = path
+        self.hint = hint
+
+
+def check_owner(path: Path, start: Path) -> None:
+    """Raise ``Untrusted`` unless root, this user, or whoever owns the folder ``start`` made this.
+
+    Both a link and what it leads to count. What is not there, nobody made.
+    """
+    for status in (os.lstat, os.stat):
+        try:
+            uid = status(path).st_uid
+        except OSError:
+            return
+        if not _is_trusted(uid, start):
+            raise stranger(path, uid)
+
+
+def check_state(root: Path, start: Path) -> None:
+    """Raise ``Untrusted`` for a run directory with something in it that no run has made: a link, a
+    device, a folder where a file belongs, something of a stranger's.
+
+    The directory itself may be a link. Checkouts (``worktrees/*``) hold what they like.
+    """
+    check_owner(root, start)
+    for entry in _entries(root):
+        _check_entry(entry, start)
+        if entry.name in ("worktrees", "worktree-records"):
+            _refuse_links(entry)
+        elif entry.name == "runs":
+            for run in _entries(entry):
+                _check_entry(run, start)
+                for each in _entries(run):
+                    _check_entry(each, start)
+                    _refuse_links(each)
+
+
+def is_in_index(root: Path) -> bool:
+    """Whether the name stands in the repository's index: read without git, which would cost each
+    command some milliseconds."""
+    found = _index(root.absolute().parent)
+    if found is None:
+        return False
+    top, file = found
+    try:
+        index = file.read_bytes()
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    written_in_full = index[4:8] in (b"\0\0\0\2", b"\0\0\0\3") and b"link" not in index
+    below = os.fsencode(root.absolute().parent.resolve().relative_to(top) / root.name)
+    return not written_in_full or below in index
+
+
+def _is_trusted(uid: int, start: Path) -> bool:
+    # The owner of ``start`` is asked last: in a container the user is often not who checked out.
+    return uid in (0, os.geteuid()) or uid == start.stat().st_uid
+
+
+def _entries(folder: os.DirEntry[str] | Path) -> list[os.DirEntry[str]]:
+    """What is in a folder; nothing if it is none, or cannot be read."""
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except OSError:
+        return []
+
+
+def _check_entry(entry: os.DirEntry[str], start: Path) -> None:
+    try:
+        status = entry.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        return  # It went meanwhile: a fleet is running.
+    kind = stat.S_IFMT(status.st_mode)
+    expected = NAMED.get(entry.name)
+    if kind not in (expected,) if expected else kind not in (FILE, FOLDER):
+        raise _wrong_kind(entry, kind)
+    if not _is_trusted(status.st_uid, start):
+        raise stranger(Path(entry.path), status.st_uid)
+
+
+def _refuse_links(folder: os.DirEntry[str]) -> None:
+    for entry in _entries(folder):
+        if entry.is_symlink():
+            raise _wrong_kind(entry, stat.S_IFLNK)
+
+
+def _wrong_kind(entry: os.DirEntry[str], kind: int) -> Untrusted:
+    path = Path(entry.path)
+    hint = f"no run made it; look where it came from, then remove it: rm -r -- {quote(str(path))}"
+    return Untrusted(path, f"is a {KINDS.get(kind, 'device')}", hint)
+
+
+def stranger(path: Path, uid: int) -> Untrusted:
+    """Why something of another user's is not used."""
+    hint = "go to a folder of your own, or have it removed"
+    return Untrusted(path, f"belongs to another user (uid {uid})", hint)
+
+
+def _index(folder: Path) -> tuple[Path, Path] | None:
+    """The top of the checkout that holds the folder, and its index; None outside of one."""
+    folder = folder.resolve()
+    for above in (folder, *folder.parents):
+        dot_git = above / ".git"
+        if dot_git.is_dir():
+            return above, dot_git / "index"
+        if dot_git.is_file():
+            said = os.fsdecode(dot_git.read_bytes()).removeprefix("gitdir:").strip()
+            return above, above / said / "index"
+    return None
