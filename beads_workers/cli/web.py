@@ -5,8 +5,8 @@ and that only while somebody looks. Attempts that have ended come from the journ
 fleet nothing. Run as a program of its own, this module is the server of ``start --web``.
 
 There is one server for a run directory. It says where in ``web.json``, for its owner alone, and
-holds that file locked; the next server takes the same port and token, so a page that is open goes
-on.
+holds that file locked. The next server has a token of its own, and takes the same port and key, so
+that a page that is open goes on (``ui.web_resumption``).
 """
 
 from __future__ import annotations
@@ -250,20 +250,20 @@ class Page:
 
 
 def _kept(file: Path) -> tuple[int, str]:
-    """The port and token of the last server here; 0 and a new token where there was none, or where
+    """The port and key of the last server here; 0 and a new key where there was none, or where
     others could have read it."""
     try:
         if file.stat().st_mode & 0o077:
             raise ValueError("no secret")
         told = json.loads(file.read_bytes())
-        port, token = told["port"], told["token"]
-        if isinstance(port, int) and re.fullmatch(r"[\w-]{22}", token):
-            return port, token
+        port, key = told["port"], told["key"]
+        if isinstance(port, int) and re.fullmatch(r"[\w-]{43}", key):
+            return port, key
     except (OSError, ValueError, KeyError, TypeError):
         pass
     import secrets  # ``--help`` does without.
 
-    return 0, secrets.token_urlsafe(16)
+    return 0, secrets.token_urlsafe(32)
 
 
 def _running(file: Path) -> Page:
@@ -319,22 +319,24 @@ class Server:
         file = directory / FILE
         self._directory, self.shown = directory, Shown()
         self._lock = _locked(file)
-        before, token = _kept(file)
+        before, key = _kept(file)
         os.fchmod(self._lock, 0o600)
         try:
-            self.web = self._bound((port,) if port else (before, 0), token, controls=controls)
+            self.web = self._bound((port,) if port else (before, 0), key, controls=controls)
         except OSError as error:
             os.close(self._lock)
             said = f"port {port}: {error.strerror}"
             raise CommandError(said, "without a port it takes one that is free") from None
         self.page = Page(self.web.url, os.getpid(), controls)
-        told = {"url": self.web.url, "port": self.web.server_port, "token": token}
+        told = {"url": self.web.url, "port": self.web.server_port, "key": key}
         told |= {"pid": os.getpid(), "control": controls}
         os.ftruncate(self._lock, 0)
         os.pwrite(self._lock, json.dumps(told).encode() + b"\n", 0)
 
-    def _bound(self, ports: tuple[int, ...], token: str, *, controls: bool) -> WebServer:
+    def _bound(self, ports: tuple[int, ...], key: str, *, controls: bool) -> WebServer:
         """The first of these ports that is free; raises ``OSError``."""
+        import secrets
+
         from beads_workers.ui.web import WebServer
 
         directory, shown = self._directory, self.shown
@@ -342,7 +344,8 @@ class Server:
             try:
                 return WebServer(
                     port,
-                    token,
+                    secrets.token_urlsafe(16),
+                    key,
                     shown,
                     read_log=lambda worker_id: read_log(directory, shown, worker_id),
                     control=(lambda name, said: control(directory, name, said))

@@ -2,7 +2,9 @@
 // The live page. Everything that comes from outside becomes text nodes; there is no markup from data.
 (() => {
   const byId = (id) => document.getElementById(id);
-  const token = location.pathname.split("/")[1];
+  const meta = document.querySelector("meta[name=resumption]");
+  const [key, port] = [meta.content, meta.dataset.port];
+  let token = location.pathname.split("/")[1];
   const SVG = "http://www.w3.org/2000/svg";
   const BARS_MAX = 3000;
   const WORDS = {
@@ -562,24 +564,49 @@
   let stream = null, again = 0;
   const heard = (name, take) => stream.addEventListener(name, (event) => { take(JSON.parse(event.data)); soon(); });
   const connect = () => {
-    clearTimeout(again);
     stream?.close();
     stream = new EventSource("events");
     stream.onopen = () => { connected = true; soon(); };
-    stream.onerror = () => {
-      connected = false;
-      soon();
-      // It tries again by itself, unless the server has refused it.
-      if (stream.readyState === EventSource.CLOSED) again = setTimeout(connect, 2000);
-    };
+    stream.onerror = () => { leave(); again = setTimeout(resume, 300); };
     heard("hello", (told) => { hello = told; });
     heard("fleet", (told) => { fleet = told; });
     heard("snapshot", (told) => { shot = told; shotAt = performance.now(); });
     heard("attempts", add);
   };
+  const leave = () => {
+    clearTimeout(again);
+    stream?.close();
+    connected = false;
+    soon();
+  };
+  // Whoever holds the port now may be a stranger: only a server that proves to know the key is believed, and gets a proof.
+  const hex = (bytes) => [...new Uint8Array(bytes)].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+  const proof = async (who, nonce, challenge) => {
+    const text = new TextEncoder();
+    const secret = await crypto.subtle.importKey("raw", text.encode(key), { name: "HMAC", hash: "SHA-256" }, false, ["sign"]);
+    return hex(await crypto.subtle.sign("HMAC", secret, text.encode(`${who} ${port} ${nonce} ${challenge}`)));
+  };
+  const told = async (query) => {
+    const answer = await fetch(`/resume?${new URLSearchParams(query)}`, { cache: "no-store", credentials: "omit", redirect: "error" });
+    return answer.ok ? answer.json() : {};
+  };
+  const resume = async () => {
+    try {
+      const nonce = hex(crypto.getRandomValues(new Uint8Array(16)));
+      const server = await told({ nonce });
+      if (server.proof !== await proof("server", nonce, server.challenge)) throw new Error("not ours");
+      const { token: next } = await told({ challenge: server.challenge, proof: await proof("page", nonce, server.challenge) });
+      if (!/^[\w-]{22}$/.test(next)) throw new Error("no token");
+      token = next;
+      history.replaceState(null, "", `/${token}/`);
+      if (!document.hidden) connect();
+    } catch {
+      again = setTimeout(resume, 1000);
+    }
+  };
   document.addEventListener("visibilitychange", () => {
-    if (!document.hidden) connect();
-    else { clearTimeout(again); stream.close(); connected = false; }
+    leave();
+    if (!document.hidden) resume();
   });
   describe(null);
   connect();

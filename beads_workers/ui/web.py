@@ -8,6 +8,8 @@ Who might do harm, and what stands in the way:
 - **Another user of this machine** can connect, and can read command lines. Every path begins with
   a token of 128 bits that is compared in constant time. It is told on a pipe or to a terminal only,
   and lies in a file for its owner alone. Who has no token is cut off after ``HEAD_SECONDS``.
+- **Another user who takes the port of a server that has ended**: he hears the token, which is worth
+  nothing any more. An open page believes no server that has not proved itself: ``web_resumption``.
 - **A site that the browser has open**, whose name it points at this machine (DNS rebinding): the
   ``Host`` has to be this machine's own. It knows no token either.
 - **Such a site that sends requests here**: none is answered to another origin. To control, one
@@ -37,6 +39,7 @@ from xml.etree.ElementTree import tostring
 from beads_workers.core.text import is_local
 from beads_workers.ui.report_html import ICON, policy_hash, read_own
 from beads_workers.ui.report_html import patterns as report_patterns
+from beads_workers.ui.web_resumption import Resumption
 from beads_workers.ui.web_shown import Message, Shown
 
 HOST = "127.0.0.1"
@@ -52,6 +55,8 @@ SEND_BYTES = 1 << 18
 CONNECTIONS_MAX = 64
 BODY_BYTES_MAX = 1 << 16
 TOKEN_HEADER = "X-Beads-Workers-Token"
+RESUME = "/resume"
+"""Never a token: those have 22 characters."""
 
 CONTROLS = {
     "bw.pause": ("worker_ids",),
@@ -72,11 +77,14 @@ Control = Callable[[str, Message], Message]
 # --- page ----------------------------------------------------------------------------------------
 
 
-def page() -> tuple[bytes, str]:
-    """The page in one file, and its policy. Look and patterns are those of the report."""
+def page(key: str, port: int) -> tuple[bytes, str]:
+    """The page in one file, and its policy. Look and patterns are those of the report. With ``key``
+    it knows the next server at this ``port``."""
     style, script = read_own("report.css") + read_own("web.css"), read_own("web.js")
     parts = {
         "icon": ICON,
+        "key": key,
+        "port": str(port),
         "style": style,
         "script": script,
         "patterns": tostring(report_patterns(), encoding="unicode", method="html"),
@@ -131,6 +139,7 @@ class WebServer(ThreadingHTTPServer):
         self,
         port: int,
         token: str,
+        key: str,
         shown: Shown,
         *,
         read_log: ReadLog,
@@ -138,15 +147,16 @@ class WebServer(ThreadingHTTPServer):
         head_seconds: float = HEAD_SECONDS,
         write_seconds: float = WRITE_SECONDS,
     ) -> None:
-        """Port 0: any that is free."""
+        """Port 0: any that is free. ``key``: see ``web_resumption``."""
         self.token, self.shown = token, shown
         self.head_seconds, self.write_seconds = head_seconds, write_seconds
         self.read_log, self.control = read_log, control
-        self.page, self.policy = page()
         self._due: dict[object, float | None] = {}
         """Connection -> when its request has to be there; None once it is."""
         self._lock = threading.Lock()
         super().__init__((HOST, port), _Handler)
+        self.page, self.policy = page(key, self.server_port)
+        self.resumption = Resumption(key, self.server_port, token)
         shown.say("hello", {"control": control is not None})
 
     @property
@@ -160,15 +170,19 @@ class WebServer(ThreadingHTTPServer):
         self.server_name, self.server_port = HOST, self.server_address[1]
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """See ``socketserver``: one of too many is closed."""
+        """See ``socketserver``: too many are refused. Who has shown no token makes room first, the
+        oldest first, so that nobody is kept out by strangers."""
         with self._lock:
-            room = len(self._due) < CONNECTIONS_MAX
-            if room:
+            full = len(self._due) >= CONNECTIONS_MAX
+            silent = next((each for each, due in self._due.items() if due is not None), None)
+            if not full or silent is not None:
                 self._due[request] = time.monotonic() + self.head_seconds
-        if room:
-            super().process_request(request, client_address)
-        else:
+        if full and silent is None:
             self.shutdown_request(request)
+            return
+        if full:
+            self._cut_off(silent)
+        super().process_request(request, client_address)
 
     def heard(self, request: object) -> None:
         """Its request is there, with the token."""
@@ -187,11 +201,16 @@ class WebServer(ThreadingHTTPServer):
         with self._lock:
             late = [each for each, due in self._due.items() if due is not None and now > due]
         for request in late:
-            try:
-                if isinstance(request, socket.socket):
-                    request.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass  # It has left by itself.
+            self._cut_off(request)
+
+    def _cut_off(self, request: object) -> None:
+        with self._lock:
+            self._due.pop(request, None)
+        try:
+            if isinstance(request, socket.socket):
+                request.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # It has left by itself.
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """See ``socketserver``: a connection that breaks is no error of ours."""
@@ -214,8 +233,11 @@ class _Handler(BaseHTTPRequestHandler):
         where = self._judged()
         if where is None:
             return
-        self.server.heard(self.request)
         path, query = where
+        if path is None:
+            self._resume(query)
+            return
+        self.server.heard(self.request)
         if path == "":
             security = {"Content-Security-Policy": self.server.policy}
             self._answer(HTTPStatus.OK, "text/html; charset=utf-8", self.server.page, security)
@@ -247,11 +269,27 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.heard(self.request)
             self._json(self.server.control(*asked))
 
-    def _judged(self) -> tuple[str, dict[str, list[str]]] | None:
-        """Where in the page a request wants to go, and its query; None once it is refused."""
+    def _resume(self, query: dict[str, list[str]]) -> None:
+        """An open page that lost its server: the two steps of ``web_resumption``."""
+        resumption = self.server.resumption
+        if (nonce := query.get("nonce")) is not None:
+            found = resumption.challenge(nonce[0])
+        else:
+            challenge, proof = query.get("challenge", [""]), query.get("proof", [""])
+            found = resumption.answer(challenge[0], proof[0])
+        if found is None or self.headers.get("Sec-Fetch-Site") != "same-origin":
+            self._refuse(HTTPStatus.FORBIDDEN)
+        else:
+            self._json(found)
+
+    def _judged(self) -> tuple[str | None, dict[str, list[str]]] | None:
+        """Where in the page a request wants to go, and its query; None once it is refused. The only
+        place outside of the page, ``/resume``, is None."""
         parts = urlsplit(self.path)
         if not is_for_us(self.headers.get_all("Host", [])):
             self._refuse(HTTPStatus.MISDIRECTED_REQUEST)
+        elif not parts.netloc and parts.path == RESUME:
+            return None, parse_qs(parts.query)
         elif parts.netloc or (inside := within(self.server.token, parts.path)) is None:
             self._refuse(HTTPStatus.NOT_FOUND)
         else:

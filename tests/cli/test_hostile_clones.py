@@ -31,7 +31,7 @@ def linked_directory(repository: Path) -> None:
 
 
 def known_page(repository: Path) -> None:
-    told = {"url": "http://127.0.0.1:1/x/", "port": 1, "token": "a" * 22, "pid": 1, "control": True}
+    told = {"url": "http://127.0.0.1:1/x/", "port": 1, "key": "a" * 43, "pid": 1, "control": True}
     (repository / STATE / "web.json").write_text(json.dumps(told))
 
 

@@ -41,7 +41,7 @@ def test_a_port_may_follow_and_an_issue_is_none(typed: str, meant: str) -> None:
     assert with_port(typed.split()) == meant.split()
 
 
-def test_the_next_server_has_the_same_address(tmp_path: Path) -> None:
+def test_the_next_server_has_the_same_port_and_key_and_a_token_of_its_own(tmp_path: Path) -> None:
     assert find(tmp_path, controls=False) is None
     first = Server(tmp_path, 0, controls=False)
     file = tmp_path / "web.json"
@@ -50,9 +50,12 @@ def test_the_next_server_has_the_same_address(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="served here already"):
         Server(tmp_path, 0, controls=False)
     first.close()
+    key = json.loads(file.read_bytes())["key"]
     assert find(tmp_path, controls=False) is None
     second = Server(tmp_path, 0, controls=True)
-    assert second.page.url == first.page.url and second.page.controls
+    assert (second.web.server_port, second.page.controls) == (first.web.server_port, True)
+    assert json.loads(file.read_bytes())["key"] == key not in second.page.url
+    assert second.web.token != first.web.token
     second.close()
 
 
@@ -64,17 +67,18 @@ def test_a_page_of_the_other_kind_is_refused(tmp_path: Path) -> None:
     server.close()
 
 
-def test_a_token_that_others_could_read_is_not_used_again(tmp_path: Path) -> None:
+def test_a_key_that_others_could_read_is_not_used_again(tmp_path: Path) -> None:
     first = Server(tmp_path, 0, controls=False)
     first.close()
     (tmp_path / "web.json").chmod(0o644)
+    key = json.loads((tmp_path / "web.json").read_bytes())["key"]
     second = Server(tmp_path, 0, controls=False)
-    assert second.page.url != first.page.url
+    assert json.loads((tmp_path / "web.json").read_bytes())["key"] != key
     assert stat.S_IMODE((tmp_path / "web.json").stat().st_mode) == 0o600
     second.close()
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"port": "x", "token": "../.."}', '{"port": 1'])
+@pytest.mark.parametrize("text", ["", "[]", '{"port": "x", "key": "../.."}', '{"port": 1'])
 def test_a_damaged_file_is_as_good_as_none(tmp_path: Path, text: str) -> None:
     file = tmp_path / "web.json"
     file.write_text(text)

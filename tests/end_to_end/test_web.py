@@ -380,8 +380,10 @@ def test_an_open_page_finds_the_next_server(
     )
     assert server.stdout is not None
     try:
-        assert server.stdout.readline().strip() == url_of(fleet)
+        url = server.stdout.readline().strip()
+        assert url != url_of(fleet), "the token of a server that has ended is worth nothing"
         page.until(f"{STATE} === 'running'")
+        assert page.value("location.href") == url
         page.until("document.getElementById('controls').checkVisibility()")
         page.click("#pause")
         page.click("#yes")
@@ -391,6 +393,60 @@ def test_an_open_page_finds_the_next_server(
         server.terminate()
         server.communicate()
     page.close()
+
+
+STRANGER = """
+import http.server, json, sys
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        print(self.path, flush=True)
+        body = json.dumps({"challenge": "c", "proof": "p", "token": "x" * 22}).encode()
+        if self.path.endswith("/events"):
+            body = b'event: fleet\\ndata: {"state": "none"}\\n\\n'
+        kind = "text/event-stream" if b"event" in body else "application/json"
+        self.send_response(200)
+        self.send_header("Content-Type", kind)
+        self.end_headers()
+        self.wfile.write(body)
+    def log_message(self, *arguments): pass
+http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+"""
+"""Takes a port, prints what it is asked for, and says yes to everything."""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be two users")
+def test_another_user_who_takes_the_port_hears_nothing_of_worth_and_is_not_believed(
+    browser: Browser, tmp_path: Path
+) -> None:
+    first = web.open_beside(tmp_path, 0, controls=True)
+    page = browser.open(first.url, 400)
+    page.until(f"{STATE} === 'no fleet yet'")
+    os.kill(first.pid, signal.SIGKILL)
+    page.until(f"{STATE} === 'reconnecting'")
+    kept = json.loads((tmp_path / "web.json").read_bytes())
+    port = kept["port"]
+    as_stranger = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+    stranger = subprocess.Popen(
+        [*as_stranger, "/usr/bin/python3", "-c", STRANGER, str(port)],
+        cwd="/",
+        stdout=subprocess.PIPE,
+    )
+    assert stranger.stdout is not None
+    heard = [stranger.stdout.readline().decode() for _ in range(3)]
+    assert page.value(STATE) == "reconnecting"
+    stranger.terminate()
+    heard += [line.decode() for line in stranger.stdout.readlines()]
+    stranger.wait()
+    assert all(line.startswith("/resume?nonce=") for line in heard), heard
+    second = web.open_beside(tmp_path, 0, controls=True)
+    try:
+        page.until(f"{STATE} === 'no fleet yet'")
+        assert page.value("location.href") == second.url != first.url
+        token = second.url.split("/")[-2]
+        assert token not in "".join(heard) and kept["key"] not in "".join(heard)
+        page.close()
+    finally:
+        os.kill(second.pid, signal.SIGTERM)
 
 
 def test_the_end_of_a_run_that_nobody_watched_can_be_read(

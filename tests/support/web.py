@@ -15,6 +15,7 @@ from tests.support.journals import HOSTILE_TITLES
 from tests.ui.snapshots import after, agents_at_work, closed, ended, fleet
 
 TOKEN = "abcdefghijklmnopqrstuv"
+KEY = "k" * 43
 PATIENCE_SECONDS = 20.0
 
 
@@ -27,6 +28,7 @@ class Served:
         self.web = WebServer(
             0,
             TOKEN,
+            KEY,
             self.shown,
             read_log=self._log,
             control=self._control if controls else None,

@@ -14,7 +14,7 @@ import pytest
 from beads_workers.ui.web import CONNECTIONS_MAX, is_for_us, page, within
 from beads_workers.ui.web_shown import VIEWERS_MAX
 from tests.support.fleet import until
-from tests.support.web import TOKEN, Served, Viewer
+from tests.support.web import KEY, TOKEN, Served, Viewer
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def status_of(answer: bytes) -> int:
 
 
 def test_the_policy_names_just_what_is_inside() -> None:
-    body, policy = page()
+    body, policy = page("k", 1)
     text = body.decode()
     assert policy.startswith("default-src 'none'; ") and "unsafe" not in policy
     for tag in ("style", "script"):
@@ -56,9 +56,9 @@ def test_the_policy_names_just_what_is_inside() -> None:
 
 def test_the_page_comes_with_its_policy_and_is_kept_by_nobody(served: Served) -> None:
     head, _, body = served.get("").partition(b"\r\n\r\n")
-    assert status_of(head) == 200 and body == page()[0]
+    assert status_of(head) == 200 and body == page(KEY, served.port)[0]
     told = dict(line.split(": ", 1) for line in head.decode().splitlines()[1:])
-    assert told["Content-Security-Policy"] == page()[1]
+    assert told["Content-Security-Policy"] == page(KEY, served.port)[1]
     assert told["Cache-Control"] == "no-store" and told["Referrer-Policy"] == "no-referrer"
     assert told["X-Content-Type-Options"] == "nosniff"
     assert "Access-Control-Allow-Origin" not in told and "Python" not in head.decode()
@@ -287,4 +287,16 @@ def test_whoever_does_not_ask_is_cut_off_and_then_there_is_room() -> None:
         assert each.recv(1 << 12) == b""
         each.close()
     assert status_of(served.get("")) == 200
+    served.close()
+
+
+def test_silent_connections_keep_nobody_out() -> None:
+    served = Served()
+    silent = [socket.create_connection(("127.0.0.1", served.port)) for _ in range(CONNECTIONS_MAX)]
+    until(lambda: len(served.web._due) == CONNECTIONS_MAX)
+    assert status_of(served.get("")) == 200
+    silent[0].settimeout(20)
+    assert silent[0].recv(1) == b"", "the oldest has made room"
+    for each in silent:
+        each.close()
     served.close()

@@ -1,0 +1,60 @@
+"""How an open page goes on with the next server, though a token dies with its server.
+
+A port is free once its server has ended: another user of this machine can bind it, hear what an
+open page asks, and answer it. So each server has a token of its own. A page that lost its server
+asks for the new token like this, with a key that it got when it was loaded, and that never travels
+again:
+
+1. The page sends a nonce. The server answers with a challenge and with
+   ``HMAC(key, "server PORT NONCE CHALLENGE")``: only a server of this run directory knows the key.
+   The port is the server's own, and that of the page: a stranger who holds it cannot pass on what
+   another server of ours says.
+2. The page sends ``HMAC(key, "page PORT NONCE CHALLENGE")``, and gets the token.
+
+A challenge is good once, and for some seconds.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import threading
+import time
+from collections import OrderedDict
+
+CHALLENGE_SECONDS = 10.0
+CHALLENGES_MAX = 64
+NONCE_CHARS_MAX = 64
+
+
+class Resumption:
+    """``key``: text that the run directory keeps. ``token``: given to whoever proves to know it."""
+
+    def __init__(self, key: str, port: int, token: str) -> None:
+        self._key, self._port, self._token = key, port, token
+        self._lock = threading.Lock()
+        self._open: OrderedDict[str, tuple[str, float]] = OrderedDict()
+        """Challenge -> its nonce, and until when it is good."""
+
+    def challenge(self, nonce: str) -> dict[str, str] | None:
+        """``{"challenge", "proof"}``; None for what is no nonce."""
+        if not (nonce.isascii() and nonce.isalnum() and len(nonce) <= NONCE_CHARS_MAX):
+            return None
+        challenge = secrets.token_hex(16)
+        with self._lock:
+            self._open[challenge] = nonce, time.monotonic() + CHALLENGE_SECONDS
+            while len(self._open) > CHALLENGES_MAX:
+                self._open.popitem(last=False)
+        return {"challenge": challenge, "proof": self._proof("server", nonce, challenge)}
+
+    def answer(self, challenge: str, proof: str) -> dict[str, str] | None:
+        """``{"token"}`` for the page that was asked, once; None for anybody else."""
+        with self._lock:
+            nonce, until = self._open.pop(challenge, ("", 0.0))
+        right = self._proof("page", nonce, challenge).encode()
+        knows = hmac.compare_digest(right, proof.encode("utf-8", "replace"))
+        return {"token": self._token} if knows and time.monotonic() < until else None
+
+    def _proof(self, who: str, nonce: str, challenge: str) -> str:
+        said = f"{who} {self._port} {nonce} {challenge}".encode()
+        return hmac.new(self._key.encode(), said, "sha256").hexdigest()
