@@ -197,9 +197,10 @@ class StopAsked:
 
 @value
 class FatalError:
-    """The run cannot go on: the state directory is gone, or the like."""
+    """The run cannot go on. ``forgets``: its journal is gone, so nothing is kept for a next start."""
 
     error: str
+    forgets: bool = False
 
 
 @value

@@ -51,6 +51,7 @@ class Ending:
         self._connections = connections
         self._scheduler = scheduler
         self._stop_seconds = parts.settings.stop_seconds
+        self._settle_seconds = limits.SETTLE_TIMEOUT_SECONDS
         self._exit_code = 0
         self._why = ""
         self._kills = 0
@@ -253,7 +254,16 @@ class Ending:
             self._exit_code = self._exit_code or 1
         # Requeueing must not wait for the end of an earlier rest.
         self._parts.round_trips.hurry()
-        self._effects.timers.set(SETTLE_TIMEOUT, self._effects.now + limits.SETTLE_TIMEOUT_SECONDS)
+        self._effects.timers.set(SETTLE_TIMEOUT, self._effects.now + self._settle_seconds)
+
+    def forget(self) -> None:
+        """The journal is gone. Patience with the tracker would keep nothing, and nobody can see
+        this fleet any more."""
+        self._settle_seconds = limits.FORGETFUL_SETTLE_SECONDS
+        if self._parts.state is RunState.SETTLING:
+            self._effects.timers.set_earlier(
+                SETTLE_TIMEOUT, self._effects.now + self._settle_seconds
+            )
 
     def tried(self) -> None:
         """The tracker was asked once more: what has failed for a minute gets no second one."""

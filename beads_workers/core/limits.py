@@ -291,6 +291,8 @@ SOURCE_RETRY_SECONDS = 1.0
 SOURCE_RETRY_MAX_SECONDS = 30.0
 SETTLE_TIMEOUT_SECONDS = 60.0
 """Under --until-empty a close that fails this long ends the run; it is kept for the next start."""
+FORGETFUL_SETTLE_SECONDS = 3.0
+"""The same if the run directory is gone: nothing can be kept."""
 
 # --- the end --------------------------------------------------------------------------------
 STOP_SECONDS = 10.0

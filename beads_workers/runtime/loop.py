@@ -472,7 +472,9 @@ class Loop:
     def _check_memory(self) -> None:
         if not self._memory_lost and self._journal.is_gone():
             self._memory_lost = True
-            self.tell(FatalError("the state directory was deleted under the running fleet"))
+            gone = "the state directory was deleted under the running fleet"
+            say("orchestrator", gone)
+            self.tell(FatalError(gone, forgets=True))
 
     def _hold_back(self, error: OSError) -> None:
         again, self._blocked = self._blocked is not None, error

@@ -227,6 +227,20 @@ def test_a_fatal_error_ends_the_run_with_its_own_reason_and_exit_code() -> None:
     assert play.ended == 1
 
 
+def test_a_run_without_a_memory_waits_for_no_tracker() -> None:
+    play = Play()
+    play.working("a")
+    play.do(ev.FatalError("the state directory is gone", forgets=True), done(1, "a"))
+    play.answer(settle_error="no such file")
+    play.do(lost(1))
+    while play.ended is None and play.now < 1200.0:
+        if play.round_trip is not None:
+            play.answer(settle_error="no such file")
+        play.wait(0.5)
+    assert play.ended == 1
+    assert play.now - 1000.0 < limits.FORGETFUL_SETTLE_SECONDS + 2
+
+
 def test_a_command_that_cannot_be_run_ends_the_run_and_charges_nothing() -> None:
     play = Play(workers=1)
     play.own(1)

@@ -34,6 +34,24 @@ def open_to_others(top: Path) -> list[str]:
     return found
 
 
+@pytest.mark.parametrize("puts_another", [False, True])
+def test_a_fleet_whose_run_directory_goes_says_so_and_ends(
+    embedded: EmbeddedProject, start: StartFleet, puts_another: bool
+) -> None:
+    embedded.create_many([{} for _ in range(2)])
+    fleet = start(embedded, "-n", "2", "--", "sleep", "60").started()
+    until(lambda: fleet.status()["queue"]["running"] == 2)
+    state = embedded.folder / STATE_FOLDER
+    state.rename(embedded.folder / "gone")
+    if puts_another:
+        state.mkdir()
+    assert fleet.wait() == 1, fleet.said()
+    assert "the state directory was deleted under the running fleet" in fleet.said()
+    (log,) = (embedded.folder / "gone/runs").glob("*/orchestrator.log")
+    assert "the state directory was deleted" in log.read_text()
+    assert puts_another or not state.exists(), "nothing is made in its place"
+
+
 def test_nobody_else_can_read_or_write_what_a_fleet_makes(
     umask: None, embedded: EmbeddedProject, start: StartFleet, ran: Ran
 ) -> None:
