@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import functools
 import json
 import os
 import shlex
@@ -338,9 +341,22 @@ def _started(launch: Launch, settings: FleetSettings, page: Page | None) -> dict
     started = launch.tell(settings)
     if page is not None:
         started["web"] = page.url
-    # This process may own the fleet: a disk that cannot keep what it prints must not end both.
-    outlive_output(lambda error: error.errno in NOT_KEPT)
+    # This process may own the fleet: output that cannot be written must not end both.
+    outlive_output(_is_lost)
     return started
+
+
+def _is_lost(error: OSError) -> bool:
+    if error.errno == errno.EPIPE:
+        _say_unread()
+    return error.errno in (*NOT_KEPT, errno.EPIPE)
+
+
+@functools.cache
+def _say_unread() -> None:
+    text = "nobody reads this output any more; the fleet goes on, and 'beads-workers stop' ends it"
+    with contextlib.suppress(OSError):
+        os.write(2, f"hint: {text}\n".encode())
 
 
 def _proving(process: ProofProcess | None, settings: FleetSettings) -> Proving | None:

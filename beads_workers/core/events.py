@@ -197,7 +197,7 @@ class StopAsked:
 
 @value
 class FatalError:
-    """The run cannot go on. ``forgets``: its journal is gone, so nothing is kept for a next start."""
+    """The run cannot go on. ``forgets``: its journal is gone, nothing is kept for a next start."""
 
     error: str
     forgets: bool = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ import pytest
 from beads_workers.runtime import sessions
 from tests.end_to_end.conftest import Ran, StartFleet
 from tests.support.embedded import EmbeddedProject
-from tests.support.fleet import Fleet, call, until
+from tests.support.fleet import PROGRAM, Fleet, call, until
 
 STUBBORN = """
 trap '' TERM
@@ -112,3 +113,21 @@ def test_stop_names_what_is_left_and_fails(
     finally:
         left.kill()
         left.wait()
+
+
+def test_a_reader_that_has_seen_enough_ends_no_fleet(embedded: EmbeddedProject) -> None:
+    ids = embedded.create_many([{} for _ in range(3)])
+    argv = [*PROGRAM, "start", "-n", "1", "--until-empty", "--", "true"]
+    command = f"{shlex.join(argv)} | head -n 1; exit ${{PIPESTATUS[0]}}"
+    ran = subprocess.run(
+        ["bash", "-c", command],
+        cwd=embedded.folder,
+        env=embedded.environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stderr.count("nobody reads this output any more; the fleet goes on") == 1
+    assert [embedded.read(each)[0] for each in ids] == ["closed"] * 3
