@@ -11,7 +11,7 @@ from beads_workers.core import limits
 from beads_workers.core.claims import ClaimScheduler
 from beads_workers.core.commands import End, HangUp
 from beads_workers.core.connections import Connections, Sender
-from beads_workers.core.events import StopAsked
+from beads_workers.core.events import FatalError, StopAsked
 from beads_workers.core.inflight import InFlight
 from beads_workers.core.issues import Standing
 from beads_workers.core.journal import (
@@ -256,14 +256,15 @@ class Ending:
         self._parts.round_trips.hurry()
         self._effects.timers.set(SETTLE_TIMEOUT, self._effects.now + self._settle_seconds)
 
-    def forget(self) -> None:
-        """The journal is gone. Patience with the tracker would keep nothing, and nobody can see
-        this fleet any more."""
-        self._settle_seconds = limits.FORGETFUL_SETTLE_SECONDS
-        if self._parts.state is RunState.SETTLING:
-            self._effects.timers.set_earlier(
-                SETTLE_TIMEOUT, self._effects.now + self._settle_seconds
-            )
+    def fail(self, fatal: FatalError) -> None:
+        """The run cannot go on. Without a journal, patience with the tracker would keep nothing,
+        and nobody can see this fleet any more."""
+        self.stop(StopAsked(reason="error", exit_code=1, why=fatal.error))
+        if fatal.forgets:
+            self._settle_seconds = limits.FORGETFUL_SETTLE_SECONDS
+            if self._parts.state is RunState.SETTLING:
+                due = self._effects.now + self._settle_seconds
+                self._effects.timers.set_earlier(SETTLE_TIMEOUT, due)
 
     def tried(self) -> None:
         """The tracker was asked once more: what has failed for a minute gets no second one."""

@@ -189,10 +189,8 @@ class Orchestrator:
                     self._claim_lost(issue_id, why, "info")
             case ev.StopAsked():
                 self._ending.stop(event)
-            case ev.FatalError(error, forgets):
-                self._ending.stop(ev.StopAsked(reason="error", exit_code=1, why=error))
-                if forgets:
-                    self._ending.forget()
+            case ev.FatalError():
+                self._ending.fail(event)
             case ev.LanderSaid(news):
                 self._parts.landings.heard(news)
                 self._connections.serve_waiting(soon=self._scheduler.coming())
