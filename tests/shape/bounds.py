@@ -37,26 +37,31 @@ BOUNDS = {
     "journey_files": Bound(27),
     # `start` asks all conditions, where it asked a third of them: 103 functions in 20 files more.
     # An attempt and the lander ask git through one reader, and look at what moved: 60 functions.
-    "life_functions": Bound(1468, slack=10),
-    "life_files": Bound(142),
+    # What landed is kept in a ledger, its message is made of the agent's own, the check is proved to
+    # see the tree, a close is confirmed, each answer of git has a reader, and nothing that a
+    # repository brings is believed: 123 more.
+    "life_functions": Bound(1591, slack=10),
+    "life_files": Bound(159),
     "circles": Bound(CIRCLES_MAX),
     "circle_modules": Bound(0),
     "connection_fields": Bound(34),
     "connection_booleans": Bound(15),
     "fates": Bound(5),
-    "fate_lines": Bound(612, slack=20),
+    "fate_lines": Bound(651, slack=20),
     "read_models": Bound(11),
-    "read_model_lines": Bound(3707, slack=100),
+    "read_model_lines": Bound(3718, slack=100),
     "text_fields": Bound(7),
     "text_readings": Bound(27),
     "text_modules": Bound(13),
     # Rows of conditions: 420 lines more than both halves had before. Git as people have it
     # (branches, nested repositories, conflict marks, hidden files, signers, remotes): 1,100.
-    "code_lines": Bound(60307, slack=300),
-    "functions": Bound(5374, slack=30),
-    "classes": Bound(900, slack=10),
+    # The proof that the check sees the tree (900), messages and the ledger (700), verdicts of gates
+    # that died and kept set-ups (500), git that fails at each of its calls, trust.
+    "code_lines": Bound(63413, slack=300),
+    "functions": Bound(5648, slack=30),
+    "classes": Bound(925, slack=10),
     # Oracles and their recorder, bounds of the shape, the tracer, tests of conditions.
-    "test_lines": Bound(95088, slack=1000),
+    "test_lines": Bound(100294, slack=1000),
 }
 """Files and lines of the product are printed only: a cap on files staples ideas together, and one
 on lines strips docstrings. From Python 3.12 on a list comprehension is no function: six fewer in
