@@ -37,8 +37,8 @@ BOUNDS = {
     "journey_files": Bound(27),
     # `start` asks all conditions, where it asked a third of them: 103 functions in 20 files more.
     # An attempt and the lander ask git through one reader, and look at what moved: 60 functions.
-    # What landed is kept in a ledger, its message is made of the agent's own, the check is proved to
-    # see the tree, a close is confirmed, each answer of git has a reader, and nothing that a
+    # What landed is kept in a ledger, its message is made of the agent's own, the check is proved
+    # to see the tree, a close is confirmed, each answer of git has a reader, and nothing that a
     # repository brings is believed: 123 more.
     "life_functions": Bound(1591, slack=10),
     "life_files": Bound(159),
