@@ -78,6 +78,7 @@ def test_one_that_tests_the_branch_is_seen_once_and_doctor_knows(project: Projec
 
 
 def test_one_that_depends_on_nothing_is_a_warning_and_the_report_says_so(project: Project) -> None:
+    (project.folder / "beads-workers.toml").write_text('[landing]\ntrailers = "full"\n')
     done = project.start("test -e calc.py")
     assert done.returncode == 0, done
     assert "warn sees     'test -e calc.py' passes on broken sources" in done.stderr

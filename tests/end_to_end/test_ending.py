@@ -157,30 +157,6 @@ def test_closing_the_terminal_is_a_stop(
     assert call(embedded, "status").returncode == 3
 
 
-def test_a_reader_that_has_seen_enough_stops_the_fleet_without_a_trace(
-    embedded: EmbeddedProject, ran: Ran, tmp_path: Path
-) -> None:
-    embedded.create_many([{} for _ in range(40)])
-    errors = tmp_path / "errors"
-    with errors.open("wb") as err:
-        client = subprocess.Popen(
-            [*PROGRAM, "start", "-n", "2", "--", *ran.command("sleep 0.05")],
-            cwd=embedded.folder,
-            env={**embedded.environment, **ran.environment},
-            stdout=subprocess.PIPE,
-            stderr=err,
-        )
-    assert client.stdout is not None
-    for _ in range(3):
-        assert client.stdout.readline()
-    info = json.loads((embedded.folder / ".beads-workers" / "run.json").read_text())
-    client.stdout.close()
-    client.wait(30)
-    until(lambda: sessions.start_time(info["pid"]) is None, 20)
-    assert "Traceback" not in errors.read_text()
-    assert {status for status, _ in embedded.read_all().values()} <= {"open", "closed"}
-
-
 def test_stop_drain_lets_what_runs_finish(
     either_project: Any, start: StartFleet, ran: Ran, tmp_path: Path
 ) -> None:

@@ -129,5 +129,6 @@ def test_a_reader_that_has_seen_enough_ends_no_fleet(embedded: EmbeddedProject) 
         check=False,
     )
     assert ran.returncode == 0, ran.stderr
+    assert "Traceback" not in ran.stderr
     assert ran.stderr.count("nobody reads this output any more; the fleet goes on") == 1
     assert [embedded.read(each)[0] for each in ids] == ["closed"] * 3

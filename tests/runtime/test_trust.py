@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 from collections.abc import Callable
@@ -26,8 +27,8 @@ def link(path: Path) -> None:
 
 
 def bind(path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as bound:
-        bound.bind(str(path))
+    with socket.socket(socket.AF_UNIX) as bound, contextlib.chdir(path.parent):
+        bound.bind(path.name)
 
 
 def device(path: Path) -> None:

@@ -422,7 +422,7 @@ class HostileProject:
             subject, _, rest = message.partition("\n\n")
             if not subject.startswith("Take back"):
                 words = [line.partition(": ")[0] for line in rest.strip().split("\n")]
-                assert words == ["Issue", "Attempt", "Run", "Verified"], raw
+                assert words == ["Issue"], raw
             found.append(subject)
         return found
 

@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlparse
 
 from beads_workers.core.model import value
 from beads_workers.core.settings import Worktrees
-from beads_workers.worktrees.git import GitError, git, lines, names
+from beads_workers.worktrees.git import GitError, answers, git, names, questions
 
 FILE_BYTES_MAX = 1 << 20
 MANIFESTS = (
@@ -55,7 +55,7 @@ def find_leads(worktrees: Worktrees, verify: str) -> tuple[Lead, ...]:
 
 def top_of(worktrees: Worktrees) -> Path:
     """The top of the user's checkout; raises ``GitError``."""
-    (top,) = lines(git(worktrees.checkout, "rev-parse", "--show-toplevel"), 1)
+    (top,) = answers(git(worktrees.checkout, *questions("--show-toplevel")))
     return Path(top).resolve()
 
 
@@ -137,7 +137,7 @@ def _path_file(top: Path, file: Path) -> Iterator[Lead]:
 
 
 def _direct_url(top: Path, file: Path) -> Iterator[Lead]:
-    with suppress(ValueError, AttributeError):
+    with suppress(ValueError, AttributeError, KeyError, TypeError, RecursionError):
         about = json.loads(_text(file) or "{}")
         if about.get("dir_info", {}).get("editable"):
             yield from _editable(top, file, unquote(urlparse(about["url"]).path), project=True)
