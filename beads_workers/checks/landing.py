@@ -251,8 +251,7 @@ def refused_ledger(landing: Landing, worktrees: Worktrees) -> Check | None:
 def unsigned(landing: Landing, worktrees: Worktrees) -> Check | None:
     """A sign-off is a person's statement: who that is, nobody guesses."""
     known = ("-c", "user.useConfigOnly=true", "var", "GIT_COMMITTER_IDENT")
-    # A git that was killed says nothing of that.
-    if not landing.form.signoff or call(worktrees.checkout, *known).status <= 0:
+    if not landing.form.signoff or call(worktrees.checkout, *known).status == 0:
         return None
     text = "[landing] signoff: git does not know in whose name commits are signed off"
     remedy = 'git config user.name "YOUR NAME" && git config user.email YOU@EXAMPLE.ORG'

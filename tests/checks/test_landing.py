@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from beads_workers.checks.conditions.landing import CONDITIONS
 from beads_workers.checks.landing import find_landing, held_elsewhere
+from beads_workers.checks.plan import FleetPlan
 from beads_workers.checks.rules import Check
 from beads_workers.checks.worktrees import find_worktrees
 from beads_workers.cli.config import resolve
@@ -30,6 +32,23 @@ def test_a_killed_git_is_named_and_is_no_detached_head_and_no_missing_branch(
     kill_git(monkeypatch, tmp_path, word)
     found = find_landing(options, top, start)
     assert isinstance(found, Check) and found.text == f"git: git {word} was ended by signal 9"
+
+
+def test_a_killed_git_does_not_say_who_signs_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    top = make_repository(tmp_path / "r")
+    (top / ".beads-workers").mkdir()
+    (top / ".beads-workers/tracker.db").touch()
+    monkeypatch.chdir(top)
+    options = Options(worktree=True, land=True, landing_signoff=True, command=("true",))
+    plan = FleetPlan(resolve(options, top, {}))
+    assert isinstance(plan.landing, Landing) and isinstance(plan.worktrees, Worktrees)
+    (signed_off,) = [each for each in CONDITIONS if "signoff" in each.holds]
+    assert signed_off.look(plan) is None
+    kill_git(monkeypatch, tmp_path, "var")
+    found = signed_off.look(plan)
+    assert isinstance(found, Check) and found.text == "git: git var was ended by signal 9"
 
 
 def test_a_landing_branch_in_a_worktree_whose_folder_is_gone_is_freed_by_a_prune(

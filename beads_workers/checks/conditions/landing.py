@@ -65,7 +65,7 @@ def _signed_off(plan: FleetPlan) -> Found:
     lands, where = met(plan.landing), met(plan.worktrees)
     if lands is None or where is None:
         return None
-    return landing.unsigned(lands, where)
+    return _asked(lambda: landing.unsigned(lands, where))
 
 
 def _merges(plan: FleetPlan) -> Found:
