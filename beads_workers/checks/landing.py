@@ -26,7 +26,7 @@ from beads_workers.worktrees.ledger import entry_commit, ledger_ref
 from beads_workers.worktrees.making import find_base
 from beads_workers.worktrees.remote import (
     LostRace,
-    Move,
+    RefMove,
     Refuses,
     RemoteTrouble,
     ahead,
@@ -236,7 +236,7 @@ def refused_ledger(landing: Landing, worktrees: Worktrees) -> Check | None:
             return None
         here = git_or_none(worktrees.common, "rev-parse", "--verify", "--quiet", ref)
         first = here.strip() if here else entry_commit(worktrees.common, (), ())
-        push(worktrees.checkout, landing.remote, Move(ref, "", first))
+        push(worktrees.checkout, landing.remote, RefMove(ref, "", first))
     except LostRace:
         return None  # Another clone was quicker.
     except Refuses as error:

@@ -48,7 +48,7 @@ from beads_workers.worktrees.ledger import LandedCommit
 from beads_workers.worktrees.records import WorktreeRecord, git_directories, token_in
 from beads_workers.worktrees.remote import (
     LostRace,
-    Move,
+    RefMove,
     RemoteTrouble,
     ahead,
     push,
@@ -144,7 +144,7 @@ class LandingRepository:
             tip = self.tip()
             before = f"{RUNS}/{branch_part(self.settings.run_id)}"
             if self.commit_of(before) is None:
-                self._update("landing: before this run", Move(before, "", tip))
+                self._update("landing: before this run", RefMove(before, "", tip))
             self.unpin()
         except RemoteTrouble:
             raise
@@ -176,7 +176,7 @@ class LandingRepository:
         return start
 
     def _begin(self, commit: str) -> None:
-        self._update(f"landing: branch {self.branch} begins", Move(self.ref, "", commit))
+        self._update(f"landing: branch {self.branch} begins", RefMove(self.ref, "", commit))
 
     def tip(self) -> str:
         """The commit of the integration branch; raises ``GitError`` where it is gone."""
@@ -221,7 +221,7 @@ class LandingRepository:
         if there is None:
             there = here or self._start()
             try:
-                push(self._checkout, self.remote, Move(self.ref, "", there))
+                push(self._checkout, self.remote, RefMove(self.ref, "", there))
             except LostRace:
                 self.fetch()
                 return
@@ -242,7 +242,7 @@ class LandingRepository:
             return
         both = here and not self.objects.contains(there, here)
         joined = ledger.entry_commit(self.common, (there, here), ()) if both else there
-        self._update("landing: as it is on the remote", Move(self._ledger, here, joined))
+        self._update("landing: as it is on the remote", RefMove(self._ledger, here, joined))
 
     def _go_along(self, here: str, there: str) -> None:
         if not self.objects.contains(there, here):
@@ -327,7 +327,7 @@ class LandingRepository:
 
     def restore(self, tip: str) -> None:
         """Somebody has deleted the branch: it stands where we had put it; raises ``GitError``."""
-        self._update(f"{WHY}it was deleted", Move(self.ref, "", tip))
+        self._update(f"{WHY}it was deleted", RefMove(self.ref, "", tip))
 
     def again(self, landed: LandedCommit) -> Add | None:
         """What was taken back, to land once more: what its attempt had left, in a commit of its own
@@ -467,19 +467,19 @@ class LandingRepository:
         parent = commits[-1] if commits else tip
         if parent != tip:
             entry = self._entry(said)
-            self._publish(Move(self.ref, tip, parent), entry)
+            self._publish(RefMove(self.ref, tip, parent), entry)
             self._move(tip, parent, "landing: a train has passed", entry)
         return commits
 
-    def _entry(self, said: Sequence[LandedCommit]) -> Move | None:
+    def _entry(self, said: Sequence[LandedCommit]) -> RefMove | None:
         """How the ledger is to move, if there is something to say."""
         if not said:
             return None
         before = self.commit_of(self._ledger) or ""
         parents = [before] if before else []
-        return Move(self._ledger, before, ledger.entry_commit(self.common, parents, said))
+        return RefMove(self._ledger, before, ledger.entry_commit(self.common, parents, said))
 
-    def _publish(self, move: Move, entry: Move | None) -> None:
+    def _publish(self, move: RefMove, entry: RefMove | None) -> None:
         if not self.remote:
             return
         also = [replace(entry, old=self._ledger_there)] if entry and self._shares_ledger else []
@@ -499,11 +499,11 @@ class LandingRepository:
         undone = LandedCommit("", undoes=tuple(each.was or each.commit for each in gone))
         self._move(tip, commit, "landing: taken back", self._entry([undone]))
 
-    def _move(self, tip: str, commit: str, why: str, entry: Move | None = None) -> None:
+    def _move(self, tip: str, commit: str, why: str, entry: RefMove | None = None) -> None:
         try:
             # A killed git may have moved only the first: what the ledger says beyond the branch
             # says nothing.
-            self._update(why, *([entry] if entry else []), Move(self.ref, tip, commit))
+            self._update(why, *([entry] if entry else []), RefMove(self.ref, tip, commit))
         except GitError:
             if self.tip() != tip:
                 raise Moved from None
@@ -516,7 +516,7 @@ class LandingRepository:
         """The worktree that has this branch checked out."""
         return self.objects.git("for-each-ref", "--format=%(worktreepath)", ref) or None
 
-    def _update(self, why: str, *moves: Move) -> None:
+    def _update(self, why: str, *moves: RefMove) -> None:
         """Move all of these or none, by compare-and-swap; raises ``GitError``."""
         for each in moves:
             if each.ref == self.ref or each.ref.startswith(f"{OWN_REFS}/"):
@@ -554,7 +554,7 @@ class LandingRepository:
             return Into(name, commit, why, f"git -C {folder} merge {self.branch}")
         try:
             if place is None:
-                self._update(f"landing: {self.branch}", Move(f"refs/heads/{name}", commit, tip))
+                self._update(f"landing: {self.branch}", RefMove(f"refs/heads/{name}", commit, tip))
             elif (trouble := self._in_the_way(place)) is not None:
                 return Into(name, commit, trouble, merge)
             else:

@@ -83,7 +83,7 @@ def ahead(branch: str, remote: str, there: str) -> str:
 
 
 @value
-class Move:
+class RefMove:
     """A ref moves from ``old`` ("": it is not there) to ``new``."""
 
     ref: str
@@ -91,7 +91,7 @@ class Move:
     new: str
 
 
-def push(folder: str, remote: str, *moves: Move) -> None:
+def push(folder: str, remote: str, *moves: RefMove) -> None:
     """Move these refs of the remote, all of them or none, and no other.
 
     Raises ``LostRace`` where it stands elsewhere, and ``RemoteTrouble``. Whoever is killed in here,
