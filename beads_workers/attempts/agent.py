@@ -75,7 +75,7 @@ class WorkingAgent:
     def work(self, prompt: str, *, resume: bool, money: float | None) -> Verdict:
         """Run it once; ``money``: dollars at which it is to stop, where it can.
 
-        Raises ``CannotStart``.
+        Raises ``AgentNotStarted``.
         """
         request = AgentRequest(
             prompt,

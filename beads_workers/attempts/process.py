@@ -63,7 +63,7 @@ class Hearing:
     tick: Callable[[], None]
 
 
-class CannotStart(Exception):
+class AgentNotStarted(Exception):
     """The agent's program cannot be run: ``missing``, or ``str()`` says why else."""
 
     def __init__(self, error: OSError) -> None:
@@ -82,7 +82,7 @@ def run_agent(
     """Run it to its end in the current folder; nothing of it is left then.
 
     ``prompt``: what it reads from stdin; None for nothing. ``told``: whether we are to end. Raises
-    ``CannotStart``.
+    ``AgentNotStarted``.
     """
     running = _Running(hearing, clocks, told)
     running.start(argv, prompt, environment)
@@ -124,7 +124,7 @@ class _Running:
         except OSError as error:
             os.close(out)
             os.close(err)
-            raise CannotStart(error) from None
+            raise AgentNotStarted(error) from None
         finally:
             for descriptor in (out_writing, err_writing, given):
                 if descriptor >= 0:

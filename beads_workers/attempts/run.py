@@ -25,7 +25,7 @@ from beads_workers.attempts.delivered import delivered_by_us
 from beads_workers.attempts.git_calls import Misplaced
 from beads_workers.attempts.guards import guard_environment, refusals, write_settings
 from beads_workers.attempts.log import MaskedLog
-from beads_workers.attempts.process import CannotStart, Clocks, Hearing, run_agent
+from beads_workers.attempts.process import AgentNotStarted, Clocks, Hearing, run_agent
 from beads_workers.attempts.prompts import first_prompt, mend_prompt
 from beads_workers.attempts.work import CannotCommit, Changes, Workplace
 from beads_workers.core import limits
@@ -96,7 +96,7 @@ class AgentAttempt:
         self._is_told = True
 
     def run(self) -> AttemptAnswer:
-        """Work, check, mend. Raises ``CannotStart``."""
+        """Work, check, mend. Raises ``AgentNotStarted``."""
         try:
             verdict, lesson = self._work_and_check()
         except GitError as error:
@@ -442,7 +442,7 @@ def main() -> int:
         signal.signal(number, lambda *_: attempt.end())
     try:
         answer = attempt.run()
-    except CannotStart as error:
+    except AgentNotStarted as error:
         sys.stderr.write(f"cannot start {error}\n")
         return 127 if error.missing else 1
     return _tell_answer(answer)

@@ -34,7 +34,7 @@ LEAST_SECONDS = 5.0
 
 
 @value
-class Seen:
+class Sighting:
     """``check``: for people. ``proof``: None while ``process`` goes on."""
 
     check: Check
@@ -42,7 +42,7 @@ class Seen:
     process: ProofProcess | None = None
 
 
-def check_sees(settings: LanderSettings, progress: Progress, *, waits: bool) -> Seen:
+def check_sees(settings: LanderSettings, progress: Progress, *, waits: bool) -> Sighting:
     """Prove it, unless that is known. ``waits``: for as long as it takes; else no longer than the
     base check took, and the process goes on."""
     try:
@@ -50,17 +50,17 @@ def check_sees(settings: LanderSettings, progress: Progress, *, waits: bool) -> 
         tree = git(settings.worktrees.common, "rev-parse", f"{commit}^{{tree}}").strip()
         verdicts = _verdicts(settings)
         if (known := kept(verdicts, tree)) is not None:
-            return Seen(check_of(known, settings), known)
+            return Sighting(check_of(known, settings), known)
         base = verdicts.find(tree)
         seconds = max(base.seconds, LEAST_SECONDS) if base is not None else WITHOUT_BASE_SECONDS
         process = start_proof(settings, commit, settings.landing.jobs)
     except (GitError, OSError) as error:
-        return Seen(warn(NAME, printable(f"not checked: {error}", TEXT_CHARS)))
+        return Sighting(warn(NAME, printable(f"not checked: {error}", TEXT_CHARS)))
     if _wait(process, progress, None if waits else seconds):
         assert process.proof is not None, "it has ended"
-        return Seen(check_of(process.proof, settings), process.proof)
+        return Sighting(check_of(process.proof, settings), process.proof)
     text = "whether verify tests the branch is checked beside the first attempts: it takes longer"
-    return Seen(ok(NAME, f"{text} than verify itself"), process=process)
+    return Sighting(ok(NAME, f"{text} than verify itself"), process=process)
 
 
 def known(settings: FleetSettings) -> Check | None:

@@ -334,7 +334,7 @@ def _said(news: messages.News) -> str:
             return f"{issue_id} {messages.untold_text(news)}"
         case messages.Gate(state="began", issues=issues):
             return f"verify runs on {', '.join(issues) if issues else 'what has landed'}"
-        case messages.Warned(text):
+        case messages.LanderWarned(text):
             return f"warning: {text}"
         case messages.LandingPaused(why):
             return f"paused: {why}"

@@ -177,7 +177,7 @@ class LandingResumed:
 
 
 @value
-class Warned:
+class LanderWarned:
     """Somebody has moved or removed the integration branch: what people are to know of it."""
 
     text: str
@@ -219,7 +219,7 @@ News = (
     | LandingCancelled
     | LandingPaused
     | LandingResumed
-    | Warned
+    | LanderWarned
     | Idle
     | After
     | Into
@@ -311,7 +311,7 @@ _NAMES: dict[type[Any], str] = {
     LandingCancelled: "cancelled",
     LandingPaused: "paused",
     LandingResumed: "resumed",
-    Warned: "warned",
+    LanderWarned: "warned",
     Idle: "idle",
     After: "after",
     Into: "into",

@@ -193,7 +193,7 @@ class Landings:
                 self._effects.write(LandingTip(commit, "", branch, why, command))
                 if why:
                     self._effects.note("warning", f"{branch} was not moved: {why}")
-            case ld.Warned(text):
+            case ld.LanderWarned(text):
                 self._effects.note("warning", text)
             case ld.LandingPaused(why, files):
                 self._pause(why, files)

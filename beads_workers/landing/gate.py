@@ -604,6 +604,9 @@ class GatePlace:
         }
         if worktrees.beads is not None:
             environment["BEADS_DIR"] = worktrees.beads
+        if not order.tree:
+            # A proof leaves no bytecode of broken sources behind, and sees the sources opened.
+            environment["PYTHONDONTWRITEBYTECODE"] = "1"
         return environment
 
     def _tail(self) -> str:

@@ -54,7 +54,7 @@ from beads_workers.landing.repository import (
     Moved,
     landing_folder,
 )
-from beads_workers.landing.sees.again import Again
+from beads_workers.landing.sees.again import LookBeforeTrains
 from beads_workers.landing.train import Conflict, Coupled, Follow, Passenger
 from beads_workers.runtime.locks import try_lock
 from beads_workers.runtime.processes import say
@@ -147,7 +147,7 @@ class Lander:
     queue: Queue = field(init=False)
     _repository: LandingRepository = field(init=False)
     _verdicts: Verdicts = field(init=False)
-    _again: Again = field(init=False)
+    _again: LookBeforeTrains = field(init=False)
     _folder: Path = field(init=False)
     _lock: int = -1
     _tip: str = ""
@@ -187,7 +187,7 @@ class Lander:
         for lane in range(self.settings.landing.jobs):
             GatePlace(settings, self._folder, lane).sweep()
         self._verdicts = Verdicts(settings, self._folder)
-        self._again = Again(settings, self.selector, self._go_on)
+        self._again = LookBeforeTrains(settings, self.selector, self._go_on)
         try:
             self._tip = self._repository.open()
         except (RemoteTrouble, Held, CannotLand) as trouble:
@@ -378,7 +378,7 @@ class Lander:
             return False
         repository.restore(self._tip)
         why = f"somebody has deleted {repository.branch}: it is at {self._tip[:12]} again"
-        self.say(messages.Warned(f"{why}, with all that has landed"))
+        self.say(messages.LanderWarned(f"{why}, with all that has landed"))
         return True
 
     def _is_free(self) -> bool:
@@ -457,7 +457,7 @@ class Lander:
         if add is None:
             then = f"its branch is gone; 'git branch NAME {landed.commit[:12]}' keeps it"
         was = f"{landed.issue_id}, landed as {landed.commit[:12]}, is not on it any more"
-        self.say(messages.Warned(f"{where}: {was}; {then}"))
+        self.say(messages.LanderWarned(f"{where}: {was}; {then}"))
         if add is not None and add.issue_id not in self._passengers:
             self._add(add)
 
@@ -500,7 +500,7 @@ class Lander:
             named = ", ".join(f"{each.issue_id} ({each.commit[:12]})" for each in gone[:GONE_MAX])
             more = f" and {len(gone) - GONE_MAX} more" if len(gone) > GONE_MAX else ""
             branch = self.settings.landing.branch
-            self.say(messages.Warned(f"landed, and not on {branch} any more: {named}{more}"))
+            self.say(messages.LanderWarned(f"landed, and not on {branch} any more: {named}{more}"))
 
     def _look_who_landed(self, tip: str) -> None:
         self.say(messages.Tip(tip, self.settings.landing.branch))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from beads_workers.attempts.process import (
-    CannotStart,
+    AgentNotStarted,
     Clocks,
     EndedBy,
     Hearing,
@@ -56,7 +56,7 @@ def test_a_signal_is_told_as_one() -> None:
 
 
 def test_one_that_cannot_be_started_is_an_error() -> None:
-    with pytest.raises(CannotStart, match="No such file"):
+    with pytest.raises(AgentNotStarted, match="No such file"):
         run_agent(
             ("no-such-agent",),
             "",

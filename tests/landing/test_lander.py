@@ -22,6 +22,7 @@ from beads_workers.core.landing import (
     Into,
     Landed,
     LanderSettings,
+    LanderWarned,
     LandingCancelled,
     LandingPaused,
     LandingResumed,
@@ -29,7 +30,6 @@ from beads_workers.core.landing import (
     Refused,
     Tip,
     Untold,
-    Warned,
     from_line,
     refusal_text,
     to_line,
@@ -374,7 +374,7 @@ def test_a_branch_that_a_person_deletes_stands_where_it_was_again(world: Landing
     program.tell(world.work("b", {"b": ""}))
     program.idle("b")
     assert program.landed == {"a", "b"} and not program.refused
-    (warned,) = program.of(Warned)
+    (warned,) = program.of(LanderWarned)
     assert f"somebody has deleted {BRANCH}: it is at {before[:12]} again" in warned.text
     assert world.files() == [".gitignore", "a", "b", "check", "file"] and program.end() == 0
 
@@ -391,8 +391,10 @@ def test_what_a_person_takes_off_the_branch_is_said_and_lands_again(world: Landi
     git(world.top, "branch", "-D", gone.branch)
     git(world.top, "branch", "--force", BRANCH, world.start)
     program.tell(world.work("b", {"b": ""}))
-    program.until(lambda news: len(program.of(Warned)) == 2)
-    texts = {text.split(",")[0].split()[-1]: text for text in (w.text for w in program.of(Warned))}
+    program.until(lambda news: len(program.of(LanderWarned)) == 2)
+    texts = {
+        text.split(",")[0].split()[-1]: text for text in (w.text for w in program.of(LanderWarned))
+    }
     assert texts["a"].endswith("is not on it any more; it lands again")
     assert texts["gone"].endswith(f"'git branch NAME {landed['gone'][:12]}' keeps it")
     until(lambda: {"a", "b"} <= set(world.files()))

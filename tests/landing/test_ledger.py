@@ -10,7 +10,7 @@ import pytest
 
 from beads_workers.checks.landing import unsigned
 from beads_workers.core.commit_form import CommitForm
-from beads_workers.core.landing import Add, Warned
+from beads_workers.core.landing import Add, LanderWarned
 from beads_workers.landing.repository import CannotLand, LandingRepository
 from beads_workers.landing.train import Coupled
 from beads_workers.landing.undo import Undo
@@ -143,7 +143,7 @@ def test_what_is_not_found_again_is_named(world: LandingWorld) -> None:
     repository = world.repository(form=NONE)
     assert [each.issue_id for each in repository.gone(world.tip())] == ["a", "b"]
     program = Program(world.settings(form=NONE))
-    warned = program.until(lambda news: isinstance(news, Warned))
+    warned = program.until(lambda news: isinstance(news, LanderWarned))
     assert warned.text.endswith(f"any more: a ({commits[0][:12]}), b ({commits[1][:12]})")
     assert program.end() == 0
     with pytest.raises(CannotLand, match=f"a landed as {commits[0][:12]}, and .* rewritten"):

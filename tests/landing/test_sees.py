@@ -90,6 +90,7 @@ def project(
         return found
 
     monkeypatch.delenv("VIRTUAL_ENV", raising=False)
+    monkeypatch.delenv("PYTHONPYCACHEPREFIX", raising=False)  # Bytecode lies beside its source.
     return make
 
 

@@ -40,7 +40,7 @@ BOUNDS = {
     # What landed is kept in a ledger, its message is made of the agent's own, the check is proved
     # to see the tree, a close is confirmed, each answer of git has a reader, and nothing that a
     # repository brings is believed: 123 more.
-    "life_functions": Bound(1591, slack=10),
+    "life_functions": Bound(1595, slack=10),
     "life_files": Bound(159),
     "circles": Bound(CIRCLES_MAX),
     "circle_modules": Bound(0),
@@ -61,7 +61,7 @@ BOUNDS = {
     "functions": Bound(5648, slack=30),
     "classes": Bound(925, slack=10),
     # Oracles and their recorder, bounds of the shape, the tracer, tests of conditions.
-    "test_lines": Bound(100294, slack=1000),
+    "test_lines": Bound(100318, slack=1000),
 }
 """Files and lines of the product are printed only: a cap on files staples ideas together, and one
 on lines strips docstrings. From Python 3.12 on a list comprehension is no function: six fewer in

@@ -406,7 +406,8 @@ class HostileProject:
             origin = self.folder / "origin.git"
             assert git(origin, "rev-parse", LANDED) == self.git("rev-parse", LANDED)
             refs = git(origin, "for-each-ref", "--format=%(refname)").split()
-            assert refs == [LANDED, MAIN, f"refs/tags/{TIP}", "refs/tags/main"]
+            ledger = LANDED.replace("refs/heads/bw-landing/", "refs/bw/landed/")
+            assert refs == [ledger, LANDED, MAIN, f"refs/tags/{TIP}", "refs/tags/main"]
 
     def _files(self, ref: str) -> set[str]:
         return set(self.git("ls-tree", "-r", "-z", "--full-tree", "--name-only", ref).split("\0"))
@@ -420,7 +421,7 @@ class HostileProject:
             assert header.count("\nparent ") == 1, raw
             assert "\nencoding " not in header, raw
             subject, _, rest = message.partition("\n\n")
-            if not subject.startswith("Take back"):
+            if not subject.startswith("Revert "):
                 words = [line.partition(": ")[0] for line in rest.strip().split("\n")]
                 assert words == ["Issue"], raw
             found.append(subject)

@@ -17,7 +17,7 @@ REFUSED = "verify tests the checkout, not the branch: "
 
 
 @dataclass
-class Again:
+class LookBeforeTrains:
     """``ended``: called when a proof has ended, whatever came of it."""
 
     settings: LanderSettings

@@ -101,7 +101,7 @@ TEXT_BYTES = 1 << 20
 
 
 @value
-class Source:
+class SourceFile:
     """A file of a commit. ``name``: from the top of the repository."""
 
     name: str
@@ -113,7 +113,7 @@ class Source:
 class Sources:
     """What is broken of a project: its sources, or its text files if it has none that we know."""
 
-    files: tuple[Source, ...]
+    files: tuple[SourceFile, ...]
     emptied: bool = False
 
     def within(self, places: Iterable[str]) -> Sources:
@@ -159,7 +159,7 @@ def break_sources(common: str, commit: str, sources: Sources, ref: str) -> str:
     return git(common, "rev-parse", "--verify", f"{ref}^{{commit}}").strip()
 
 
-def _broken(common: str, sources: Sources) -> Iterator[tuple[Source, str]]:
+def _broken(common: str, sources: Sources) -> Iterator[tuple[SourceFile, str]]:
     if sources.emptied:
         yield from ((each, "") for each in sources.files)
         return
@@ -175,17 +175,17 @@ def _broken(common: str, sources: Sources) -> Iterator[tuple[Source, str]]:
         yield each, sources.text_of(each.name, text)
 
 
-def _row(source: Source, text: str) -> str:
+def _row(source: SourceFile, text: str) -> str:
     name = source.name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'M {source.mode} inline "{name}"\ndata {len(os.fsencode(text))}\n{text}\n'
 
 
-def _files(common: str, commit: str) -> Iterator[Source]:
+def _files(common: str, commit: str) -> Iterator[SourceFile]:
     for row in names(git(common, "ls-tree", "-r", "-z", "--full-tree", commit)):
         about, _, name = row.partition("\t")
         mode, _, blob = about.split()
         if mode.startswith("100"):
-            yield Source(name, mode, blob)
+            yield SourceFile(name, mode, blob)
 
 
 def _is_left(name: str) -> bool:
