@@ -67,9 +67,7 @@ def logs(
     as_json: Annotated[
         bool, typer.Option("--json", help="The journal's own lines; of attempts, one object each.")
     ] = False,
-    raw: Annotated[
-        bool, typer.Option("--raw", help="Of agents: what they printed, as it is.")
-    ] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="What was printed, as it is.")] = False,
     output: Annotated[
         bool, typer.Option("--output", help="What all attempts printed, each as it ends.")
     ] = False,
@@ -218,13 +216,13 @@ def _output(log: Path, *, raw: bool) -> Iterator[str]:
     try:
         with log.open("rb") as file:
             for line in file:
-                if (text := _text(line, readable)) is not None:
+                if (text := _text(line, readable, raw=raw)) is not None:
                     yield text
     except FileNotFoundError:
         print("(it printed nothing)", file=sys.stderr)
 
 
-def _text(line: bytes, readable: ReadableLog | None) -> str | None:
+def _text(line: bytes, readable: ReadableLog | None, *, raw: bool) -> str | None:
     from beads_workers.core.text import as_shown, printable
 
     text = line.decode("utf-8", "replace").rstrip("\r\n")
@@ -233,8 +231,8 @@ def _text(line: bytes, readable: ReadableLog | None) -> str | None:
         if shown is None:
             return None
         text = shown
-    # A pipe gets it as it is; a terminal must not obey what a task printed.
-    return printable(as_shown(text)) if sys.stdout.isatty() else text
+    # No terminal is to obey what a task printed, also not the one behind a pipe.
+    return text if raw else printable(as_shown(text))
 
 
 def _show(texts: Iterator[str], count: int | None) -> None:
@@ -261,7 +259,7 @@ def _follow_output(directory: RunDirectory, run_id: str, log: Path, *, raw: bool
 
     readable = None if raw else of_tail(log)
     for line in _grow(directory, run_id, log):
-        if (text := _text(line, readable)) is not None:
+        if (text := _text(line, readable, raw=raw)) is not None:
             print(text, flush=True)
 
 

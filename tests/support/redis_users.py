@@ -24,6 +24,7 @@ def add_user(redis: Redis, kind: str, folder: Path) -> Address:
     assert redis.command("acl", "setuser", name, *words).strip() == "OK"
     file = folder / f"password-of-{kind}"
     file.write_text(f"{password}\n")
+    file.chmod(0o600)
     return Address(port=redis.port, user=name, password_file=str(file))
 
 

@@ -356,7 +356,7 @@ def _show_line(line: bytes, *, as_json: bool) -> None:
     if as_json:
         print(json_line({"line": text}))
     else:
-        print(printable(as_shown(text)) if sys.stdout.isatty() else text)
+        print(printable(as_shown(text)))
 
 
 def waited(client: HeroClient, job_id: str, patience: float | None) -> HeroJob:

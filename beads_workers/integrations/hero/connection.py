@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shlex
+import stat
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -32,6 +33,9 @@ PASSWORD_BYTES_MAX = 4096
 PORT_DEFAULT = 6379
 SCHEMES = ("redis", "rediss", "redis+unix", "unix")
 FORM = "redis://[USER@]HOST[:PORT][/DB], rediss://..., or redis+unix:///PATH?db=N"
+CONTAINER_SECRETS = "/run/secrets/"
+"""Containers have theirs here, for all users of the container."""
+
 _OWN = frozenset(("db", "password_file", "password_env", "ca", "cert", "key"))
 
 
@@ -142,6 +146,9 @@ def _socket(parts: SplitResult) -> str:
 
 def _from_file(path: str) -> str:
     with open(path, "rb") as file:
+        told_to_all = os.fstat(file.fileno()).st_mode & stat.S_IROTH
+        if told_to_all and not path.startswith(CONTAINER_SECRETS):
+            raise ValueError(f"{path} can be read by every user: chmod o-r {shlex.quote(path)}")
         content = file.read(PASSWORD_BYTES_MAX + 1)
     if len(content) > PASSWORD_BYTES_MAX:
         raise ValueError(f"{path} is too long to hold a password")

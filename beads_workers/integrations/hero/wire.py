@@ -6,7 +6,7 @@ Source: docs/HERO.md, "The data in the Redis".
 from __future__ import annotations
 
 import json
-import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import field, fields
 from enum import Enum
@@ -328,15 +328,16 @@ def _text(fields: Hash, name: str) -> str:
         raise WrongField(name, "not UTF-8") from None
 
 
+_SECONDS = re.compile(r"[0-9]{1,20}(?:\.[0-9]{1,20})?")
+
+
 def _timeout(fields: Hash) -> float | None:
     said = _text(fields, "timeout").strip()
     if not said:
         return None
-    try:
-        seconds = float(said)
-    except ValueError:
-        seconds = math.nan
-    if not 0.0 <= seconds <= TIMEOUT_SECONDS_MAX:  # False for what is no number.
+    # As in ``retries``: digits, not all that Python takes for a number ("1_0", "1e3", "nan").
+    seconds = float(said) if _SECONDS.fullmatch(said) else TIMEOUT_SECONDS_MAX + 1
+    if seconds > TIMEOUT_SECONDS_MAX:
         raise WrongField("timeout", f"{said[:40]!r} is no number of seconds")
     return seconds or None
 

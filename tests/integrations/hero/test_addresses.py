@@ -87,6 +87,7 @@ def test_a_broken_url_with_a_password_is_not_repeated_either() -> None:
 def test_the_password_is_read_from_its_file_without_the_end_of_the_line(tmp_path: Path) -> None:
     file = tmp_path / "password"
     file.write_text("hunter2\n")
+    file.chmod(0o600)
     address = Address(password_file=str(file))
     assert password_of(address, {"REDISCLI_AUTH": "other"}) == "hunter2"
     assert "hunter2" not in repr(address)
@@ -99,6 +100,7 @@ def test_the_password_is_read_from_its_file_without_the_end_of_the_line(tmp_path
 def test_a_file_that_holds_no_password_is_refused(tmp_path: Path, content: bytes, why: str) -> None:
     file = tmp_path / "password"
     file.write_bytes(content)
+    file.chmod(0o600)
     with pytest.raises(ValueError, match=why):
         password_of(Address(password_file=str(file)), {})
 

@@ -30,6 +30,7 @@ def test_a_redis_is_reached(redis: Redis) -> None:
 
 def test_a_password_opens_it_and_a_wrong_one_is_told_at_once(redis: Redis, tmp_path: Path) -> None:
     file = tmp_path / "password"
+    file.touch(0o600)
     address = at(redis, password_file=str(file))
     redis.command("config", "set", "requirepass", "hunter2")
     file.write_text("hunter2\n")
@@ -47,6 +48,7 @@ def test_a_password_opens_it_and_a_wrong_one_is_told_at_once(redis: Redis, tmp_p
 def test_a_user_that_may_not_is_told_so(redis: Redis, tmp_path: Path) -> None:
     redis.command("acl", "setuser", "ann", "on", ">hunter2", "-@all", "+get", "~x")
     file = tmp_path / "password"
+    file.touch(0o600)
     file.write_text("hunter2")
     with pytest.raises(CannotReach, match="does not allow it") as raised:
         ping(at(redis, user="ann", password_file=str(file)), 60.0)

@@ -40,7 +40,10 @@ def test_one_that_is_away_or_lets_nobody_in_fails(redis: Redis, tmp_path: Path) 
     redis.command("acl", "setuser", "ann", "on", ">hunter2", "-@all", "+llen", "+type", "~*")
     file = tmp_path / "password"
     file.write_text("hunter2")
+    file.chmod(0o644)
     ann = Address(port=redis.port, user="ann", password_file=str(file))
+    assert f"can be read by every user: chmod o-r {file}" in found(ann)[0].text
+    file.chmod(0o640)
     checks = found(ann)
     assert [check.status for check in checks] == [Grade.OK, Grade.WARN]
     assert "not known" in checks[1].text
