@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from beads_workers.attempts.git_calls import Git
-from beads_workers.attempts.refs import is_of_lander, refs_now
+from beads_workers.attempts.refs import moved_by_lander, refs_now
 from beads_workers.core.landing import FILES_NAMED
 from beads_workers.worktrees.git import (
     BRANCHES,
@@ -121,8 +121,9 @@ class OwnBranch:
         asked = "".join(f"{each}\n" for each in (head, *(f"^{other}" for other in sorted(others))))
         listed = ("rev-list", "--first-parent", "--ignore-missing", "--stdin")
         own: list[str] = []
+        landed = moved_by_lander(self.git, name) if name.startswith(f"{LANDING}/") else ()
         for commit in objects(self.git(*listed, given=asked)):
-            if name.startswith(f"{LANDING}/") and is_of_lander(self.git, commit):
+            if commit in landed:
                 break
             own.append(commit)
         return own[::-1]

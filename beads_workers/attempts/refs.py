@@ -10,7 +10,7 @@ from pathlib import Path
 
 from beads_workers.attempts.git_calls import Git
 from beads_workers.worktrees.git import BRANCHES, OWN_REFS, log_format, row_format, rows
-from beads_workers.worktrees.landed import LANDING, trailers
+from beads_workers.worktrees.landed import LANDING, WHY
 from beads_workers.worktrees.records import REFS_FILE
 
 STASH = "refs/stash"
@@ -52,25 +52,21 @@ def moved(git: Git, before: Mapping[str, str]) -> Iterator[str]:
         old, new = before.get(name, ""), now.get(name, "")
         if old == new or name.startswith(OWN):
             continue
-        if name.startswith(f"{LANDING}/") and _is_landers(git, old, new):
+        if name.startswith(f"{LANDING}/") and _is_landers(git, name, old, new):
             continue
         yield _line(name, old[:SHA_CHARS], new[:SHA_CHARS])
 
 
-def is_of_lander(git: Git, commit: str) -> bool:
-    """Return whether the lander wrote this commit: it says what was verified."""
-    ((message,),) = rows(git("log", "-1", "--no-walk", log_format("%B"), commit), 1)
-    return "Verified" in trailers(message)
+def moved_by_lander(git: Git, name: str) -> frozenset[str]:
+    """Return the commits to which the lander has moved its branch, as the reflog says; raises
+    ``GitError``."""
+    told = git("log", "-g", log_format("%H", "%gs"), name, "--")
+    return frozenset(commit for commit, why in rows(told, 2) if why.startswith(WHY))
 
 
-def _is_landers(git: Git, old: str, new: str) -> bool:
-    # It makes the branch, moves it forward, and follows the user's own branch.
-    if not new or not old:
-        return bool(new)
-    if is_of_lander(git, new):
-        return True
-    told = git("for-each-ref", f"--contains={new}", row_format("%(refname)"), "refs/heads")
-    return any(not name.startswith((f"{LANDING}/", *OWN)) for (name,) in rows(told, 1))
+def _is_landers(git: Git, name: str, old: str, new: str) -> bool:
+    # It makes the branch, and makes it again if somebody has deleted it.
+    return bool(new) and (not old or new in moved_by_lander(git, name))
 
 
 def _line(name: str, old: str, new: str) -> str:

@@ -39,6 +39,7 @@ from beads_workers.worktrees.git import (
 )
 from beads_workers.worktrees.landed import (
     ATTEMPTS,
+    WHY,
     as_landed,
     git_too_old,
     landed_commits,
@@ -71,10 +72,6 @@ DAY_CHARS = 8
 """Names of runs begin with their day. Less of it might be meant for an issue."""
 PINS = "refs/bw/train"
 """The train that is gated just now: ``git gc`` would remove what no ref names."""
-
-
-WHY = "landing: "
-"""How the reasons in the reflog of the integration branch begin, for whatever we do there."""
 
 
 @value

@@ -29,6 +29,10 @@ TRAILERS = ("Issue", "Attempt", "Run", "Verified", "Verified-in", "Undoes")
 """What our commits may say in their last paragraph, in lines of their own."""
 
 
+WHY = "landing: "
+"""How the reasons in the reflog of the integration branch begin, for whatever the lander does."""
+
+
 def git_too_old() -> str:
     """Why nothing can land with this git, "" where it can; raises ``GitError``."""
     said = git("/", "version")

@@ -15,6 +15,7 @@ from beads_workers.attempts.refs import refs_at_first
 from beads_workers.attempts.work import CannotCommit, Workplace
 from beads_workers.core.receipts import Receipt
 from beads_workers.worktrees.git import GitError
+from beads_workers.worktrees.landed import WHY
 from tests.support.repository import IDENTITY, commit, git, make_repository
 
 OWN = "bw/i-1/1"
@@ -183,10 +184,13 @@ def test_what_the_lander_and_other_attempts_do_meanwhile_is_not_named(scene: Sce
     place = scene.enter()
     git(scene.checkout, "branch", "bw/i-2/1")
     tree = git(scene.checkout, "rev-parse", "bw-landing/dev^{tree}")
-    message = "Add it\n\nIssue: i-3\nVerified: none"
-    made = git(scene.checkout, "commit-tree", tree, "-p", "bw-landing/dev", "-m", message)
-    git(scene.checkout, "update-ref", "refs/heads/bw-landing/dev", made)
+    made = git(scene.checkout, "commit-tree", tree, "-p", "bw-landing/dev", "-m", "Add it")
+    move = ("update-ref", "--create-reflog", "refs/heads/bw-landing/dev")
+    git(scene.checkout, *move, made, "-m", f"{WHY}bw-landing/dev")
     assert place.receipt(Receipt()).flags == ()
+    other = git(scene.checkout, "commit-tree", tree, "-p", made, "-m", "Add it, too")
+    git(scene.checkout, *move, other, "-m", "commit: Add it, too")
+    assert [flag.split()[0] for flag in place.receipt(Receipt()).flags] == ["bw-landing/dev"]
 
 
 @pytest.mark.parametrize("around", [False, True])
