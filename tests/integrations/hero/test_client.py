@@ -86,7 +86,9 @@ def test_run_waits_for_the_reply_and_gives_what_the_hash_says(
     client: HeroClient, redis: Redis
 ) -> None:
     def serve() -> None:
-        finish(redis, redis.command("blpop", "hero:work_queue:w1", "30").split()[1], "42")
+        job_id = redis.command("blpop", "hero:work_queue:w1", "30").split()[1]
+        until(lambda: "blocked_clients:1" in redis.command("info", "clients"))
+        finish(redis, job_id, "42")
 
     worker = threading.Thread(target=serve)
     worker.start()
