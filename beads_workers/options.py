@@ -207,6 +207,16 @@ def _budget(value: Any) -> str:
         raise ValueError('dollars (20), or tokens ("5Mtok")') from None
 
 
+TRUST_ALL, TRUST_NO_AGENT = "yes", "agent=no"
+
+
+def _trust(value: Any) -> str:
+    said = TRUST_ALL if value == 1 or value == "1" else value
+    if said not in (TRUST_ALL, TRUST_NO_AGENT):
+        raise ValueError(f'"{TRUST_ALL}" or "{TRUST_NO_AGENT}"')
+    return str(said)
+
+
 TEXT = ValueKind(_text)
 BUDGET = ValueKind(_budget)
 BOOLEAN = ValueKind(_boolean, bool)
@@ -248,6 +258,8 @@ class Option:
     variable: str = ""
     table: tuple[str, str] | None = None
     panel: str | None = None
+    in_file: bool = True
+    """Whether it is a key of ``beads-workers.toml``."""
 
     @property
     def read(self) -> Reader[Any]:
@@ -641,6 +653,14 @@ class Options:
         at=(START, WATCH),
         panel=FLEET,
     )
+    trust: str | None = _option(
+        ValueKind(_trust, metavar="[agent=no]", names=(TRUST_ALL, TRUST_NO_AGENT)),
+        help="Run what the repository brings, unasked; 'agent=no': agents leave out its settings.",
+        at=BOTH,
+        variable="BEADS_WORKERS_TRUST",
+        panel=FLEET,
+        in_file=False,
+    )
     tables: Mapping[str, Any] = field(default_factory=dict)
     """What kinds of sources read from tables of their own, by the name of the table."""
     trace: bool | None = _flag(
@@ -715,15 +735,48 @@ class AgentTable:
     at_once: int | None = None
 
 
+@value
+class Line:
+    """Something that came with a project and is run, or weakens what holds, if it is believed.
+
+    ``folder``: of the project that trust is kept for. ``text``: as a person is shown it.
+    ``digest``: of all that counts in it.
+    """
+
+    folder: Path
+    text: str
+    digest: str
+
+
 @dataclass(frozen=True, slots=True)
 class Resolved:
     """Every option with its default filled in, and where each came from.
 
     ``origin``: ``command line``, the environment variable's name, the file's path or ``default``.
-    None is left only where an option has no default. Paths are absolute.
+    None is left only where an option has no default. Paths are absolute. ``trusted``: the lines of
+    the file that run something, as far as they hold; ``untrusted``: those that are left out.
     """
 
     options: Options
     origin: Mapping[str, str]
     agents: Mapping[str, AgentTable]
     file: Path | None = None
+    trusted: tuple[Line, ...] = ()
+    untrusted: tuple[Line, ...] = ()
+
+
+def as_toml(value: Any) -> str:
+    """A value as it stands in ``beads-workers.toml``."""
+    import json
+
+    if (as_table := getattr(value, "as_table", None)) is not None:
+        value = as_table()  # Of a kind of source.
+    if isinstance(value, tuple) and value and isinstance(value[0], tuple):
+        value = dict(value)
+    if isinstance(value, Mapping):
+        said = (f"{json.dumps(key)} = {as_toml(each)}" for key, each in value.items())
+        return f"{{ {', '.join(said)} }}"
+    if isinstance(value, tuple):
+        return "[" + ", ".join(map(as_toml, value)) + "]"
+    # JSON's texts, numbers and booleans are TOML's, but for a delete character.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -120,6 +120,9 @@ COMMANDS: dict[str, dict[str, str]] = {
     "integrations.hero.commands": {
         "hero": "Hand in Hero jobs in a Redis, wait for them, stop them.",
     },
+    "cli.trust": {
+        "trust": "Trust what this project brings and a start would run.",
+    },
     "cli.configure": {
         "config": "What beads-workers.toml and others settle.",
     },

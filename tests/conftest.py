@@ -16,6 +16,7 @@ LONG = (
 )
 """Files and folders in the order of what one file of theirs takes; all others are short."""
 
+TRUST = "BEADS_WORKERS_TRUST"
 SUPPORT = ("bd", "mistakes", "peers", "postgres", "versions")
 pytest_plugins = [f"tests.support.{name}" for name in SUPPORT]
 
@@ -31,6 +32,14 @@ def pytest_configure() -> None:
         signal.signal(number, signal.SIG_DFL)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_runtest_setup() -> None:
+    """A start takes the variable out of its own environment, also if a test calls it as a function.
+
+    Tests of trust itself take it away.
+    """
+    os.environ[TRUST] = "1"
 
 
 def pytest_collectstart() -> None:

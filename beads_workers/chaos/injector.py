@@ -350,7 +350,7 @@ def fleet_settings(
     """
     from beads_workers.cli.config import resolve
     from beads_workers.cli.preparation import prepare
-    from beads_workers.options import Options
+    from beads_workers.options import TRUST_ALL, Options
 
     said = Options(
         workers=workers,
@@ -363,6 +363,7 @@ def fleet_settings(
         poll=0.5,
         command=(sys.executable, "-I", "-S", str(TASK), str(workspace.folder)),
         worktree=True if workspace.landing else None,
+        trust=TRUST_ALL,
         verify=shlex.join([sys.executable, "-I", "-S", str(GATE), str(workspace.folder)])
         if workspace.landing
         else None,

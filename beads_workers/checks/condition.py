@@ -23,6 +23,8 @@ Look = Callable[[FleetPlan], Found]
 class Stage(IntEnum):
     """The order in which conditions are shown, and in which ``start`` refuses."""
 
+    TRUST = 0
+    """Nothing is run before it, by any of the others."""
     MACHINE = 1
     SETTINGS = 2
     TRACKER = 3

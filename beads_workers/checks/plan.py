@@ -15,6 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from beads_workers.agents.planted import PLANTED
 from beads_workers.agents.presets import find_agents
 from beads_workers.checks import fleet, programs, worktrees
 from beads_workers.checks.landing import find_landing
@@ -23,7 +24,7 @@ from beads_workers.checks.project import TrackerChoice, commands_of_issues, find
 from beads_workers.checks.rules import Check, met, misused
 from beads_workers.core.settings import Agent, FleetSettings, Landing, Tracing, Work, Worktrees
 from beads_workers.kinds import Looked, SourceKind
-from beads_workers.options import Options, Resolved
+from beads_workers.options import TRUST_NO_AGENT, Options, Resolved
 from beads_workers.registry import kind_of, service
 from beads_workers.runtime.project import STATE_FOLDER
 
@@ -173,9 +174,17 @@ class FleetPlan:
         if isinstance(self.review, Check):
             return self.review
         command = programs.absolute(self.command) if self.command else None
-        agents = tuple(map(_found_from_anywhere, self.agents))
-        review = _found_from_anywhere(self.review) if self.review else None
+        agents = tuple(map(self._called, self.agents))
+        review = self._called(self.review) if self.review else None
         return fleet.work_of(self.options, command, agents, review)
+
+    def _called(self, agent: Agent) -> Agent:
+        """Found from anywhere, and told to leave out what the repository says, if it is to."""
+        without = PLANTED[agent.adapter].without if agent.adapter in PLANTED else ()
+        more = without if self.options.trust == TRUST_NO_AGENT else ()
+        return replace(
+            agent, argv=programs.absolute(agent.argv), arguments=(*agent.arguments, *more)
+        )
 
     # --- where it is run, and lands ---
 
@@ -246,10 +255,6 @@ class FleetPlan:
                 self.resolved, tracker, Work(), self.issues, owned=False, tracing=None
             )
         return Looked(self.resolved, self.state, settings)
-
-
-def _found_from_anywhere(agent: Agent) -> Agent:
-    return replace(agent, argv=programs.absolute(agent.argv))
 
 
 def what_to_type() -> str:

@@ -12,6 +12,7 @@ from beads_workers.checks.condition import (
     Asked,
     Condition,
     Found,
+    Stage,
     conditions,
     listed,
     skip,
@@ -101,6 +102,9 @@ def start_checks(plan: FleetPlan, *, last: bool = True) -> Iterator[tuple[Condit
     """
     asked = [each for each in conditions() if each.asked is not Asked.BY_DOCTOR]
     asked = [each for each in asked if not _is_lifted(each, plan)]
+    for first in [each for each in asked if each.stage is Stage.TRUST]:
+        yield from ((first, check) for check in listed(first.look(plan)))
+        asked.remove(first)
     beside = {each: _job(each, plan) for each in asked if each.asked is Asked.BESIDE}
     for job in beside.values():
         threading.Thread(target=job.run, daemon=True).start()

@@ -8,3 +8,4 @@ import typer
 
 StateDir = Annotated[str | None, typer.Option("--state-dir", metavar="DIR", help="Run directory.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object.")]
+Trust = Annotated[bool, typer.Option("--trust", help="Run what the repository brings, unasked.")]

@@ -12,17 +12,22 @@ from pathlib import Path
 from typing import Any
 
 from beads_workers import registry
+from beads_workers.checks.risky import Risky, SettingsFile
+from beads_workers.checks.trust import trusted_lines
 from beads_workers.cli.errors import CommandError
+from beads_workers.core.text import printable
 from beads_workers.exits import EXIT_USAGE
 from beads_workers.options import (
     FILE_NAME,
     KEYS,
     TABLES,
     TEXT,
+    TRUST_ALL,
     AgentTable,
     Options,
     Reader,
     Resolved,
+    as_toml,
     read_command,
     value_of,
 )
@@ -104,9 +109,10 @@ def _flat(path: Path, table: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _checked(path: Path, key: str, value: Any) -> Any:
-    if key not in KEYS:
+    if key not in KEYS or not KEYS[key].in_file:
+        known = [name for name, each in KEYS.items() if each.in_file]
         raise CommandError(
-            f"{path}: unknown key {key!r}", _nearest(key, [*KEYS, "agents"]), EXIT_USAGE
+            f"{path}: unknown key {key!r}", _nearest(key, [*known, "agents"]), EXIT_USAGE
         )
     try:
         return KEYS[key].read(value)
@@ -198,8 +204,13 @@ def resolve(cli: Options, folder: Path, environ: Mapping[str, str]) -> Resolved:
 
 
 def combine(cli: Options, folder: Path, environ: Mapping[str, str], file: Path | None) -> Resolved:
-    """``resolve`` with the file that is given, or with none."""
-    in_file, agents = read_file(file) if file else ({}, {})
+    """``resolve`` with the file that is given, or with none.
+
+    What is not trusted in a file never becomes an option, so that no command can run it.
+    """
+    said = SettingsFile(*read_file(file), file) if file else SettingsFile({}, {}, folder)
+    trusted, untrusted = _believed(said, cli, environ) if file else ((), ())
+    in_file, agents = said.without(untrusted)
     values: dict[str, Any] = {key: each.default for key, each in KEYS.items()}
     origin = dict.fromkeys(KEYS, "default")
     layers = [
@@ -215,8 +226,34 @@ def combine(cli: Options, folder: Path, environ: Mapping[str, str], file: Path |
             values[key] = str(_absolute(value, base)) if KEYS[key].path else value
             origin[key] = said_by
     tables = {key: values.pop(key) for key in registry.TABLES}
-    said = {key: value for key, value in tables.items() if value is not None}
-    return Resolved(Options(**values, tables=said), origin, agents, file)
+    of_kinds = {key: value for key, value in tables.items() if value is not None}
+    options = Options(**values, tables=of_kinds)
+    lines = tuple(each.line for each in trusted), tuple(each.line for each in untrusted)
+    return Resolved(options, origin, agents, file, *lines)
+
+
+def _believed(
+    said: SettingsFile, cli: Options, environ: Mapping[str, str]
+) -> tuple[tuple[Risky, ...], tuple[Risky, ...]]:
+    """What runs something in the file: as far as it is trusted, and the rest."""
+    found = said.risky()
+    in_environment = {key: value for key, value, _ in _from_environment(environ)}
+    if (cli.trust or in_environment.get("trust")) == TRUST_ALL:
+        return found, ()
+    good = trusted_lines([each.line for each in found], said.file)
+    return tuple(e for e in found if e.line in good), tuple(e for e in found if e.line not in good)
+
+
+def need_source(resolved: Resolved) -> None:
+    """Raises ``CommandError`` if what says where issues are is not trusted: it is not passed over
+    for another tracker."""
+    for line in resolved.untrusted:
+        if line.text.partition(" ")[0] in ("source", *registry.TABLES):
+            raise CommandError(
+                f"not trusted, so nothing is asked there: {printable(line.text, 200)}",
+                "read beads-workers.toml; then: beads-workers trust",
+                EXIT_USAGE,
+            )
 
 
 def _absolute(path: str, base: Path) -> Path:
@@ -247,6 +284,8 @@ def _from_command_line(cli: Options) -> Iterator[tuple[str, Any]]:
 def typed_options(resolved: Resolved) -> dict[str, Any]:
     """What the command line said, as ``from_typed`` takes it: JSON has it, too."""
     names = (name for name, origin in resolved.origin.items() if origin == "command line")
+    # What was trusted for one start may have changed before the next.
+    names = (name for name in names if name != "trust")
     return {name: value_of(resolved.options, name) for name in names if name not in registry.TABLES}
 
 
@@ -260,32 +299,18 @@ def render(resolved: Resolved, *, origin: bool) -> Iterator[str]:
     """The settings as lines of a ``beads-workers.toml``; unset ones are left out."""
     for key in KEYS:
         value = value_of(resolved.options, key)
-        if value is None or value == ():
+        if value is None or value == () or not KEYS[key].in_file:
             continue
-        line = f"{key} = {_toml(value)}"
+        line = f"{key} = {as_toml(value)}"
         yield f"{line:<44} # {resolved.origin[key]}" if origin else line
     for name, agent in resolved.agents.items():
         yield ""
-        yield f"[agents.{_toml(name)}]"
+        yield f"[agents.{as_toml(name)}]"
         for key in AgentTable.__slots__:
             if value := getattr(agent, key):
-                yield f"{key} = {_toml(value)}"
-
-
-def _toml(value: Any) -> str:
-    import json
-
-    if (as_table := getattr(value, "as_table", None)) is not None:
-        value = as_table()  # Of a kind of source.
-    if isinstance(value, tuple) and value and isinstance(value[0], tuple):
-        value = dict(value)
-    if isinstance(value, dict):
-        said = (f"{json.dumps(key)} = {_toml(each)}" for key, each in value.items())
-        return f"{{ {', '.join(said)} }}"
-    if isinstance(value, tuple):
-        return "[" + ", ".join(map(_toml, value)) + "]"
-    # JSON's texts, numbers and booleans are TOML's, but for a delete character.
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+                yield f"{key} = {as_toml(value)}"
+    for each in resolved.untrusted:
+        yield f"# not trusted, so left out: {each.text}"
 
 
 def set_key(path: Path, key: str, value: str) -> str | None:
@@ -301,7 +326,7 @@ def set_key(path: Path, key: str, value: str) -> str | None:
     if (there := before[0].get(key)) is not None:
         return str(there)
     wanted = ({**before[0], key: value}, before[1])
-    for text in _with_line(old.decode("utf-8"), f"{key} = {_toml(value)}"):
+    for text in _with_line(old.decode("utf-8"), f"{key} = {as_toml(value)}"):
         new = text.encode("utf-8")
         try:
             found = read_text(path, new)
@@ -349,7 +374,8 @@ def to_json(resolved: Resolved) -> dict[str, Any]:
     options |= options.pop("tables")
     return {
         "file": str(resolved.file) if resolved.file else None,
-        "options": {key: options.get(key) for key in KEYS},
+        "options": {key: options.get(key) for key, each in KEYS.items() if each.in_file},
         "origin": dict(resolved.origin),
         "agents": {name: asdict(agent) for name, agent in resolved.agents.items()},
+        "untrusted": [each.text for each in resolved.untrusted],
     }

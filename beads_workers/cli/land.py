@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
-from beads_workers.cli.arguments import Json, StateDir
+from beads_workers.cli.arguments import Json, StateDir, Trust
 from beads_workers.cli.client import find_state_directory
 from beads_workers.cli.completion import may_be_undone, with_branches
 from beads_workers.cli.errors import CommandError
@@ -52,6 +52,7 @@ def land(
     ] = False,
     as_json: Json = False,
     state_dir: StateDir = None,
+    trust: Trust = False,
 ) -> None:
     """Land the branches that earlier runs left.
 
@@ -61,7 +62,7 @@ def land(
     from beads_workers.landing.left import UNDONE, states
 
     directory = find_state_directory(state_dir)
-    settings = _settings(directory, verify or _verify_of_last_run(directory))
+    settings = _settings(directory, verify, trust=trust, runs=not dry_run)
     quarantined = {} if issues else _refused(directory)
     _commit_left(directory, settings, issues or [], dry_run=dry_run)
     wanted = _wanted(directory, settings, issues or [])
@@ -119,7 +120,7 @@ def branches(as_json: Json = False, state_dir: StateDir = None) -> None:
     from beads_workers.landing.left import left_branches, states
 
     directory = find_state_directory(state_dir)
-    repository = _repository(_settings(directory, None))
+    repository = _repository(_settings(directory, None, runs=False))
     rows = states(repository, left_branches(directory, repository))
     _show(rows, as_json=as_json, refused=_refused(directory))
 
@@ -139,6 +140,7 @@ def undo(
     verify: Verify = None,
     as_json: Json = False,
     state_dir: StateDir = None,
+    trust: Trust = False,
 ) -> None:
     """Take back what has landed, and open its issues again.
 
@@ -149,7 +151,7 @@ def undo(
     from beads_workers.landing.undo import Undo
 
     directory = find_state_directory(state_dir)
-    settings = _settings(directory, verify or _verify_of_last_run(directory))
+    settings = _settings(directory, verify, trust=trust)
     check_gate(settings.verify)
     _check_no_fleet(directory, "a fleet runs here, and lands: stop it first")
     try:
@@ -189,14 +191,24 @@ def _seen(settings: LanderSettings, *, skip: bool, quiet: bool) -> LanderSetting
 # --- settings ------------------------------------------------------------------------------------
 
 
-def _settings(directory: Path, verify: str | None) -> LanderSettings:
+def _settings(
+    directory: Path, verify: str | None, *, trust: bool = False, runs: bool = True
+) -> LanderSettings:
+    """``runs``: something is run, so that what the project says about it has to be trusted."""
     from beads_workers.cli.config import resolve
     from beads_workers.cli.preparation import find_landing, find_worktrees
-    from beads_workers.options import Options
+    from beads_workers.cli.trust import refuse_untrusted, settle
+    from beads_workers.options import TRUST_ALL, Options
     from beads_workers.worktrees.moved import lead_back
     from beads_workers.worktrees.records import Records
 
-    resolved = resolve(Options(verify=verify), Path.cwd(), os.environ)
+    verify = verify or (_verify_of_last_run(directory) if runs else None)
+    said = Options(verify=verify, trust=TRUST_ALL if trust else None)
+    if runs:
+        resolved = settle(said)
+        refuse_untrusted(resolved)
+    else:
+        resolved = resolve(said, Path.cwd(), os.environ)
     options = resolved.options
     project = directory.resolve().parent
     _check_repository(project)

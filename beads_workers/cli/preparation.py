@@ -79,7 +79,7 @@ def find_work(resolved: Resolved) -> Work:
     """What runs tasks of a source that makes its own settings; raises ``CommandError``."""
     plan = FleetPlan(resolved, kind_said(resolved.options.source))
     for condition in conditions():
-        if condition.stage is Stage.WORK or condition.typed:
+        if condition.stage in (Stage.TRUST, Stage.WORK) or condition.typed:
             for check in listed(condition.look(plan)):
                 refuse_failed(condition, check)
     work = met(plan.work)

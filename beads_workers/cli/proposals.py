@@ -80,4 +80,13 @@ def here(*, write: bool) -> VerifySetting:
             f"write verify = ... there yourself, or make a {FILE_NAME} in {folder}",
         )
     already = set_key(place, "verify", found.line)
+    if already is None:
+        trust_settings("verify")
     return VerifySetting(found, already, place, written=already is None)
+
+
+def trust_settings(key: str | None) -> None:
+    """Trust this key of the settings here, which we have just written; or only that they are."""
+    from beads_workers.cli.trust import trust_here
+
+    trust_here(lambda line: key is not None and line.text.startswith(f"{key} = "))

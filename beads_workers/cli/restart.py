@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
+from beads_workers.cli.arguments import Trust
 from beads_workers.cli.client import connect, find_state_directory, wait_for_exit
 from beads_workers.cli.errors import CommandError
 from beads_workers.exits import EXIT_USAGE
@@ -21,10 +23,13 @@ def register(app: typer.Typer) -> None:
 def restart(
     detach: Annotated[bool, typer.Option("-d", "--detach", help="Return at once.")] = False,
     state_dir: Annotated[str | None, typer.Option(metavar="DIR")] = None,
+    trust: Trust = False,
 ) -> None:
     """Stop the fleet and start it again as it was started."""
     from beads_workers.cli.config import from_typed
     from beads_workers.cli.start import StartView, run_start
+    from beads_workers.cli.trust import refuse_untrusted, settle
+    from beads_workers.options import TRUST_ALL
     from beads_workers.runtime.run_directory import RunDirectory
 
     directory = find_state_directory(state_dir)
@@ -33,11 +38,14 @@ def restart(
     told = RunDirectory(directory).read_settings(info["run_id"])
     if told is None or told.typed is None:
         raise CommandError("that fleet was not started by 'start'", "start it anew", EXIT_USAGE)
+    os.chdir(told.folder)
+    said = replace(from_typed(told.typed), trust=TRUST_ALL if trust else None)
+    resolved = settle(said)
+    refuse_untrusted(resolved)  # As long as there is a fleet.
     client.send("bw.stop")
     for message in client.follow():
         if "ended" in message:
             break
     wait_for_exit(info["pid"], 30.0)
-    os.chdir(told.folder)
     how = StartView(detach=detach or not told.owned)
-    run_start(from_typed(told.typed), told.filters.only, how, told.argv)
+    run_start(replace(said, trust=resolved.options.trust), told.filters.only, how, told.argv)

@@ -54,14 +54,16 @@ def located() -> Iterator[SourceListing | None]:
         yield None
         return
     from beads_workers.cli.client import find_state_directory
-    from beads_workers.cli.config import resolve
+    from beads_workers.cli.config import need_source, resolve
     from beads_workers.cli.kinds import kind_said
     from beads_workers.cli.preparation import find_tracker
     from beads_workers.core.settings import FleetSettings
     from beads_workers.options import Options
     from beads_workers.runtime.sources import open_source
 
-    said = resolve(Options(), Path.cwd(), os.environ).options.source
+    resolved = resolve(Options(), Path.cwd(), os.environ)
+    need_source(resolved)
+    said = resolved.options.source
     kind = kind_said(said)
     if kind is None or kind.locate is None:
         yield None

@@ -6,7 +6,6 @@ import contextlib
 import errno
 import functools
 import json
-import os
 import shlex
 import sys
 from collections.abc import Callable, Iterator
@@ -149,9 +148,9 @@ class CommandAfterDashes(LaidOut):
         if "--" in args:
             cut = args.index("--")
             ctx.meta[AFTER_DASHES] = tuple(args[cut + 1 :])
-            return super().parse_args(ctx, with_port(args[:cut]))
+            return super().parse_args(ctx, _optional(args[:cut]))
         try:
-            return super().parse_args(ctx, with_port(list(args)))
+            return super().parse_args(ctx, _optional(list(args)))
         except _no_such_option() as error:
             from difflib import get_close_matches
 
@@ -165,6 +164,17 @@ class CommandAfterDashes(LaidOut):
             message = f"No such option of '{ctx.info_name}': {error.option_name}"
             hint = f"a command goes after --: {ctx.command_path} {typed}"
             raise CommandError(message, hint, EXIT_USAGE) from None
+
+
+def _optional(arguments: list[str]) -> list[str]:
+    """``--web`` and ``--trust`` with their values, where none was given."""
+    words: list[str] = []
+    for word in with_port(arguments):
+        if words[-1:] == ["--trust"]:
+            words[-1:] = ["--trust=agent=no"] if word == "agent=no" else ["--trust=yes", word]
+        else:
+            words.append(word)
+    return ["--trust=yes" if word == "--trust" else word for word in words]
 
 
 def _no_such_option() -> type[Any]:
@@ -279,11 +289,13 @@ def run_start(
     from beads_workers.cli.launch import Launch
 
     launch = None if how.dry_run else Launch()
+    from beads_workers.checks.trust import record
     from beads_workers.cli.checking import Drawn, check_start
-    from beads_workers.cli.config import resolve, typed_options
+    from beads_workers.cli.config import typed_options
     from beads_workers.cli.preparation import plan_of, planned
+    from beads_workers.cli.trust import settle
 
-    resolved = resolve(said, Path.cwd(), os.environ)
+    resolved = settle(said, may_ask=not (how.dry_run or how.as_json))
     drawn = Drawn(quiet=how.as_json)
     plan = plan_of(resolved, issues, owned=not how.detach, progress=drawn)
     warnings = check_start(plan, quiet=how.as_json, last=not how.dry_run)
@@ -293,6 +305,7 @@ def run_start(
 
         show(settings, warnings, as_json=how.as_json)
         return
+    record(plan)
     _know_moved(settings)
     page = open_page(resolved.options, settings)
     if not how.detach:

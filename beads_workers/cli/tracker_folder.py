@@ -72,6 +72,8 @@ def init(
     if (here / ".beads").is_dir():
         warn("there is a .beads folder here too: 'start' takes it, unless --source sqlite is given")
     found = proposals.here(write=verify)
+    if config_made and not found.written:
+        proposals.trust_settings(None)
     if json:
         what = {"tracker": str(database), "created": made, "config_created": config_made}
         print(json_line(what | {"verify": found.as_json()}))

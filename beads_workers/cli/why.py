@@ -231,12 +231,13 @@ def _why_nothing(directory: Path, source: str | None, *, as_json: bool) -> None:
 def _settings(directory: Path, source: str | None) -> FleetSettings:
     """As a ``start`` without options would have them here: tracker, filters, attempts."""
     from beads_workers.checks.fleet import filters_of
-    from beads_workers.cli.config import resolve
+    from beads_workers.cli.config import need_source, resolve
     from beads_workers.cli.kinds import kind_said
     from beads_workers.cli.preparation import find_tracker
     from beads_workers.options import Options
 
     resolved = resolve(Options(source=source), Path.cwd(), os.environ)
+    need_source(resolved)
     options = resolved.options
     kind = kind_said(options.source)
     if kind is not None and kind.beside is not None:

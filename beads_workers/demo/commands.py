@@ -203,6 +203,7 @@ def _settings(workspace: DemoWorkspace) -> FleetSettings:
     """As ``start --until-empty`` has them in that folder; the environment has no say."""
     from beads_workers.cli.config import resolve
     from beads_workers.cli.preparation import prepare
-    from beads_workers.options import Options
+    from beads_workers.options import TRUST_ALL, Options
 
-    return prepare(resolve(Options(until_empty=True), workspace.folder, {}), (), owned=True)
+    said = Options(until_empty=True, trust=TRUST_ALL)
+    return prepare(resolve(said, workspace.folder, {}), (), owned=True)

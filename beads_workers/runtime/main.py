@@ -7,6 +7,7 @@ what is loaded by then is copied to every worker, and what only an orchestrator 
 from __future__ import annotations
 
 import gc
+import os
 import socket
 import sys
 
@@ -17,6 +18,7 @@ from beads_workers.runtime.zygote import start_zygote
 def main(argv: list[str]) -> int:
     """See the module text; returns the exit code."""
     outlive_output()
+    os.environ.pop("BEADS_WORKERS_TRUST", None)  # Said to a start, and to nothing that it runs.
     zygote = start_zygote()
     client = socket.socket(fileno=int(argv[0]))
     client.set_inheritable(False)

@@ -109,6 +109,11 @@ def is_in_index(root: Path) -> bool:
     return not written_in_full or below in index
 
 
+def in_repository(folder: Path) -> bool:
+    """Whether a checkout holds this folder."""
+    return _index(folder) is not None
+
+
 def _is_trusted(uid: int, start: Path) -> bool:
     # The owner of ``start`` is asked last: in a container the user is often not who checked out.
     return uid in (0, os.geteuid()) or uid == start.stat().st_uid

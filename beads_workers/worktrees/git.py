@@ -386,6 +386,27 @@ def objects(told: str) -> list[str]:
 _OBJECT = re.compile("[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
+def contents(told: str, count: int) -> list[bytes | None]:
+    """What ``cat-file --batch --follow-symlinks`` says of so many paths: None for what is no file
+    of the repository's; raises ``GitError``."""
+    rest, found = os.fsencode(told), list[bytes | None]()
+    while rest:
+        head, _, rest = rest.partition(b"\n")
+        words = head.split(b" ")
+        if words[-1] in (b"missing", b"ambiguous"):
+            found.append(None)
+            continue
+        if not words[-1].isdigit() or len(rest) <= int(words[-1]):
+            raise GitError(f"git's answer is cut off: {told[-80:]!r}")
+        size = int(words[-1])
+        # Not a file: a folder, or a link that leads out of the repository, whose name it says.
+        found.append(rest[:size] if words[1:2] == [b"blob"] or words[0] == b"symlink" else None)
+        rest = rest[size + 1 :]
+    if len(found) != count:
+        raise GitError(f"git's answer is not of {count} parts: {told[:80]!r}")
+    return found
+
+
 def is_object(name: str) -> bool:
     """Whether it is the full name of an object."""
     return _OBJECT.fullmatch(name) is not None

@@ -16,6 +16,7 @@ from beads_workers.options import Options
 from beads_workers.worktrees.git import GitError
 from tests.support.killed_git import kill_git
 from tests.support.repository import commit, git, make_repository
+from tests.support.trust import TRUSTED
 
 LFS = {"process": "git-lfs filter-process", "clean": "git-lfs clean -- %f", "required": "true"}
 
@@ -26,7 +27,7 @@ def top(tmp_path: Path) -> Path:
 
 
 def worktrees(project: Path) -> Worktrees:
-    options = resolve(Options(worktree=True), project, {}).options
+    options = resolve(Options(worktree=True), project, TRUSTED).options
     found = find_worktrees(options, project, str(project / "state"))
     assert isinstance(found, Worktrees), found
     return found

@@ -19,6 +19,7 @@ from beads_workers.options import Options
 from beads_workers.worktrees.remote import RemoteTrouble, check_push
 from tests.support.killed_git import kill_git
 from tests.support.repository import git, make_repository
+from tests.support.trust import TRUSTED
 
 
 @pytest.mark.parametrize("word", ["symbolic-ref", "show-ref"])
@@ -26,7 +27,7 @@ def test_a_killed_git_is_named_and_is_no_detached_head_and_no_missing_branch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str
 ) -> None:
     top = make_repository(tmp_path / "r")
-    options = resolve(Options(), top, {}).options
+    options = resolve(Options(), top, TRUSTED).options
     start = git(top, "rev-parse", "HEAD")
     assert not isinstance(find_landing(options, top, start), Check)
     kill_git(monkeypatch, tmp_path, word)
@@ -56,7 +57,7 @@ def test_a_landing_branch_in_a_worktree_whose_folder_is_gone_is_freed_by_a_prune
 ) -> None:
     top = make_repository(tmp_path / "r")
     git(top, "branch", "bw-landing/main")
-    options = resolve(Options(worktree=True), top, {}).options
+    options = resolve(Options(worktree=True), top, TRUSTED).options
     worktrees = find_worktrees(options, top, str(top / "state"))
     landing = find_landing(options, top, git(top, "rev-parse", "HEAD"))
     assert isinstance(worktrees, Worktrees) and isinstance(landing, Landing)

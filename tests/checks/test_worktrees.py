@@ -24,13 +24,14 @@ from beads_workers.core.settings import Agent, Work, Worktrees
 from beads_workers.options import AgentTable, Options
 from tests.support.killed_git import kill_git
 from tests.support.repository import commit, git, make_repository
+from tests.support.trust import TRUSTED
 
 AGENT = Agent("a", ("agent",), "Do {id}")
 PLAIN = replace(AGENT, prompt=PLAIN_PROMPT)
 
 
 def options(tmp_path: Path, **said: Any) -> Options:
-    return resolve(Options(**said), tmp_path, {}).options
+    return resolve(Options(**said), tmp_path, TRUSTED).options
 
 
 def made(said: Options, project: Path, state: str) -> Worktrees:
@@ -164,7 +165,7 @@ def plan(folder: Path, monkeypatch: pytest.MonkeyPatch, agent: str, **said: Any)
     (folder / ".beads-workers").mkdir(exist_ok=True)
     (folder / ".beads-workers" / "tracker.db").touch()
     monkeypatch.chdir(folder)
-    resolved = resolve(Options(agent=agent, **said), folder, {})
+    resolved = resolve(Options(agent=agent, **said), folder, TRUSTED)
     mine = AgentTable(("true",))
     return FleetPlan(replace(resolved, agents={"mine": mine}))
 

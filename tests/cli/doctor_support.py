@@ -20,6 +20,7 @@ from typing import Any
 
 from beads_workers.cli.application import build
 from tests.support import warm
+from tests.support.trust import TRUSTED
 
 FOREIGN = ("BEADS_", "BD_", "BW_", "ORCHESTRATOR_", "ANTHROPIC_", "CLAUDE_", "CODEX_")
 
@@ -132,7 +133,7 @@ def patient(scratch: Path, extra: Mapping[str, str] | None = None) -> Patient:
     kept = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)}
     own = {"HOME": str(home), "NO_COLOR": "1", "GIT_CEILING_DIRECTORIES": str(scratch)}
     own["PATH"] = f"{programs}:/usr/local/bin:/usr/bin:/bin"
-    return Patient(folder, kept | own | dict(extra or {}))
+    return Patient(folder, kept | own | TRUSTED | dict(extra or {}))
 
 
 def initialised(scratch: Path) -> Patient:

@@ -20,6 +20,7 @@ from beads_workers.cli.configure import register
 from beads_workers.cli.errors import CommandError
 from beads_workers.core.times import parse_duration
 from beads_workers.options import FILE_NAME, KEYS, Options
+from tests.support.trust import TRUSTED
 
 
 def write(folder: Path, text: str) -> Path:
@@ -34,7 +35,7 @@ def refused(folder: Path, text: str) -> CommandError:
     """How a file with this text is refused."""
     write(folder, text)
     with pytest.raises(CommandError) as caught:
-        resolve(Options(), folder, {})
+        resolve(Options(), folder, TRUSTED)
     assert caught.value.exit_code == 2
     return caught.value
 
@@ -111,12 +112,12 @@ def test_the_command_line_wins_over_environment_over_file_over_default(tmp_path:
 
 def test_no_workers_is_a_number_that_is_said_and_not_left_out(tmp_path: Path) -> None:
     write(tmp_path, "workers = 3")
-    assert resolve(Options(workers=0), tmp_path, {}).options.workers == 0
+    assert resolve(Options(workers=0), tmp_path, TRUSTED).options.workers == 0
 
 
 def test_an_empty_list_of_a_repeated_option_says_nothing(tmp_path: Path) -> None:
     write(tmp_path, 'label = ["a"]')
-    assert resolve(Options(label=()), tmp_path, {}).options.label == ("a",)
+    assert resolve(Options(label=()), tmp_path, TRUSTED).options.label == ("a",)
 
 
 def test_an_empty_environment_variable_says_nothing(tmp_path: Path) -> None:
@@ -225,7 +226,7 @@ def test_nothing_outside_the_project_can_be_copied(tmp_path: Path, path: str) ->
 )
 def test_a_size_is_read_in_the_units_people_write(tmp_path: Path, text: str, size: int) -> None:
     write(tmp_path, f'[worktree]\ndisk_floor = "{text}"')
-    assert resolve(Options(), tmp_path, {}).options.worktree_disk_floor == size
+    assert resolve(Options(), tmp_path, TRUSTED).options.worktree_disk_floor == size
 
 
 @pytest.mark.parametrize("text", [f'"{"9" * 400}"', '"much"', "-1", '"1 GBB"', "true", '"1e9"'])
@@ -252,7 +253,7 @@ def test_a_wrong_agent_is_told_by_name(tmp_path: Path, text: str, message: str) 
 def test_a_file_that_is_no_toml_is_one_line_of_error(tmp_path: Path, content: bytes) -> None:
     (tmp_path / FILE_NAME).write_bytes(content)
     with pytest.raises(CommandError) as caught:
-        resolve(Options(), tmp_path, {})
+        resolve(Options(), tmp_path, TRUSTED)
     assert FILE_NAME in caught.value.message and "\n" not in caught.value.message
 
 
@@ -264,7 +265,7 @@ def test_a_wrong_count_in_the_environment_is_told_by_its_name(tmp_path: Path, te
 
 def test_a_wrong_value_on_the_command_line_is_told_by_its_option(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="--max-attempts cannot be 0") as caught:
-        resolve(Options(max_attempts=0), tmp_path, {})
+        resolve(Options(max_attempts=0), tmp_path, TRUSTED)
     assert caught.value.exit_code == 2
 
 
@@ -287,11 +288,11 @@ def test_show_prints_a_file_that_reads_back_the_same(
     monkeypatch.delenv("BEADS_WORKERS_COUNT", raising=False)
     shown = CliRunner().invoke(app(), ["config", "show", "--origin"])
     assert shown.exit_code == 0, shown.output
-    before = resolve(Options(), tmp_path, {})
+    before = resolve(Options(), tmp_path, TRUSTED)
     assert tomllib.loads(shown.stdout) == tomllib.loads("\n".join(render(before, origin=False)))
     assert f"# {tmp_path / FILE_NAME}" in shown.stdout and "# default" in shown.stdout
     write(tmp_path / "again", shown.stdout)
-    after = resolve(Options(), tmp_path / "again", {})
+    after = resolve(Options(), tmp_path / "again", TRUSTED)
     assert (after.options, after.agents) == (before.options, before.agents)
 
 

@@ -14,7 +14,7 @@ MISTAKES = [
     ("boo", "No such command 'boo'.", "'beads-workers --help'", 2),
     (
         "sttus",
-        "No such command 'sttus'. Did you mean 'status', 'start'?",
+        "No such command 'sttus'. Did you mean 'status', 'trust', 'start'?",
         "'beads-workers --help'",
         2,
     ),

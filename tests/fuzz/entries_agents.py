@@ -12,6 +12,7 @@ from beads_workers.agents import prompt, texts
 from beads_workers.agents.adapter import Adapter, load, names
 from beads_workers.agents.events import DENIED_MAX, MODELS_MAX, PRINTED_LINES_MAX, Event, Tally
 from beads_workers.agents.lines import Fields, Parser
+from beads_workers.agents.planted import risky_part
 from beads_workers.agents.totals import from_object
 from beads_workers.agents.verdict import RunEnding, Verdict
 from beads_workers.core.framing import ProtocolError, parse_object
@@ -200,7 +201,38 @@ def _told(text: str) -> list[Event]:
     return [event for each in ADAPTERS for event in each.parser().usage_told(text)]
 
 
+HOOKS = {"Stop": [{"hooks": [{"type": "command", "command": "bd prime"}]}]}
+PLANTED = {"apiKeyHelper": "x", "hooks": HOOKS, "permissions": {"deny": []}, "model": "m"}
+
+
+def risky_holds(part: Any, data: bytes) -> None:
+    """Nothing raises, all can be hashed, and what names a helper is never passed over."""
+    for file in (".claude/settings.json", ".mcp.json"):
+        found = part(file, data)
+        json.dumps(found, sort_keys=True)
+    try:
+        said = json.loads(data)
+    except (ValueError, RecursionError):
+        require(bool(part(".mcp.json", data)), "what cannot be read is believed")
+        return
+    if isinstance(said, dict) and said.get("apiKeyHelper"):
+        require("apiKeyHelper" in part(".claude/settings.json", data), "a helper is believed")
+
+
+def _trusting(file: str, content: bytes) -> dict[str, Any]:
+    found = risky_part(file, content)
+    return {} if "apiKeyHelper" in found else found
+
+
 PARSERS = [
+    Entry(
+        "settings of agents in a repository",
+        ("agents/planted.py",),
+        risky_part,
+        objects([PLANTED]),
+        risky_holds,
+        {"believes a helper": _trusting},
+    ),
     Entry(
         "agents",
         ("agents/lines.py",),

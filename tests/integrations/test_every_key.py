@@ -10,6 +10,7 @@ from beads_workers.cli.config import from_typed, resolve, typed_options
 from beads_workers.integrations.hero.options import HeroTable
 from beads_workers.options import AgentTable, Options
 from tests.cli.test_config import write
+from tests.support.trust import TRUSTED
 
 EVERY_KEY = """
 workers = 8
@@ -106,7 +107,7 @@ argv = ["other"]
 
 def test_every_key_is_read_and_its_origin_kept(tmp_path: Path) -> None:
     path = write(tmp_path, EVERY_KEY)
-    resolved = resolve(Options(), tmp_path, {})
+    resolved = resolve(Options(), tmp_path, TRUSTED)
     assert resolved.options == Options(
         8, "sqlite", ("a", "b"), ("c",), ("d",), ("bug",), (0, 1), "bw-1", 300.0, 5, 2.5,
         "make test", "worker", "mine", str(tmp_path / "prompts/p.txt"),
@@ -122,20 +123,20 @@ def test_every_key_is_read_and_its_origin_kept(tmp_path: Path) -> None:
         "none", "none", 1, 600.0, 300.0,
         True,
         "desktop", 3, 1 << 20, 2 << 20, True, ("shop.tasks",), True, ("rrq:serve it",), 5,
-        "py#f", 9464, 8421, True, {"hero": HeroTable(worker="w1")}, True,
+        "py#f", 9464, 8421, True, "yes", {"hero": HeroTable(worker="w1")}, True,
     )  # fmt: skip
-    assert set(resolved.origin.values()) == {str(path)}
+    assert set(resolved.origin.values()) == {str(path), *TRUSTED}
     mine, other = AgentTable(("mine", "-p"), "Do {id}"), AgentTable(("other",))
     assert resolved.agents == {"mine": mine, "other": other}
 
 
 def test_what_was_typed_can_be_typed_again(tmp_path: Path) -> None:
     """``restart`` does that with the file of a run, which is JSON."""
-    resolved = resolve(Options(), write(tmp_path, EVERY_KEY).parent, {})
+    resolved = resolve(Options(), write(tmp_path, EVERY_KEY).parent, TRUSTED)
     typed = replace(resolved, origin=dict.fromkeys(resolved.origin, "command line"))
     again = from_typed(json.loads(json.dumps(typed_options(typed))))
     empty = tmp_path / "empty"
     empty.mkdir()
-    assert replace(resolve(again, empty, {}).options, tables=resolved.options.tables) == (
+    assert replace(resolve(again, empty, TRUSTED).options, tables=resolved.options.tables) == (
         resolved.options
     )

@@ -33,6 +33,7 @@ from beads_workers.cli import launch
 from beads_workers.cli.app import main
 from beads_workers.core.model import compile_values
 from beads_workers.registry import commands, service
+from tests.support.trust import TRUSTED
 
 REQUEST_BYTES_MAX = 200_000
 NUMBER_BYTES = 8
@@ -128,7 +129,11 @@ def start(
     safe: bool = False,
     user: tuple[str, ...] = (),
 ) -> Process | subprocess.Popen[bytes]:
-    """Start ``beads-workers``; anew where Python itself would begin differently there."""
+    """Start ``beads-workers``; anew where Python itself would begin differently there.
+
+    What a test has written is trusted, unless its environment says so itself ("": it is not).
+    """
+    env = {**TRUSTED, **env}
     if _read_at_the_start(env) == _read_at_the_start(OURS) and not _customized(env):
         return Process(arguments, cwd, env, stdout, stderr, safe=safe, user=user)
     command = [*user, sys.executable, *("-P" for _ in range(safe)), "-m", "beads_workers"]

@@ -92,14 +92,19 @@ def opened(
 
     Whatever the Redis or a job is wrong with becomes a ``CommandError``.
     """
-    from beads_workers.cli.config import resolve
+    from beads_workers.cli.config import need_source, resolve
     from beads_workers.integrations.hero.client import HeroClient
     from beads_workers.integrations.hero.connection import read_url
     from beads_workers.integrations.hero.options import HeroTable
     from beads_workers.integrations.hero.wire import keys_of
-    from beads_workers.options import Options
+    from beads_workers.options import KEYS, Options
 
-    table = resolve(Options(), Path.cwd(), {}).options.tables.get("hero") or HeroTable()
+    variable = KEYS["trust"].variable
+    trusted = {name: text for name, text in os.environ.items() if name == variable}
+    resolved = resolve(Options(), Path.cwd(), trusted)
+    if not url:
+        need_source(resolved)
+    table = resolved.options.tables.get("hero") or HeroTable()
     try:
         place = read_url(url or os.environ.get(URL_VARIABLE) or table.url or URL_DEFAULT)
         naming = naming or place.options.get("naming") or table.naming

@@ -18,6 +18,7 @@ from beads_workers.exits import EXIT_USAGE
 from beads_workers.integrations.dispatcherd.configuration import Brokers
 from beads_workers.integrations.dispatcherd.fleet_settings import prepare_dispatcherd
 from beads_workers.options import Options
+from tests.support.trust import TRUSTED
 
 YAML = """
 version: 2
@@ -38,7 +39,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def prepared(folder: Path, issues: tuple[str, ...] = (), **options: Any) -> FleetSettings:
     said = Options(**{"source": "dispatcherd:d.yml", "allow_module": ("deeds",), **options})
-    return prepare_dispatcherd(resolve(said, folder, {}), issues, owned=True)
+    return prepare_dispatcherd(resolve(said, folder, TRUSTED), issues, owned=True)
 
 
 def test_what_gives_it_something_to_run_is_said(folder: Path) -> None:

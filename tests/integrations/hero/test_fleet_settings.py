@@ -11,6 +11,7 @@ from beads_workers.cli.errors import CommandError
 from beads_workers.cli.kinds import kind_said
 from beads_workers.integrations.hero.fleet_settings import find_queue, find_scripts, prepare_hero
 from beads_workers.options import FILE_NAME, Options, Resolved
+from tests.support.trust import TRUSTED
 
 TABLE = """
 [hero]
@@ -26,7 +27,7 @@ command = ["cat"]
 
 def said(folder: Path, source: str, table: str = "", **options: object) -> Resolved:
     (folder / FILE_NAME).write_text(table)
-    return resolve(Options(source=source, **options), folder, {})  # type: ignore[arg-type]
+    return resolve(Options(source=source, **options), folder, TRUSTED)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,130 @@
+"""Files of a repository that others run for us: hooks of bd, and what agents obey by themselves.
+
+An agent in a worktree finds there what the commit has that attempts begin with. It looks above its
+folder, too, so what lies in the checkout counts in any case.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from beads_workers.agents.planted import PLANTED, risky_part
+from beads_workers.checks.plan import FleetPlan
+from beads_workers.checks.rules import met
+from beads_workers.checks.trust import is_own, store_of, trusted_lines
+from beads_workers.core.settings import Worktrees
+from beads_workers.core.text import printable
+from beads_workers.options import TRUST_NO_AGENT, Line
+from beads_workers.runtime.trust import in_repository
+from beads_workers.worktrees.git import GitError, contents, git
+from beads_workers.worktrees.making import base_of
+
+FILE_BYTES_MAX = 1 << 20
+
+
+def planted(plan: FleetPlan, *, new: bool = True, any_agent: bool = False) -> list[Line]:
+    """What git tracks and others run; ``new``: only what is not trusted. ``any_agent``: as if each
+    were one of this fleet's."""
+    lines = [*_hooks(plan, new=new), *_of_agents(plan, new=new, any_agent=any_agent)]
+    store = store_of(plan.folder)
+    return [line for line in lines if not (new and store.trusts(line.digest))]
+
+
+def _hooks(plan: FleetPlan, *, new: bool) -> Iterator[Line]:
+    """``.beads/hooks``: both generations of bd run ``on_*`` as an issue changes."""
+    tracker = met(plan.tracker)
+    if tracker is None or tracker.source != "bd":
+        return
+    # A ``redirect`` leads bd to another folder, with hooks of its own.
+    hooks = sorted((tracker.place / "hooks").glob("on_*"))
+    for path in (*hooks, tracker.place / "redirect"):
+        content = _read(path)
+        if content is None:
+            continue
+        name = f"{tracker.place.name}/{path.relative_to(tracker.place)}"
+        what = "leads bd to another folder" if path.name == "redirect" else "is run by bd"
+        line = _line(plan.folder, name, what, content)
+        if not new or line not in trusted_lines([line], path):
+            yield line
+
+
+def _of_agents(plan: FleetPlan, *, new: bool, any_agent: bool) -> Iterator[Line]:
+    for name in [*PLANTED] if any_agent else _programs(plan, new=new):
+        for file in PLANTED[name].files:
+            for path, content in _contents(plan, file, new=new):
+                part = risky_part(file, content)
+                if part:
+                    keys = ", ".join(printable(key, 40) for key in sorted(part))
+                    said = json.dumps(part, sort_keys=True).encode()
+                    yield _line(plan.folder, path, f"{keys}, obeyed by {name}", said)
+
+
+def _programs(plan: FleetPlan, *, new: bool) -> Iterator[str]:
+    """What this fleet runs of those that obey files; not if they are told to leave them out."""
+    review = met(plan.review)
+    for agent in (*plan.agents, *([review] if review else [])):
+        if agent.adapter in PLANTED and not (new and plan.options.trust == TRUST_NO_AGENT):
+            yield agent.adapter
+        elif not agent.adapter and Path(agent.argv[0]).name in PLANTED:
+            yield Path(agent.argv[0]).name
+    if plan.command and Path(plan.command[0]).name in PLANTED:
+        yield Path(plan.command[0]).name
+
+
+def _contents(plan: FleetPlan, file: str, *, new: bool) -> Iterator[tuple[str, bytes]]:
+    """What such a file says, in the folder of the project and above it up to the repository's."""
+    folder = plan.folder.resolve()
+    for place in (folder, *folder.parents):
+        path = place / file
+        content = _read(path)
+        if content is not None and not (new and is_own(path)):
+            yield _named(folder, place, file), content
+        if not in_repository(place) or (place / ".git").exists():
+            break
+    if worktrees := _worktrees(plan):
+        yield from _committed(folder, worktrees, file)
+
+
+def _named(folder: Path, place: Path, file: str) -> str:
+    return file if place == folder else str(place / file)
+
+
+def _worktrees(plan: FleetPlan) -> Worktrees | None:
+    found = met(plan.worktrees)
+    if found is None:
+        return None
+    settings = plan.settings
+    return (settings.work.worktrees if settings is not None else None) or found
+
+
+def _committed(folder: Path, worktrees: Worktrees, file: str) -> Iterator[tuple[str, bytes]]:
+    parts = Path(worktrees.prefix).parts
+    above = [folder, *folder.parents][: len(parts) + 1]
+    try:
+        base = base_of(replace(worktrees, remote=""))
+        paths = ["/".join((*parts[: len(parts) - up], file)) for up in range(len(above))]
+        asked = "".join(f"{base}:{path}\n" for path in paths)
+        told = git(worktrees.checkout, "cat-file", "--batch", "--follow-symlinks", given=asked)
+        found = contents(told, len(paths))
+    except GitError:
+        return  # Nothing can begin there: a condition of its own says so.
+    for place, content in zip(above, found, strict=True):
+        if content is not None:
+            yield _named(folder, place, file), content
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        with path.open("rb") as file:
+            return file.read(FILE_BYTES_MAX)
+    except OSError:
+        return None
+
+
+def _line(folder: Path, name: str, what: str, content: bytes) -> Line:
+    digest = hashlib.sha256(name.encode("utf-8", "surrogateescape") + b"\0" + content).hexdigest()
+    return Line(folder, f"{printable(name, 200)}: {what}", digest)

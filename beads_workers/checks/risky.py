@@ -1,0 +1,155 @@
+"""What in a settings file runs something or weakens what holds: one table, in docs/TRUST.md, too.
+
+``python -m beads_workers.checks.risky`` prints it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from beads_workers import registry
+from beads_workers.core.model import value
+from beads_workers.options import AgentTable, Line, as_toml
+
+TEXT_CHARS = 4000
+
+
+@value
+class Risk:
+    """``why`` a key is asked about, and ``when``: told its value and the file's folder."""
+
+    why: str
+    when: Callable[[Any, Path], bool] = lambda said, folder: True
+    only: str = ""
+
+
+def _is_set(said: Any, folder: Path) -> bool:
+    return bool(said)
+
+
+def _is_off(said: Any, folder: Path) -> bool:
+    return said is False
+
+
+def _is_outside(said: Any, folder: Path) -> bool:
+    # A link that the repository brings leads out of it, too.
+    inside = folder.resolve()
+    return not (inside / Path(said).expanduser()).resolve().is_relative_to(inside)
+
+
+def _is_foreign(said: Any, folder: Path) -> bool:
+    return said not in ("bd", "sqlite")
+
+
+def _takes(said: Any, folder: Path) -> bool:
+    return bool(said == "take")
+
+
+_RUN, _OUTSIDE = "is run", "if it lies outside of the project"
+
+RISKY: Mapping[str, Risk] = {
+    "command": Risk("is run for each issue"),
+    "agent": Risk("is run for each issue, with what it may do"),
+    "review": Risk("is run for each attempt"),
+    "verify": Risk("is run after each attempt, and as the gate"),
+    "worktree_setup": Risk("is run in each worktree"),
+    "landing_after": Risk("is run after each landing"),
+    "landing_tools": Risk("is run before each gate"),
+    "notify": Risk("is run when something happens"),
+    "executor": Risk("is run, and gets all requests"),
+    "issue_commands": Risk("has commands run that issues bring", _is_set),
+    "allow_module": Risk("has functions called that issues name", _is_set),
+    "skip_check": Risk("starts although a condition fails", _is_set),
+    "skip_base_check": Risk("starts although the check fails", _is_set),
+    "shared_checkout": Risk("lets several agents work in the checkout", _is_set),
+    "worktree": Risk("lets tasks work in the checkout", _is_off, "if it is false"),
+    "web_control": Risk("lets the page steer the fleet", _is_set),
+    "overage": Risk("spends beyond limits", _is_set),
+    "discovered": Risk("runs issues that agents file, unseen", _takes, 'if it is "take"'),
+    "land_into": Risk("moves a branch of the user's"),
+    "landing_remote": Risk("pushes to another place"),
+    "source": Risk("gets work from elsewhere", _is_foreign, 'if it is not "bd" or "sqlite"'),
+    "state_dir": Risk("is written to", _is_outside, _OUTSIDE),
+    "log_dir": Risk("is written to", _is_outside, _OUTSIDE),
+    "worktree_folder": Risk("is written to", _is_outside, _OUTSIDE),
+    "prompt": Risk("is read, and sent to an agent's provider", _is_outside, _OUTSIDE),
+    **{table: Risk("says whose work is run, and how") for table in registry.TABLES},
+}
+"""Keys of ``beads-workers.toml`` that are asked about."""
+
+RISKY_OF_AGENTS: Mapping[str, Risk] = {
+    "argv": Risk(_RUN),
+    "arguments": Risk("says what an agent may do"),
+    "adapter": Risk("says what is run, and what it may do"),
+    "prices": Risk("decides what a budget counts"),
+}
+"""Keys of its ``[agents.NAME]``."""
+
+
+@value
+class Risky:
+    """A line of a settings file, and the key or the agent that goes without it."""
+
+    line: Line
+    key: str
+    agent: str = ""
+
+
+@value
+class SettingsFile:
+    """What stands in ``file``: its values, and its agents."""
+
+    values: Mapping[str, Any]
+    agents: Mapping[str, AgentTable]
+    file: Path
+
+    def risky(self) -> tuple[Risky, ...]:
+        """Its lines that run something, or weaken what holds."""
+        folder = self.file.parent
+        found = [
+            Risky(_line(folder, f"{key} = {as_toml(said)}"), key)
+            for key, said in self.values.items()
+            if key in RISKY and RISKY[key].when(said, folder)
+        ]
+        for name, table in self.agents.items():
+            for key in RISKY_OF_AGENTS:
+                if said := getattr(table, key):
+                    text = f"agents.{as_toml(name)}.{key} = {as_toml(said)}"
+                    found.append(Risky(_line(folder, text), key, name))
+        return tuple(found)
+
+    def without(
+        self, lines: tuple[Risky, ...]
+    ) -> tuple[Mapping[str, Any], Mapping[str, AgentTable]]:
+        """What is left without these; an agent is left out whole."""
+        keys = {each.key for each in lines if not each.agent}
+        names = {each.agent for each in lines}
+        return (
+            {key: said for key, said in self.values.items() if key not in keys},
+            {name: table for name, table in self.agents.items() if name not in names},
+        )
+
+
+def _line(folder: Path, text: str) -> Line:
+    return Line(folder, text, hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
+
+
+def table() -> str:
+    """The table, as docs/TRUST.md has it."""
+    from beads_workers.options import KEYS
+
+    def name(key: str) -> str:
+        within = KEYS[key].table
+        return f"`[{within[0]}] {within[1]}`" if within else f"`{key}`"
+
+    rows = [(name(key), risk) for key, risk in RISKY.items()]
+    rows += [(f"`[agents.NAME] {key}`", risk) for key, risk in RISKY_OF_AGENTS.items()]
+    said = (f"| {key} | {risk.why} | {risk.only or '-'} |\n" for key, risk in rows)
+    return "| key | it | asked about |\n|---|---|---|\n" + "".join(said)
+
+
+if __name__ == "__main__":
+    print(table(), end="")

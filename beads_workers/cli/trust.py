@@ -1,0 +1,117 @@
+"""``trust``, and the question that a start asks: what came with a project and would be run."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from beads_workers.checks.plan import FleetPlan
+from beads_workers.checks.trust import everything, store_of, trust, untrusted
+from beads_workers.cli.arguments import Json
+from beads_workers.cli.config import resolve
+from beads_workers.cli.errors import CommandError
+from beads_workers.cli.kinds import kind_said
+from beads_workers.core.text import printable
+from beads_workers.options import KEYS, Line, Options, Resolved
+
+LINE_CHARS = 2000
+
+
+def register(app: typer.Typer) -> None:
+    """Add this command to the application."""
+    app.command("trust", epilog="Example: beads-workers trust")(trust_command)
+
+
+def trust_command(
+    forget: Annotated[bool, typer.Option("--forget", help="Trust nothing here any more.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Trust what this project brings and a start would run.
+
+    Its lines are printed. They are trusted until they change; see docs/TRUST.md.
+    """
+    plan = _plan(resolve(Options(), Path.cwd(), os.environ))
+    lines, folders = everything(plan), _folders(plan)
+    new = [line for line in lines if not store_of(line.folder).trusts(line.digest)]
+    try:
+        if forget:
+            for folder in {*folders, *(line.folder for line in lines)}:
+                store_of(folder).forget()
+        else:
+            trust(lines, *folders)
+    except OSError as error:
+        raise CommandError(f"what is trusted cannot be kept: {error}") from None
+    if as_json:
+        print(json.dumps({"trusted": [] if forget else [line.text for line in lines]}))
+        return
+    for line in [] if forget else new:
+        print(printable(line.text, LINE_CHARS))
+    if forget:
+        print("nothing is trusted here")
+    else:
+        print("trusted" if new else "nothing new here runs anything")
+
+
+def settle(said: Options, *, may_ask: bool = True) -> Resolved:
+    """``resolve`` for a command that runs something: asks on a terminal about what is new.
+
+    What is left untrusted is for the condition. The variable that trusts all goes: nothing that is
+    run inherits it.
+    """
+    environment = dict(os.environ)
+    os.environ.pop(KEYS["trust"].variable, None)
+    resolved = resolve(said, Path.cwd(), environment)
+    while may_ask and (lines := untrusted(_plan(resolved))) and _agrees(lines):
+        try:
+            trust(lines)
+        except OSError as error:
+            raise CommandError(f"what is trusted cannot be kept: {error}", "--trust") from None
+        resolved = resolve(said, Path.cwd(), environment)
+    return resolved
+
+
+def refuse_untrusted(resolved: Resolved) -> None:
+    """Raises ``CommandError`` for what is not trusted, if a command needs no plan of a start."""
+    from beads_workers.checks.condition import listed
+    from beads_workers.checks.conditions.trust import CONDITIONS
+    from beads_workers.cli.preparation import refuse_failed
+
+    for condition in CONDITIONS:
+        for check in listed(condition.look(_plan(resolved))):
+            refuse_failed(condition, check)
+
+
+def trust_here(keep: Callable[[Line], bool] = lambda line: True) -> None:
+    """Trust the lines of the settings here that we have just written."""
+    resolved = resolve(Options(), Path.cwd(), {})
+    lines = (*resolved.trusted, *resolved.untrusted)
+    folder = resolved.file.parent if resolved.file else Path.cwd()
+    try:
+        trust([line for line in lines if keep(line)], folder)
+    except OSError:
+        return  # The first start asks.
+
+
+def _plan(resolved: Resolved) -> FleetPlan:
+    return FleetPlan(resolved, kind_said(resolved.options.source))
+
+
+def _folders(plan: FleetPlan) -> list[Path]:
+    file = plan.resolved.file
+    return [plan.folder, *([file.parent] if file else [])]
+
+
+def _agrees(lines: Sequence[Line]) -> bool:
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    print("these lines came with this project, and would be run:", file=sys.stderr)
+    for line in lines:
+        print(f"  {printable(line.text, LINE_CHARS)}", file=sys.stderr)
+    print("trust them? [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
