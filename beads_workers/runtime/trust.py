@@ -164,7 +164,8 @@ def _index(folder: Path) -> tuple[Path, Path] | None:
     folder = folder.resolve()
     for above in (folder, *folder.parents):
         dot_git = above / ".git"
-        if dot_git.is_dir():
+        # Without it git goes on above.
+        if os.path.lexists(dot_git / "HEAD"):
             return above, dot_git / "index"
         if dot_git.is_file():
             said = os.fsdecode(dot_git.read_bytes()).removeprefix("gitdir:").strip()

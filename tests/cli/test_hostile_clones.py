@@ -1,18 +1,23 @@
 """A repository that somebody else has made: no command believes what it brings below the run
-directory, and nothing outside of the project is written to. docs/TRUST.md."""
+directory, and no start runs what it says before the user has said yes. Nothing outside of the
+project is written to. docs/TRUST.md."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from beads_workers.checks.risky import RISKY, RISKY_OF_AGENTS
 from tests.support import warm
-from tests.support.repository import git, make_repository
+from tests.support.fleet import PROGRAM
+from tests.support.repository import commit, git, make_repository
+from tests.support.screens import Pty
+from tests.support.trust import VARIABLE
 
 STATE = ".beads-workers"
 
@@ -76,3 +81,170 @@ def test_what_a_clone_brings_is_refused_by_name(
     assert doctor.returncode != 0 and "and is not used" in doctor.stdout
     assert [each.name for each in home.iterdir()] == [".bashrc"]
     assert (home / ".bashrc").read_text() == "alias ll='ls -l'\n"
+
+
+# --- what a clone would have run -----------------------------------------------------------------
+
+RAN = "touch ../ran"
+SETTINGS = {
+    "command": f'command = ["sh", "-c", "{RAN}"]',
+    "agent": 'agent = "claude"',
+    "review": 'review = "claude"',
+    "verify": f'verify = "{RAN}"',
+    "worktree_setup": f'[worktree]\nsetup = "{RAN}"',
+    "landing_after": f'[landing]\nafter = "{RAN}"',
+    "landing_tools": f'[landing]\ntools = ["{RAN}"]',
+    "notify": f'notify = "{RAN}"',
+    "executor": f'executor = ["rrq:sh -c {RAN!r}"]',
+    "issue_commands": "issue_commands = true",
+    "allow_module": 'allow_module = ["os"]',
+    "skip_check": 'skip_check = ["agent"]',
+    "skip_base_check": "skip_base_check = true",
+    "shared_checkout": "shared_checkout = true",
+    "worktree": "[worktree]\nenabled = false",
+    "web_control": "web_control = true",
+    "overage": "overage = true",
+    "discovered": 'discovered = "take"',
+    "land_into": '[landing]\ninto = "main"',
+    "landing_remote": '[landing]\nremote = "origin"',
+    "source": 'source = "redis://127.0.0.1:1/0?worker=w1"',
+    "state_dir": 'state_dir = "../home/state"',
+    "log_dir": 'log_dir = "../home/logs"',
+    "worktree_folder": '[worktree]\nfolder = "../home/trees"',
+    "prompt": 'prompt = "../home/.bashrc"',
+    "hero": '[hero]\nworker = "w1"',
+    "argv": f'[agents.claude]\nargv = ["sh", "-c", "{RAN}"]',
+    "arguments": '[agents.claude]\narguments = ["--dangerously-skip-permissions"]',
+    "adapter": '[agents.mine]\nadapter = "claude"',
+    "prices": '[agents.claude]\nprices = { "*" = [0, 0] }',
+}
+CLAUDE = {
+    ".claude/settings.json": {
+        "hooks": {"Stop": [{"hooks": [{"command": RAN, "type": "command"}]}]}
+    },
+    ".claude/settings.local.json": {"apiKeyHelper": RAN},
+    ".mcp.json": {"mcpServers": {"x": {"command": "touch", "args": ["../ran"]}}},
+}
+START = ("start", "-n", "1", "--until-empty")
+
+
+class Clone:
+    """A clone with a tracker of the victim's own and one issue, and what lies beside it."""
+
+    def __init__(self, place: Path) -> None:
+        self.place, self.folder, self.home = place, place / "clone", place / "home"
+        self.home.mkdir()
+        (self.home / ".bashrc").write_text("alias ll='ls -l'\n")
+        self.environment = {**os.environ, "HOME": str(self.home), VARIABLE: ""}
+        self.environment.pop("XDG_STATE_HOME", None)
+        theirs = make_repository(place / "theirs")
+        commit(theirs, "beads-workers.toml", "workers = 1\n")
+        git(place, "clone", "-q", str(theirs), str(self.folder))
+        self.run("init")
+        self.run("add", "x")
+        self.before = list[str]()
+
+    def run(self, *arguments: str) -> str:
+        """What it says on stderr, and its exit code before that."""
+        ran = warm.run(arguments, self.folder, self.environment, 60, safe=True)
+        return f"{ran.returncode} {ran.stderr} {ran.stdout}"
+
+    def beside(self) -> list[str]:
+        """All that is not in the clone."""
+        return sorted(
+            str(path.relative_to(self.place))
+            for path in self.place.rglob("*")
+            if not path.is_relative_to(self.folder) and "theirs" not in path.parts
+        )
+
+    def say(self, text: str, name: str = "beads-workers.toml") -> None:
+        """What has come with the last pull."""
+        commit(self.folder, name, text)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Clone:
+    return Clone(tmp_path_factory.mktemp("clones"))
+
+
+@pytest.fixture
+def clone(shared: Clone) -> Iterator[Clone]:
+    """The same for all; each test takes back what it has committed."""
+    here = git(shared.folder, "rev-parse", "HEAD")
+    shared.before = shared.beside()
+    yield shared
+    git(shared.folder, "reset", "-q", "--hard", here)
+
+
+def test_all_that_the_table_names_is_tried() -> None:
+    assert SETTINGS.keys() == RISKY.keys() | RISKY_OF_AGENTS.keys()
+
+
+@pytest.mark.parametrize("key", SETTINGS)
+def test_a_line_of_a_clone_is_not_run_before_it_is_trusted(clone: Clone, key: str) -> None:
+    clone.say(SETTINGS[key] + "\n")
+    said = clone.run(*START, "--", "true")
+    assert said.startswith("2 error: 1 line that came with this project would be run: "), said
+    assert f"{key} = " in said and "hint: read them; then: beads-workers trust" in said
+    assert clone.beside() == clone.before
+
+
+@pytest.mark.parametrize("file", CLAUDE)
+def test_what_claude_would_obey_is_shown_first(clone: Clone, file: str) -> None:
+    clone.say(json.dumps(CLAUDE[file]), file)
+    said = clone.run(*START, "--agent", "claude")
+    assert f"would be run: {file}: {next(iter(CLAUDE[file]))}, obeyed by claude" in said, said
+    assert said.startswith("2 ") and clone.beside() == clone.before
+
+
+def test_a_folder_of_claude_that_is_a_link_is_read_as_claude_reads_it(clone: Clone) -> None:
+    clone.say(json.dumps({"apiKeyHelper": RAN}), "docs/settings.json")
+    (clone.folder / ".claude").symlink_to("docs")
+    git(clone.folder, "add", ".claude")
+    git(clone.folder, "commit", "-qm", "a link")
+    for way in ("--worktree", "--shared-checkout"):
+        said = clone.run(*START, "--agent", "claude", way)
+        assert ".claude/settings.json: apiKeyHelper" in said, said
+
+
+@pytest.mark.parametrize("name", ["hooks/on_update", "hooks/on_close", "redirect"])
+def test_a_hook_of_bd_is_not_run_before_it_is_trusted(clone: Clone, name: str) -> None:
+    clone.say("#!/bin/sh\ntouch ../ran\n", f".beads/{name}")
+    said = clone.run(*START, "--source", "bd", "--", "true")
+    assert said.startswith("2 ") and f".beads/{name}: " in said, said
+    assert clone.beside() == clone.before
+
+
+def test_trust_lets_it_run_until_it_changes(tmp_path: Path) -> None:
+    clone = Clone(tmp_path)
+    clone.say(SETTINGS["command"] + '\nverify = "true"\n')
+    assert clone.run("land").startswith("2 error: 2 lines that came")
+    assert clone.run(*START, "--dry-run").startswith("2 error: 2 lines that came")
+    assert "# not trusted, so left out: verify = " in clone.run("config", "show")
+    assert "0 command = " in clone.run("trust").replace("0  ", "0 ")
+    assert clone.run(*START).startswith("0 ") and (tmp_path / "ran").exists()
+    clone.run("add", "y")
+    clone.say(SETTINGS["command"] + '\nverify = "false"\n')
+    said = clone.run(*START)
+    assert 'would be run: verify = "false"\n' in said and "command" not in said, said
+    assert clone.run(*START, "--trust", "--max-attempts", "1").startswith("7 "), "verify is false"
+    assert clone.run(*START).startswith("2 "), "said for one start"
+    clone.run("trust", "--forget")
+    assert "2 lines that came" in clone.run(*START)
+
+
+@pytest.mark.parametrize(("typed", "code"), [("y", 0), ("n", 2)])
+def test_a_terminal_is_asked(clone: Clone, typed: str, code: int) -> None:
+    clone.say(SETTINGS["notify"] + "\n")
+    words = (*START, "--no-dashboard", "--", "true")
+    changed = {"HOME": str(clone.home), VARIABLE: ""}
+    terminal = Pty(*PROGRAM, *words, folder=clone.folder, env=changed)
+    try:
+        asked = terminal.read_until(b"[y/N] ")
+        assert b"  notify = " in asked and not (clone.place / "ran").exists()
+        terminal.send(typed.encode() + b"\n")
+        assert terminal.exit_status() == code
+    finally:
+        terminal.close()
+        (clone.place / "ran").unlink(missing_ok=True)
+        clone.run("trust", "--forget")

@@ -128,18 +128,27 @@ class TmuxScreen:
 class Pty:
     """A program on a pseudo-terminal whose other end is ours: every byte, at our own speed."""
 
-    def __init__(self, *command: str, width: int = 80, height: int = 24) -> None:
+    def __init__(
+        self,
+        *command: str,
+        width: int = 80,
+        height: int = 24,
+        folder: Path = REPOSITORY,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
-            self._become(command, width, height)
+            self._become(command, width, height, folder, env or {})
         self.received = b""
 
     @staticmethod
-    def _become(command: Sequence[str], width: int, height: int) -> None:
+    def _become(
+        command: Sequence[str], width: int, height: int, folder: Path, env: Mapping[str, str]
+    ) -> None:
         try:
             set_size(0, width, height)
-            os.chdir(REPOSITORY)
-            os.execve(command[0], command, {**os.environ, "TERM": "xterm-256color"})
+            os.chdir(folder)
+            os.execve(command[0], command, {**os.environ, "TERM": "xterm-256color", **env})
         finally:
             os._exit(127)
 
