@@ -32,7 +32,8 @@ PLANTED: Mapping[str, Planted] = {
 
 WATCHED = (
     "beads-workers.toml",
-    ".beads/hooks",
+    ".beads/hooks/**",
+    ".beads/redirect",
     *(file for each in PLANTED.values() for file in each.files),
 )
 """What a person should look at before it is merged: whoever pulls it is asked about it."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from beads_workers.attempts.work import CannotCommit, Workplace
+from beads_workers.core.receipts import Receipt
 from tests.support.repository import IDENTITY, commit, git, make_repository, ref_lock
 
 
@@ -196,6 +197,19 @@ def test_what_is_kept_leaves_index_and_files_as_they_are(folder: Path) -> None:
     assert git(folder, "status", "--porcelain") == before
     names = git(folder, "ls-tree", "--name-only", "refs/bw/attempts/i-1/1").splitlines()
     assert {"staged.py", "loose.py", "cart.py"} <= set(names)
+
+
+def test_what_others_run_once_it_is_merged_is_a_flag(folder: Path) -> None:
+    place = entered(folder)
+    commit(folder, "cart.py")
+    assert place.receipt(Receipt("done")).flags == ()
+    for name in ("beads-workers.toml", "part/.claude/settings.json", ".beads/hooks/on_close"):
+        commit(folder, name)
+    (flag,) = place.receipt(Receipt("done")).flags
+    assert flag == (
+        "changes what is run by whoever merges it: .beads/hooks/on_close beads-workers.toml"
+        " part/.claude/settings.json"
+    )
 
 
 def test_in_a_shared_folder_nothing_is_committed(

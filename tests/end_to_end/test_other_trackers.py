@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.support import fake_gh
+from tests.support.trust import TRUSTED
 
 ROOT = Path(__file__).parent.parent.parent
 LINE = """
@@ -37,7 +38,7 @@ class Repository:
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("BEADS_", "BD_", "BW_"))}
         path = f"{self.gh.parent}:{Path(sys.executable).parent}:{os.environ['PATH']}"
         places = f"{folder / 'site'}:{ROOT}"
-        self.environment = {**kept, "PATH": path, "PYTHONPATH": places, "NO_COLOR": "1"}
+        self.environment = {**kept, **TRUSTED, "PATH": path, "PYTHONPATH": places, "NO_COLOR": "1"}
 
     def settings(self, text: str) -> None:
         (self.folder / "beads-workers.toml").write_text(text + "\n")

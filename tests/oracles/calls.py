@@ -33,6 +33,7 @@ def call(folder: Path, *arguments: str, **more: str) -> Said:
     environment = {
         "PATH": os.environ["PATH"],
         "HOME": str(folder),
+        "XDG_STATE_HOME": str(folder.parent / "state"),
         "COLUMNS": "100",
         "NO_COLOR": "1",
         "TERM": "dumb",
