@@ -304,4 +304,22 @@ def _configured(file: Path) -> Path | None:
     from beads_workers.runtime.trust import check_owner
 
     owned(lambda: check_owner(file, Path.cwd()))
+    _refuse_untrusted(file, state)
     return file.parent / Path(state).expanduser()
+
+
+def _refuse_untrusted(file: Path, state: str) -> None:
+    """A repository does not lead commands to another project's fleet."""
+    from beads_workers.checks.risky import SettingsFile
+    from beads_workers.checks.trust import trusted_lines
+    from beads_workers.core.text import printable
+    from beads_workers.options import KEYS
+
+    lines = [each.line for each in SettingsFile({"state_dir": state}, {}, file).risky()]
+    if os.environ.get(KEYS["trust"].variable) or len(trusted_lines(lines, file)) == len(lines):
+        return
+    raise CommandError(
+        f"not trusted, so it is not gone to: {printable(lines[0].text, 200)}",
+        "read beads-workers.toml; then: beads-workers trust (or name it with --state-dir)",
+        EXIT_USAGE,
+    )

@@ -14,7 +14,7 @@ WIDTH_MAX = 200
 GROUPS: dict[str, tuple[str, ...]] = {
     "Run": (*("start", "stop", "restart", "wait", "scale", "pause", "resume", "demo", "chaos"),),
     "Look": ("status", "watch", "logs", "why", "runs", "report", "replay", "branches", "version"),
-    "Fix": ("doctor", "config", "retry", "release", "land", "undo", "clean"),
+    "Fix": ("doctor", "config", "trust", "retry", "release", "land", "undo", "clean"),
     "Tracker": ("init", "add", "list", "show", "import", "export"),
     "Integrations": ("worker", "conformance"),
 }

@@ -248,3 +248,57 @@ def test_a_terminal_is_asked(clone: Clone, typed: str, code: int) -> None:
         terminal.close()
         (clone.place / "ran").unlink(missing_ok=True)
         clone.run("trust", "--forget")
+
+
+def test_what_a_user_has_made_asks_nothing_on_a_terminal(tmp_path: Path) -> None:
+    """The README's first commands."""
+    changed = {"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state"), VARIABLE: ""}
+    environment = {**os.environ, **changed}
+    make_repository(tmp_path / "mine")
+    for words in (("init",), ("add", "x", "--", "echo", "hello")):
+        assert warm.run(words, tmp_path / "mine", environment, 60).returncode == 0
+    with (tmp_path / "mine/beads-workers.toml").open("a") as file:
+        file.write('verify = "true"\n')
+    words = (*START, "--no-dashboard")
+    terminal = Pty(*PROGRAM, *words, folder=tmp_path / "mine", env=changed)
+    try:
+        terminal.read_until(b"closed 1, ")
+        assert terminal.exit_status() == 0
+    finally:
+        terminal.close()
+
+
+def test_a_fleet_goes_on_if_what_has_come_meanwhile_is_not_trusted(clone: Clone) -> None:
+    assert clone.run("start", "-d", "-n", "1", "--label", "none", "--", "true").startswith("0 ")
+    try:
+        clone.say(SETTINGS["notify"] + "\n")
+        assert clone.run("restart").startswith("2 error: 1 line that came")
+        assert clone.run("status").startswith("0 ")
+        assert clone.run("restart", "--trust").startswith("0 ")
+        assert clone.run("restart").startswith("2 "), "said for one start"
+    finally:
+        assert clone.run("stop").startswith("0 ")
+        (clone.place / "ran").unlink(missing_ok=True)
+
+
+def test_nothing_that_is_run_gets_the_variable(tmp_path: Path) -> None:
+    clone, seen = Clone(tmp_path), tmp_path / "seen"
+    lines = {w: f"echo {w} ${{{VARIABLE}-none}} >>{seen}" for w in ("setup", "verify", "after")}
+    clone.say(
+        f'verify = "{lines["verify"]}"\n[worktree]\nsetup = "{lines["setup"]}"\n'
+        f'[landing]\nafter = "{lines["after"]}"\n'
+    )
+    clone.environment[VARIABLE] = "1"
+    work = ("sh", "-c", f"touch new; echo task ${{{VARIABLE}-none}} >>{seen}")
+    assert clone.run(*START, "--worktree", "--", *work).startswith("0 ")
+    told = set(seen.read_text().splitlines())
+    assert told == {"task none", "setup none", "verify none", "after none"}
+
+
+def test_a_clone_leads_no_command_to_another_fleet(clone: Clone) -> None:
+    clone.say(SETTINGS["state_dir"] + "\n")
+    for command in ("status", "stop", "clean", "runs", "retry"):
+        said = clone.run(command, *(["x"] if command == "retry" else []))
+        assert said.startswith("2 error: not trusted, so it is not gone to: state_dir = "), said
+    assert clone.run("status", "--state-dir", "../home/state").startswith("3 ")
+    assert clone.beside() == clone.before
