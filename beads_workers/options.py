@@ -736,7 +736,7 @@ class AgentTable:
 
 
 @value
-class Line:
+class RiskyLine:
     """Something that came with a project and is run, or weakens what holds, if it is believed.
 
     ``folder``: of the project that trust is kept for. ``text``: as a person is shown it.
@@ -761,8 +761,8 @@ class Resolved:
     origin: Mapping[str, str]
     agents: Mapping[str, AgentTable]
     file: Path | None = None
-    trusted: tuple[Line, ...] = ()
-    untrusted: tuple[Line, ...] = ()
+    trusted: tuple[RiskyLine, ...] = ()
+    untrusted: tuple[RiskyLine, ...] = ()
 
 
 def as_toml(value: Any) -> str:

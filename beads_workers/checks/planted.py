@@ -18,7 +18,7 @@ from beads_workers.checks.rules import met
 from beads_workers.checks.trust import is_own, store_of, trusted_lines
 from beads_workers.core.settings import Worktrees
 from beads_workers.core.text import printable
-from beads_workers.options import TRUST_NO_AGENT, Line
+from beads_workers.options import TRUST_NO_AGENT, RiskyLine
 from beads_workers.runtime.trust import in_repository
 from beads_workers.worktrees.git import GitError, contents, git
 from beads_workers.worktrees.making import base_of
@@ -26,7 +26,7 @@ from beads_workers.worktrees.making import base_of
 FILE_BYTES_MAX = 1 << 20
 
 
-def planted(plan: FleetPlan, *, new: bool = True, any_agent: bool = False) -> list[Line]:
+def planted(plan: FleetPlan, *, new: bool = True, any_agent: bool = False) -> list[RiskyLine]:
     """What git tracks and others run; ``new``: only what is not trusted. ``any_agent``: as if each
     were one of this fleet's."""
     lines = [*_hooks(plan, new=new), *_of_agents(plan, new=new, any_agent=any_agent)]
@@ -34,7 +34,7 @@ def planted(plan: FleetPlan, *, new: bool = True, any_agent: bool = False) -> li
     return [line for line in lines if not (new and store.trusts(line.digest))]
 
 
-def _hooks(plan: FleetPlan, *, new: bool) -> Iterator[Line]:
+def _hooks(plan: FleetPlan, *, new: bool) -> Iterator[RiskyLine]:
     """``.beads/hooks``: both generations of bd run ``on_*`` as an issue changes."""
     tracker = met(plan.tracker)
     if tracker is None or tracker.source != "bd":
@@ -52,7 +52,7 @@ def _hooks(plan: FleetPlan, *, new: bool) -> Iterator[Line]:
             yield line
 
 
-def _of_agents(plan: FleetPlan, *, new: bool, any_agent: bool) -> Iterator[Line]:
+def _of_agents(plan: FleetPlan, *, new: bool, any_agent: bool) -> Iterator[RiskyLine]:
     for name in [*PLANTED] if any_agent else _programs(plan, new=new):
         for file in PLANTED[name].files:
             for path, content in _contents(plan, file, new=new):
@@ -125,6 +125,6 @@ def _read(path: Path) -> bytes | None:
         return None
 
 
-def _line(folder: Path, name: str, what: str, content: bytes) -> Line:
+def _line(folder: Path, name: str, what: str, content: bytes) -> RiskyLine:
     digest = hashlib.sha256(name.encode("utf-8", "surrogateescape") + b"\0" + content).hexdigest()
-    return Line(folder, f"{printable(name, 200)}: {what}", digest)
+    return RiskyLine(folder, f"{printable(name, 200)}: {what}", digest)

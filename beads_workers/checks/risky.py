@@ -12,7 +12,7 @@ from typing import Any
 
 from beads_workers import registry
 from beads_workers.core.model import value
-from beads_workers.options import AgentTable, Line, as_toml
+from beads_workers.options import AgentTable, RiskyLine, as_toml
 
 TEXT_CHARS = 4000
 
@@ -93,7 +93,7 @@ RISKY_OF_AGENTS: Mapping[str, Risk] = {
 class Risky:
     """A line of a settings file, and the key or the agent that goes without it."""
 
-    line: Line
+    line: RiskyLine
     key: str
     agent: str = ""
 
@@ -133,8 +133,10 @@ class SettingsFile:
         )
 
 
-def _line(folder: Path, text: str) -> Line:
-    return Line(folder, text, hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
+def _line(folder: Path, text: str) -> RiskyLine:
+    return RiskyLine(
+        folder, text, hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    )
 
 
 def table() -> str:

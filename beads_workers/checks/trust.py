@@ -7,23 +7,15 @@ it. ``runtime.trust_store`` has what the user has said yes to.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from beads_workers.options import TRUST_ALL, Line
+from beads_workers.options import RiskyLine
 from beads_workers.runtime.project import worktree_mark
 from beads_workers.runtime.trust import in_repository, is_in_index
 from beads_workers.runtime.trust_store import TrustStore
 
-if TYPE_CHECKING:
-    from beads_workers.checks.plan import FleetPlan
 
-NAME = "trust"
-
-
-def trusted_lines(lines: Collection[Line], path: Path) -> frozenset[Line]:
+def trusted_lines(lines: Collection[RiskyLine], path: Path) -> frozenset[RiskyLine]:
     """Those that hold, of what stands in the file at ``path``; all are of one folder."""
     folder = next((line.folder for line in lines), None)
     if folder is None:
@@ -63,49 +55,11 @@ def store_of(folder: Path) -> TrustStore:
     return TrustStore(folder)
 
 
-def untrusted(plan: FleetPlan) -> list[Line]:
-    """What this start would run, and the user has not said yes to."""
-    if plan.options.trust == TRUST_ALL:
-        return []
-    from beads_workers.checks.planted import planted
-
-    return _each_once([*plan.resolved.untrusted, *planted(plan)])
-
-
-def everything(plan: FleetPlan) -> list[Line]:
-    """All that any start would run here, whether it is trusted or not."""
-    from beads_workers.checks.plan import FleetPlan
-    from beads_workers.checks.planted import planted
-
-    resolved = plan.resolved
-    if in_repository(plan.folder):
-        resolved = replace(resolved, options=replace(resolved.options, worktree=True))
-    others = planted(FleetPlan(resolved, plan.said_kind), new=False, any_agent=True)
-    return _each_once([*resolved.trusted, *resolved.untrusted, *others])
-
-
-def trust(lines: Iterable[Line], *folders: Path) -> None:
-    """Trust these from now on; ``folders`` are known then, too. Raises ``OSError``."""
-    by_folder: dict[Path, list[Line]] = {folder: [] for folder in folders}
+def trust(lines: Iterable[RiskyLine], *folders: Path) -> None:
+    """Trust these from now on; nothing else is in ``folders``. Raises ``OSError``."""
+    by_folder: dict[Path, list[RiskyLine]] = {folder: [] for folder in folders}
     for line in lines:
         by_folder.setdefault(line.folder, []).append(line)
     for folder, some in by_folder.items():
-        store_of(folder).add((line.digest, line.text) for line in some)
-
-
-def record(plan: FleetPlan) -> None:
-    """What a start runs is trusted: it stays so when it is committed. Not if it was let through."""
-    if plan.options.trust is not None:
-        return
-    from beads_workers.checks.planted import planted
-
-    file = plan.resolved.file
-    with suppress(OSError):  # Then it is asked about again.
-        trust(
-            [*plan.resolved.trusted, *planted(plan, new=False)],
-            *(plan.folder, *([file.parent] if file else [])),
-        )
-
-
-def _each_once(lines: Iterable[Line]) -> list[Line]:
-    return list({(line.folder, line.digest): line for line in lines}.values())
+        texts = ((line.digest, line.text) for line in some)
+        store_of(folder).add(texts, known=folder in folders)

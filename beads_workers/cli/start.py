@@ -289,7 +289,7 @@ def run_start(
     from beads_workers.cli.launch import Launch
 
     launch = None if how.dry_run else Launch()
-    from beads_workers.checks.trust import record
+    from beads_workers.checks.brought import record
     from beads_workers.cli.checking import Drawn, check_start
     from beads_workers.cli.config import typed_options
     from beads_workers.cli.preparation import plan_of, planned

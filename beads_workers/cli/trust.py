@@ -6,21 +6,21 @@ import json
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from beads_workers.checks.brought import everything, untrusted
 from beads_workers.checks.plan import FleetPlan
-from beads_workers.checks.trust import everything, store_of, trust, untrusted
+from beads_workers.checks.trust import store_of, trust
 from beads_workers.cli.arguments import Json
 from beads_workers.cli.config import resolve
 from beads_workers.cli.errors import CommandError
 from beads_workers.cli.kinds import kind_said
 from beads_workers.core.text import printable
-from beads_workers.options import KEYS, Line, Options, Resolved
-
-LINE_CHARS = 2000
+from beads_workers.options import KEYS, Options, Resolved, RiskyLine
 
 
 def register(app: typer.Typer) -> None:
@@ -51,7 +51,7 @@ def trust_command(
         print(json.dumps({"trusted": [] if forget else [line.text for line in lines]}))
         return
     for line in [] if forget else new:
-        print(printable(line.text, LINE_CHARS))
+        print(printable(line.text))
     if forget:
         print("nothing is trusted here")
     else:
@@ -87,15 +87,15 @@ def refuse_untrusted(resolved: Resolved) -> None:
             refuse_failed(condition, check)
 
 
-def trust_here(keep: Callable[[Line], bool] = lambda line: True) -> None:
-    """Trust the lines of the settings here that we have just written."""
-    resolved = resolve(Options(), Path.cwd(), {})
-    lines = (*resolved.trusted, *resolved.untrusted)
-    folder = resolved.file.parent if resolved.file else Path.cwd()
-    try:
-        trust([line for line in lines if keep(line)], folder)
-    except OSError:
-        return  # The first start asks.
+def trust_here(written: Callable[[RiskyLine], bool]) -> None:
+    """Trust the lines of the settings here that we have just written; all that is here, if there is
+    nothing else."""
+    plan = _plan(resolve(Options(), Path.cwd(), {}))
+    lines = everything(plan)
+    ours = [line for line in lines if written(line)]
+    others = [e for e in lines if e not in ours and not store_of(e.folder).trusts(e.digest)]
+    with suppress(OSError):  # Then the first start asks.
+        trust(ours, *([] if others else _folders(plan)))
 
 
 def _plan(resolved: Resolved) -> FleetPlan:
@@ -107,11 +107,11 @@ def _folders(plan: FleetPlan) -> list[Path]:
     return [plan.folder, *([file.parent] if file else [])]
 
 
-def _agrees(lines: Sequence[Line]) -> bool:
+def _agrees(lines: Sequence[RiskyLine]) -> bool:
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
     print("these lines came with this project, and would be run:", file=sys.stderr)
     for line in lines:
-        print(f"  {printable(line.text, LINE_CHARS)}", file=sys.stderr)
+        print(f"  {printable(line.text)}", file=sys.stderr)
     print("trust them? [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")

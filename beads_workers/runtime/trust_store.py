@@ -22,8 +22,8 @@ FILE_BYTES_MAX = 1 << 20
 
 
 class TrustStore:
-    """What is trusted in one folder. ``is_known``: a command of ours trusted something here, or ran
-    what was here."""
+    """What is trusted in one folder. ``is_known``: all that was here has once been trusted or run,
+    so whatever came later is the user's, unless git brings it."""
 
     def __init__(self, folder: Path, environment: Mapping[str, str] = os.environ) -> None:
         self._folder = os.fsencode(folder.resolve())
@@ -36,28 +36,33 @@ class TrustStore:
 
     @property
     def is_known(self) -> bool:
-        """Whether something was ever trusted or run here."""
-        return bool(self._known)
+        """See the class."""
+        return self._known.get("known") is True
 
     def trusts(self, digest: str) -> bool:
         """Whether this very text is trusted here."""
         return digest in self._known.get("lines", {})
 
-    def add(self, lines: Iterable[tuple[str, str]]) -> None:
-        """Trust these digests, each with its text, from now on; raises ``OSError``."""
+    def add(self, lines: Iterable[tuple[str, str]], *, known: bool = False) -> None:
+        """Trust these digests, each with its text, from now on; ``known``: nothing else is here.
+
+        Raises ``OSError``.
+        """
         if self._path is None:
             raise FileNotFoundError("this user has no home: HOME is not set")
         trusted = self._known.get("lines", {}) | dict(lines)
-        if self._known and trusted == self._known["lines"]:
+        known = known or self.is_known
+        if self._known and (trusted, known) == (self._known["lines"], self.is_known):
             return
         since = self._known.get("since", time.time())
-        known = {"folder": os.fsdecode(self._folder), "since": since, "lines": trusted}
+        folder = os.fsdecode(self._folder)
+        kept = {"folder": folder, "since": since, "known": known, "lines": trusted}
         _make_folder(self._path.parent)
         descriptor, fresh = tempfile.mkstemp(dir=self._path.parent)
         with open(descriptor, "w", encoding="utf-8") as file:
-            json.dump(known, file)
+            json.dump(kept, file)
         Path(fresh).replace(self._path)
-        self._known = known
+        self._known = kept
 
     def forget(self) -> None:
         """Trust nothing here; raises ``OSError``."""

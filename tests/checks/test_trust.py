@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from beads_workers.agents.planted import risky_part
+from beads_workers.checks.brought import everything, record, untrusted
 from beads_workers.checks.plan import FleetPlan
 from beads_workers.checks.planted import planted
-from beads_workers.checks.trust import everything, record, store_of, trust, untrusted
+from beads_workers.checks.trust import store_of, trust
+from beads_workers.cli import proposals
 from beads_workers.cli.config import resolve
 from beads_workers.options import TRUST_NO_AGENT, Options, Resolved
 from beads_workers.runtime.trust_store import TrustStore
@@ -93,6 +95,16 @@ def test_an_untracked_file_is_the_users_own_in_a_folder_that_is_known(top: Path)
     assert asked(top) == ['verify = "c"']
 
 
+def test_what_we_write_makes_nothing_else_the_users_own(top: Path) -> None:
+    (top / FILE).write_text('notify = "a"\n')
+    (top / "Makefile").write_text("test:\n\ttrue\n")
+    assert proposals.here(write=True).written
+    assert asked(top) == ['notify = "a"']
+    believe(top)
+    (top / FILE).write_text('notify = "b"\n')
+    assert asked(top) == []
+
+
 def test_a_file_that_git_cannot_speak_of_counts_as_tracked(top: Path) -> None:
     commit(top, FILE, 'verify = "a"\n')
     trust([], top)
@@ -161,7 +173,7 @@ def test_the_store_is_for_its_owner_alone_whatever_the_umask(home: Path, top: Pa
 def test_a_damaged_store_trusts_nothing_and_is_written_anew(
     home: Path, top: Path, damage: bytes
 ) -> None:
-    TrustStore(top).add([("d", "text")])
+    TrustStore(top).add([("d", "text")], known=True)
     (file,) = (home / ".local/state/beads-workers/trust").iterdir()
     assert TrustStore(top).trusts("d")
     file.write_bytes(damage)
@@ -172,7 +184,7 @@ def test_a_damaged_store_trusts_nothing_and_is_written_anew(
 
 
 def test_a_store_that_is_a_link_trusts_nothing(home: Path, top: Path) -> None:
-    TrustStore(top).add([("d", "text")])
+    TrustStore(top).add([("d", "text")], known=True)
     (file,) = (home / ".local/state/beads-workers/trust").iterdir()
     shutil.move(file, home / "moved")
     file.symlink_to(home / "moved")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from beads_workers.checks.brought import untrusted
 from beads_workers.checks.condition import Condition, Found, Stage
 from beads_workers.checks.plan import FleetPlan
 from beads_workers.checks.rules import misused
-from beads_workers.checks.trust import NAME, untrusted
 from beads_workers.core.text import counted, printable
 
+NAME = "trust"
 SHOWN_MAX = 20
 LINE_CHARS = 160
 HINT = "read them; then: beads-workers trust (or --trust, for this once)"
