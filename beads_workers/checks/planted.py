@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +24,8 @@ from beads_workers.runtime.trust import in_repository
 from beads_workers.worktrees.git import GitError, contents, git
 from beads_workers.worktrees.making import base_of
 
-FILE_BYTES_MAX = 1 << 20
+Content = tuple[str, str, bytes]
+"""Which of the files it is, how it is shown, and what it says."""
 
 
 def planted(plan: FleetPlan, *, new: bool = True, any_agent: bool = False) -> list[RiskyLine]:
@@ -53,14 +55,14 @@ def _hooks(plan: FleetPlan, *, new: bool) -> Iterator[RiskyLine]:
 
 
 def _of_agents(plan: FleetPlan, *, new: bool, any_agent: bool) -> Iterator[RiskyLine]:
-    for name in [*PLANTED] if any_agent else _programs(plan, new=new):
-        for file in PLANTED[name].files:
-            for path, content in _contents(plan, file, new=new):
-                part = risky_part(file, content)
-                if part:
-                    keys = ", ".join(printable(key, 40) for key in sorted(part))
-                    said = json.dumps(part, sort_keys=True).encode()
-                    yield _line(plan.folder, path, f"{keys}, obeyed by {name}", said)
+    for name in dict.fromkeys([*PLANTED] if any_agent else _programs(plan, new=new)):
+        files = PLANTED[name].files
+        for file, path, content in (*_there(plan, files, new=new), *_committed(plan, files)):
+            part = risky_part(file, content)
+            if part:
+                keys = ", ".join(printable(key, 40) for key in sorted(part))
+                said = json.dumps(part, sort_keys=True).encode()
+                yield _line(plan.folder, path, f"{keys}, obeyed by {name}", said)
 
 
 def _programs(plan: FleetPlan, *, new: bool) -> Iterator[str]:
@@ -75,18 +77,16 @@ def _programs(plan: FleetPlan, *, new: bool) -> Iterator[str]:
         yield Path(plan.command[0]).name
 
 
-def _contents(plan: FleetPlan, file: str, *, new: bool) -> Iterator[tuple[str, bytes]]:
-    """What such a file says, in the folder of the project and above it up to the repository's."""
+def _there(plan: FleetPlan, files: tuple[str, ...], *, new: bool) -> Iterator[Content]:
+    """What such files say in the folder of the project, and above it up to the repository's."""
     folder = plan.folder.resolve()
     for place in (folder, *folder.parents):
-        path = place / file
-        content = _read(path)
-        if content is not None and not (new and is_own(path)):
-            yield _named(folder, place, file), content
+        for file in files:
+            content = _read(place / file)
+            if content is not None and not (new and is_own(place / file)):
+                yield file, _named(folder, place, file), content
         if not in_repository(place) or (place / ".git").exists():
             break
-    if worktrees := _worktrees(plan):
-        yield from _committed(folder, worktrees, file)
 
 
 def _named(folder: Path, place: Path, file: str) -> str:
@@ -101,26 +101,35 @@ def _worktrees(plan: FleetPlan) -> Worktrees | None:
     return (settings.work.worktrees if settings is not None else None) or found
 
 
-def _committed(folder: Path, worktrees: Worktrees, file: str) -> Iterator[tuple[str, bytes]]:
-    parts = Path(worktrees.prefix).parts
-    above = [folder, *folder.parents][: len(parts) + 1]
+def _committed(plan: FleetPlan, files: tuple[str, ...]) -> Iterator[Content]:
+    """What the commit has of them with which attempts in worktrees begin."""
+    worktrees = _worktrees(plan)
+    if worktrees is None:
+        return
+    folder, parts = plan.folder.resolve(), Path(worktrees.prefix).parts
+    above = enumerate([folder, *folder.parents][: len(parts) + 1])
+    places = [(parts[: len(parts) - up], place) for up, place in above]
+    asked = [(file, within, place) for within, place in places for file in files]
     try:
         base = base_of(replace(worktrees, remote=""))
-        paths = ["/".join((*parts[: len(parts) - up], file)) for up in range(len(above))]
-        asked = "".join(f"{base}:{path}\n" for path in paths)
-        told = git(worktrees.checkout, "cat-file", "--batch", "--follow-symlinks", given=asked)
-        found = contents(told, len(paths))
     except GitError:
         return  # Nothing can begin there: a condition of its own says so.
-    for place, content in zip(above, found, strict=True):
+    given = "".join(f"{base}:{'/'.join((*within, file))}\n" for file, within, _ in asked)
+    try:
+        told = git(worktrees.checkout, "cat-file", "--batch", "--follow-symlinks", given=given)
+        found = contents(told, len(asked))
+    except GitError:
+        found = [b""] * len(asked)  # Nobody knows, so all of it is asked about.
+    for (file, _, place), content in zip(asked, found, strict=True):
         if content is not None:
-            yield _named(folder, place, file), content
+            yield file, _named(folder, place, file), content
 
 
 def _read(path: Path) -> bytes | None:
     try:
-        with path.open("rb") as file:
-            return file.read(FILE_BYTES_MAX)
+        # A named pipe would be waited for.
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            return file.read()
     except OSError:
         return None
 

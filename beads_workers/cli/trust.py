@@ -67,7 +67,8 @@ def settle(said: Options, *, may_ask: bool = True) -> Resolved:
     environment = dict(os.environ)
     os.environ.pop(KEYS["trust"].variable, None)
     resolved = resolve(said, Path.cwd(), environment)
-    while may_ask and (lines := untrusted(_plan(resolved))) and _agrees(lines):
+    asks = may_ask and sys.stdin.isatty() and sys.stderr.isatty()
+    while asks and (lines := untrusted(_plan(resolved))) and _agrees(lines):
         try:
             trust(lines)
         except OSError as error:
@@ -108,8 +109,6 @@ def _folders(plan: FleetPlan) -> list[Path]:
 
 
 def _agrees(lines: Sequence[RiskyLine]) -> bool:
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        return False
     print("these lines came with this project, and would be run:", file=sys.stderr)
     for line in lines:
         print(f"  {printable(line.text)}", file=sys.stderr)
