@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from beads_workers.checks.plan import FleetPlan
-from beads_workers.checks.planted import planted
+from beads_workers.checks.planted import hooks, planted
 from beads_workers.checks.trust import trust
 from beads_workers.options import TRUST_ALL, RiskyLine
 from beads_workers.runtime.trust import in_repository
@@ -18,6 +18,11 @@ def untrusted(plan: FleetPlan) -> list[RiskyLine]:
     if plan.options.trust == TRUST_ALL:
         return []
     return _each_once([*plan.resolved.untrusted, *planted(plan)])
+
+
+def untrusted_hooks(plan: FleetPlan) -> list[RiskyLine]:
+    """Of that, what runs as soon as an issue changes in the tracker."""
+    return [] if plan.options.trust == TRUST_ALL else list(hooks(plan))
 
 
 def everything(plan: FleetPlan) -> list[RiskyLine]:

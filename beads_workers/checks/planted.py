@@ -31,19 +31,19 @@ Content = tuple[str, str, bytes]
 def planted(plan: FleetPlan, *, new: bool = True, any_agent: bool = False) -> list[RiskyLine]:
     """What git tracks and others run; ``new``: only what is not trusted. ``any_agent``: as if each
     were one of this fleet's."""
-    lines = [*_hooks(plan, new=new), *_of_agents(plan, new=new, any_agent=any_agent)]
+    lines = [*hooks(plan, new=new), *_of_agents(plan, new=new, any_agent=any_agent)]
     store = store_of(plan.folder)
     return [line for line in lines if not (new and store.trusts(line.digest))]
 
 
-def _hooks(plan: FleetPlan, *, new: bool) -> Iterator[RiskyLine]:
+def hooks(plan: FleetPlan, *, new: bool = True) -> Iterator[RiskyLine]:
     """``.beads/hooks``: both generations of bd run ``on_*`` as an issue changes."""
     tracker = met(plan.tracker)
     if tracker is None or tracker.source != "bd":
         return
     # A ``redirect`` leads bd to another folder, with hooks of its own.
-    hooks = sorted((tracker.place / "hooks").glob("on_*"))
-    for path in (*hooks, tracker.place / "redirect"):
+    scripts = sorted((tracker.place / "hooks").glob("on_*"))
+    for path in (*scripts, tracker.place / "redirect"):
         content = _read(path)
         if content is None:
             continue

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from beads_workers.cli.errors import CommandError
+from beads_workers.cli.trust import refuse_hooks
 from beads_workers.cli.why import Scheduler
 from beads_workers.core.model import IssueId
 from beads_workers.core.source import ClaimingSource, Result, Settled, SourceError
@@ -21,6 +22,7 @@ from beads_workers.runtime.sources import open_source
 def release_abandoned(issues: Sequence[str], directory: Path, *, as_json: bool) -> None:
     """All that runs of this machine hold that are over; with ids, these alone, and also what a run
     of another machine holds: nobody here can tell whether that one is over."""
+    refuse_hooks(None)
     settings = Scheduler(directory, None).settings
     try:
         with closing(open_source(settings, "beads-workers/release")) as source:

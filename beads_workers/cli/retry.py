@@ -70,6 +70,7 @@ def _quarantined(directory: Path) -> list[str]:
 def _reopen(issues: list[str], source: str | None, directory: Path, *, as_json: bool) -> None:
     """No fleet runs: tell the tracker; the next start gives new attempts to what is ready."""
     from beads_workers.cli.preparation import find_tracker
+    from beads_workers.cli.trust import refuse_hooks
     from beads_workers.core.model import IssueId
     from beads_workers.core.settings import FleetSettings
     from beads_workers.core.source import Action, Result, Settlement, SourceError
@@ -77,6 +78,7 @@ def _reopen(issues: list[str], source: str | None, directory: Path, *, as_json: 
     from beads_workers.runtime.run_directory import RunDirectory
     from beads_workers.runtime.sources import open_source
 
+    refuse_hooks(source)
     tracker = find_tracker(source)
     settings = FleetSettings(
         0, tracker.source, str(tracker.place), str(tracker.folder), str(directory)

@@ -293,9 +293,11 @@ def run_start(
     from beads_workers.cli.checking import Drawn, check_start
     from beads_workers.cli.config import typed_options
     from beads_workers.cli.preparation import plan_of, planned
-    from beads_workers.cli.trust import settle
+    from beads_workers.cli.trust import refuse_untrusted, settle
 
     resolved = settle(said, may_ask=not (how.dry_run or how.as_json))
+    if resolved.untrusted:
+        refuse_untrusted(resolved)  # Some kinds of sources miss them as they are prepared.
     drawn = Drawn(quiet=how.as_json)
     plan = plan_of(resolved, issues, owned=not how.detach, progress=drawn)
     warnings = check_start(plan, quiet=how.as_json, last=not how.dry_run)

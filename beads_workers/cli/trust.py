@@ -12,13 +12,15 @@ from typing import Annotated
 
 import typer
 
-from beads_workers.checks.brought import everything, untrusted
+from beads_workers.checks.brought import everything, untrusted, untrusted_hooks
+from beads_workers.checks.conditions.trust import refused
 from beads_workers.checks.plan import FleetPlan
 from beads_workers.checks.trust import store_of, trust
 from beads_workers.cli.arguments import Json
 from beads_workers.cli.config import resolve
 from beads_workers.cli.errors import CommandError
 from beads_workers.cli.kinds import kind_said
+from beads_workers.cli.refusals import refuse
 from beads_workers.core.text import printable
 from beads_workers.options import KEYS, Options, Resolved, RiskyLine
 
@@ -79,13 +81,13 @@ def settle(said: Options, *, may_ask: bool = True) -> Resolved:
 
 def refuse_untrusted(resolved: Resolved) -> None:
     """Raises ``CommandError`` for what is not trusted, if a command needs no plan of a start."""
-    from beads_workers.checks.condition import listed
-    from beads_workers.checks.conditions.trust import CONDITIONS
-    from beads_workers.cli.preparation import refuse_failed
+    refuse(refused(untrusted(_plan(resolved))))
 
-    for condition in CONDITIONS:
-        for check in listed(condition.look(_plan(resolved))):
-            refuse_failed(condition, check)
+
+def refuse_hooks(source: str | None) -> None:
+    """The same for a command that only changes issues."""
+    resolved = resolve(Options(source=source), Path.cwd(), os.environ)
+    refuse(refused(untrusted_hooks(_plan(resolved))))
 
 
 def trust_here(written: Callable[[RiskyLine], bool]) -> None:

@@ -212,6 +212,9 @@ def test_a_hook_of_bd_is_not_run_before_it_is_trusted(clone: Clone, name: str) -
     clone.say("#!/bin/sh\ntouch ../ran\n", f".beads/{name}")
     said = clone.run(*START, "--source", "bd", "--", "true")
     assert said.startswith("2 ") and f".beads/{name}: " in said, said
+    for command in (("retry", "x-1"), ("release", "--abandoned")):
+        said = clone.run(*command, *(["--source", "bd"] if "retry" in command else []))
+        assert said.startswith("2 ") and f".beads/{name}: " in said, said
     assert clone.beside() == clone.before
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from beads_workers.checks.brought import untrusted
 from beads_workers.checks.condition import Condition, Found, Stage
 from beads_workers.checks.plan import FleetPlan
-from beads_workers.checks.rules import misused
+from beads_workers.checks.rules import Check, misused
 from beads_workers.core.text import counted, printable
+from beads_workers.options import RiskyLine
 
 NAME = "trust"
 SHOWN_MAX = 20
@@ -14,14 +17,18 @@ LINE_CHARS = 160
 HINT = "read them; then: beads-workers trust (or --trust, for this once)"
 
 
-def _trusted(plan: FleetPlan) -> Found:
-    lines = untrusted(plan)
+def refused(lines: Sequence[RiskyLine]) -> Check | None:
+    """Why nothing is run, if there are such lines."""
     if not lines:
         return None
     shown = "; ".join(printable(line.text, LINE_CHARS) for line in lines[:SHOWN_MAX])
     more = f"; and {len(lines) - SHOWN_MAX} more" if len(lines) > SHOWN_MAX else ""
     text = f"{counted(len(lines), 'line')} that came with this project would be run: {shown}{more}"
     return misused(NAME, text, HINT, "beads-workers trust")
+
+
+def _trusted(plan: FleetPlan) -> Found:
+    return refused(untrusted(plan))
 
 
 CONDITIONS = (
