@@ -213,7 +213,7 @@ TRUST_ALL, TRUST_NO_AGENT = "yes", "agent=no"
 def _trust(value: Any) -> str:
     said = TRUST_ALL if value == 1 or value == "1" else value
     if said not in (TRUST_ALL, TRUST_NO_AGENT):
-        raise ValueError(f'"{TRUST_ALL}" or "{TRUST_NO_AGENT}"')
+        raise ValueError(f'"1", "{TRUST_ALL}" or "{TRUST_NO_AGENT}"')
     return str(said)
 
 

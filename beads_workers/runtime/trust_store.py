@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 import stat
-import tempfile
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -57,6 +56,8 @@ class TrustStore:
         since = self._known.get("since", time.time())
         folder = os.fsdecode(self._folder)
         kept = {"folder": folder, "since": since, "known": known, "lines": trusted}
+        import tempfile  # Here: nearly every start only reads.
+
         _make_folder(self._path.parent)
         descriptor, fresh = tempfile.mkstemp(dir=self._path.parent)
         with open(descriptor, "w", encoding="utf-8") as file:
