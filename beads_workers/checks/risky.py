@@ -70,6 +70,7 @@ RISKY: Mapping[str, Risk] = {
     "overage": Risk("spends beyond limits", _is_set),
     "discovered": Risk("runs issues that agents file, unseen", _takes, 'if it is "take"'),
     "land_into": Risk("moves a branch of the user's"),
+    "landing_signoff": Risk("signs off in the user's name", _is_set),
     "landing_remote": Risk("pushes to another place"),
     "source": Risk("gets work from elsewhere", _is_foreign, 'if it is not "bd" or "sqlite"'),
     "state_dir": Risk("is written to", _is_outside, _OUTSIDE),

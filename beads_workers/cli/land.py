@@ -62,7 +62,9 @@ def land(
     from beads_workers.landing.left import UNDONE, states
 
     directory = find_state_directory(state_dir)
-    settings = _settings(directory, verify, trust=trust, runs=not dry_run)
+    settings = _settings(
+        directory, verify or _verify_of_last_run(directory), trust=trust, runs=not dry_run
+    )
     quarantined = {} if issues else _refused(directory)
     _commit_left(directory, settings, issues or [], dry_run=dry_run)
     wanted = _wanted(directory, settings, issues or [])
@@ -151,7 +153,7 @@ def undo(
     from beads_workers.landing.undo import Undo
 
     directory = find_state_directory(state_dir)
-    settings = _settings(directory, verify, trust=trust)
+    settings = _settings(directory, verify or _verify_of_last_run(directory), trust=trust)
     check_gate(settings.verify)
     _check_no_fleet(directory, "a fleet runs here, and lands: stop it first")
     try:
@@ -202,7 +204,6 @@ def _settings(
     from beads_workers.worktrees.moved import lead_back
     from beads_workers.worktrees.records import Records
 
-    verify = verify or (_verify_of_last_run(directory) if runs else None)
     said = Options(verify=verify, trust=TRUST_ALL if trust else None)
     if runs:
         resolved = settle(said)

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import functools
 import json
+import os
 import shlex
 import sys
 from collections.abc import Callable, Iterator

@@ -106,6 +106,7 @@ SETTINGS = {
     "overage": "overage = true",
     "discovered": 'discovered = "take"',
     "land_into": '[landing]\ninto = "main"',
+    "landing_signoff": "[landing]\nsignoff = true",
     "landing_remote": '[landing]\nremote = "origin"',
     "source": 'source = "redis://127.0.0.1:1/0?worker=w1"',
     "state_dir": 'state_dir = "../home/state"',
