@@ -67,12 +67,7 @@ def land(
     )
     quarantined = {} if issues else _refused(directory)
     _commit_left(directory, settings, issues or [], dry_run=dry_run)
-    wanted = _wanted(directory, settings, issues or [])
-    left_out = [left.add.issue_id for left in wanted if left.add.issue_id in quarantined]
-    wanted = [left for left in wanted if left.add.issue_id not in quarantined]
-    for issue_id in left_out:
-        why = f"left out: {issue_id}: {quarantined[issue_id]} ('land {issue_id}' tries it again)"
-        print(printable(why), file=sys.stderr)
+    wanted = list(_without(quarantined, _wanted(directory, settings, issues or [])))
     if dry_run:
         _show(
             [s for s in states(_repository(settings), wanted) if not s.landed],
@@ -454,6 +449,16 @@ def _refused(directory: Path) -> dict[str, str]:
     _, last = RunDirectory(directory).left_over()
     entries = last.retry_entries.items()
     return {str(key): each.error for key, each in entries if each.quarantined and each.landing}
+
+
+def _without(quarantined: Mapping[str, str], found: list[LeftBranch]) -> Iterator[LeftBranch]:
+    for left in found:
+        issue_id = left.add.issue_id
+        if issue_id not in quarantined:
+            yield left
+            continue
+        why = f"left out: {issue_id}: {quarantined[issue_id]} ('land {issue_id}' tries it again)"
+        print(printable(why), file=sys.stderr)
 
 
 def _show(rows: list[Any], *, as_json: bool, refused: Mapping[str, str]) -> None:
