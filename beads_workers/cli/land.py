@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -451,7 +451,7 @@ def _refused(directory: Path) -> dict[str, str]:
     return {str(key): each.error for key, each in entries if each.quarantined and each.landing}
 
 
-def _without(quarantined: Mapping[str, str], found: list[LeftBranch]) -> Iterator[LeftBranch]:
+def _without(quarantined: Mapping[str, str], found: Iterable[Any]) -> Iterator[Any]:
     for left in found:
         issue_id = left.add.issue_id
         if issue_id not in quarantined:
