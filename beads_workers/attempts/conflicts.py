@@ -8,6 +8,7 @@ hold them on purpose: there the last one has to say what git says in such a case
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Iterator
@@ -53,8 +54,9 @@ def unmerged(git: Git) -> tuple[str, ...]:
     return tuple(_from(git, at_top, name) for name in found)
 
 
+@functools.cache
 def at_top_of(git: Git) -> Git:
-    """Return git at the top of the worktree."""
+    """Return git at the top of the worktree, which is asked for once; raises ``GitError``."""
     (top,) = answers(git(*questions("--show-toplevel")))
     return Git(top, git.seconds)
 

@@ -32,6 +32,7 @@ from beads_workers.worktrees.git import (
     GitError,
     GitNoAnswer,
     answers,
+    is_object,
     names,
     objects,
     questions,
@@ -97,6 +98,8 @@ class Workplace:
     refs: Mapping[str, str] = field(default_factory=dict)
     trailers: tuple[str, ...] = OWN_TRAILERS
     agent: str = ""
+    _places: dict[str, str] = field(default_factory=dict)
+    """What git has said of where it is: asked once, whoever works cannot move it."""
 
     @classmethod
     def enter(cls, folder: str, issue_id: str, attempt: int, run_id: str) -> Workplace:
@@ -276,7 +279,8 @@ class Workplace:
 
     def head(self) -> str:
         """The commit of its branch; raises ``GitError``."""
-        return self._git("rev-parse", self._tip()).strip()
+        tip = self._tip()
+        return tip if is_object(tip) else self._git("rev-parse", tip).strip()
 
     def _tip(self) -> str:
         self._check_dot_git()
@@ -448,7 +452,9 @@ class Workplace:
         return Path(self._place("--absolute-git-dir"))
 
     def _place(self, asked: str) -> str:
-        return answers(self._git(*questions(asked)))[0]
+        if asked not in self._places:
+            self._places[asked] = answers(self._git(*questions(asked)))[0]
+        return self._places[asked]
 
     def _merging(self) -> bool:
         return (self._git_directory() / "MERGE_HEAD").exists()
