@@ -18,7 +18,6 @@ import sys
 import tempfile
 import time
 import traceback
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -140,7 +139,7 @@ class Account:
     cases: int = 0
     seconds: float = 0.0
     positions: dict[str, int] = field(default_factory=dict)
-    tried: Counter[str] = field(default_factory=Counter)
+    tried: dict[str, int] = field(default_factory=dict)
     hows: dict[str, list[str]] = field(default_factory=dict)
     violations: list[str] = field(default_factory=list)
 
@@ -193,7 +192,7 @@ def run(said: argparse.Namespace) -> Account:
             cases = sampled(cases, said.cases, said.seed)
         for number, (case, why) in enumerate(pool.imap(_try, cases), 1):
             account.cases += 1
-            account.tried[case.scenario] += 1
+            account.tried[case.scenario] = account.tried.get(case.scenario, 0) + 1
             if why:
                 call = (named.get(case.scenario) or [""] * case.position)[case.position - 1]
                 account.violations.append(f"{case} ({call[:100]}): {why}"[:3000])
