@@ -17,7 +17,7 @@ LONG = (
 """Files and folders in the order of what one file of theirs takes; all others are short."""
 
 TRUST = "BEADS_WORKERS_TRUST"
-SUPPORT = ("bd", "mistakes", "peers", "postgres", "versions")
+SUPPORT = ("bd", "mistakes", "peers", "postgres", "shares", "versions")
 pytest_plugins = [f"tests.support.{name}" for name in SUPPORT]
 
 

@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 
 from tests.support.bd import VERSIONS
+from tests.support.shares import share
 from tests.support.versions import AGENTS, ANY, BROKERS, EITHER, EXECUTORS, WORKERS, not_drawn
 
 
@@ -45,3 +46,14 @@ def test_of_each_kind_of_peer_one_is_drawn_and_each_of_them_somewhere(
     left = [name for name in names if name not in not_drawn(names)]
     assert len(left) == len({name.partition("[")[0] for name in left}) == 80
     assert all(any(f"[{kind}-" in name for name in left) for kind in kinds)
+
+
+@pytest.mark.parametrize(("count", "left"), [(80, 20), (81, 21), (3, 1), (1, 1)])
+def test_a_share_is_drawn_that_is_never_nothing_and_drawn_again_alone(
+    count: int, left: int
+) -> None:
+    names = [f"t.py::test[{n}]" for n in range(count)]
+    drawn = share(names, 4)
+    assert len(drawn) == left and drawn <= set(names)
+    assert share(names[::-1], 4) == drawn
+    assert all(share([name], 4) == {name} for name in drawn)

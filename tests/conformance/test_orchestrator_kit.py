@@ -38,6 +38,7 @@ def test_the_reference_orchestrator_passes(tmp_path: Path) -> None:
     assert report.count(Judgement.PASS) == len(ORCHESTRATOR), "\n".join(report.lines())
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("requirement", ORCHESTRATOR)
 def test_an_orchestrator_that_breaks_a_requirement_is_caught_by_its_name(
     requirement: str, tmp_path: Path

@@ -19,6 +19,7 @@ from beads_workers.core.snapshot import Board
 from beads_workers.core.status import status
 from tests.core.test_stateful import World
 from tests.support.journals import BEGAN_AT, night, of
+from tests.support.shares import examples
 
 
 def after(entries: Iterable[Entry], call: Entry | None = None) -> list[Entry]:
@@ -64,7 +65,7 @@ class CheckpointedWorld(World):
 
 
 TestCheckpointed = CheckpointedWorld.TestCase
-TestCheckpointed.settings = settings(World.TestCase.settings, max_examples=15)
+TestCheckpointed.settings = settings(World.TestCase.settings, max_examples=examples(15))
 
 
 @pytest.mark.parametrize("cut", range(0, 160, 9))

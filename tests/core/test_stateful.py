@@ -32,6 +32,7 @@ from beads_workers.core.wire import Cancel, Done, Failed, Shutdown, Task, Wait
 from beads_workers.trackers.issue import TrackerIssue
 from tests.contracts.memory import Fault, FaultKind, MemorySource
 from tests.core.playbook import Play, ready
+from tests.support.shares import examples
 
 ATTEMPTS_MAX = 2
 ISSUES = 6
@@ -396,7 +397,7 @@ class World(RuleBasedStateMachine):
 
 TestWorld = World.TestCase
 TestWorld.settings = settings(
-    max_examples=60,
+    max_examples=examples(60),
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=list(HealthCheck),

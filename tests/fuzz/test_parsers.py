@@ -12,8 +12,9 @@ from tests.fuzz.minimiser import minimised
 from tests.fuzz.parser import Broken, well_typed
 from tests.fuzz.runner import CHUNK, inputs, the_input, try_chunk
 from tests.fuzz.table import PARSERS
+from tests.support.shares import examples
 
-INPUTS = 400
+INPUTS = examples(400)
 """In every test run; ``scripts/fuzz`` tries as many as you like."""
 MUTANT_CHUNKS = 3
 SEED = 1
@@ -25,6 +26,7 @@ def test_a_parser_holds_on_hostile_inputs(name: str) -> None:
     assert failure is None, failure
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize(
     ("name", "mutant"), [(name, mutant) for name, p in PARSERS.items() for mutant in p.mutants]
 )

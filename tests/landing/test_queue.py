@@ -27,6 +27,7 @@ from beads_workers.landing.queue import (
     WaitingBranch,
 )
 from tests.landing.truth import Pair, Truth, World, fleet, least, play
+from tests.support.shares import examples
 
 KEYS = tuple("abcdefghij")
 GREEN, RED, NONE = GateVerdict.GREEN, GateVerdict.RED, GateVerdict.NONE
@@ -78,7 +79,7 @@ moves = st.lists(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @example(
     truth=Truth(KEYS),
     told=[("add", "a"), ("gate", ""), ("add", "b"), *[("gate", "")] * 3],
@@ -140,7 +141,7 @@ def test_whatever_happens_what_can_land_lands_and_nobody_innocent_is_convicted(
     assert world.began <= bound
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(truths, st.integers(1, 3), st.integers(0, 99))
 def test_on_a_red_tip_nobody_is_convicted_and_what_mends_it_lands(
     truth: Truth, lanes: int, seed: int

@@ -17,6 +17,7 @@ from tests.oracles.journals.scenarios import SCENARIOS
 Ends = Counter[tuple[str, int, str, str]]
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("name", names())
 def test_the_same_is_said_of_a_history(name: str) -> None:
     assert compared(f"history_{name}") == ""

@@ -22,6 +22,7 @@ from beads_workers.ui.panels import short_diffstat
 from beads_workers.ui.theme import styles
 from beads_workers.ui.viewer import Look, Pane, Part, Question, Renderer, Role, ShownLog
 from tests.support.landings import BRANCH, TIP, gate, night
+from tests.support.shares import examples
 from tests.ui.snapshots import EPOCH, after, agents_at_work, closed, ended, fleet
 
 LANDING_TIP = rec.LandingTip(TIP, BRANCH)
@@ -184,7 +185,7 @@ def test_without_unicode_the_frame_is_ascii() -> None:
     assert drawn(after(*records), Look(unicode=False), 80, 24).isascii()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     st.integers(1, 240),
     st.integers(1, 80),

@@ -11,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.support.repository import commit, commits, git
+from tests.support.shares import examples
 from tests.support.worktrees import World
 
 Act = Callable[[World, Path, int], object]
@@ -76,7 +77,7 @@ def loose_files(world: World) -> dict[Path, bytes]:
     return found
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=examples(6), deadline=None)
 @given(plan=PLAN, removed=st.none() | st.integers(0, 2))
 @example(plan=[("detach", 0), ("revert", 0)], removed=0)
 def test_clean_destroys_no_commit_and_no_file(

@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from beads_workers.core.model import IssueId
 from beads_workers.integrations.dispatcherd.queue import QueuedTask, TaskPosition, TaskQueue
 from beads_workers.integrations.dispatcherd.wire import OnDuplicate, TaskCall
+from tests.support.shares import examples
 
 EPOCH = 1_700_000_000.0
 
@@ -261,4 +262,4 @@ class Tasks(RuleBasedStateMachine):
 
 
 TestTasks = Tasks.TestCase
-TestTasks.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestTasks.settings = settings(max_examples=examples(60), stateful_step_count=30, deadline=None)

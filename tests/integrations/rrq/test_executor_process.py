@@ -21,6 +21,7 @@ from beads_workers.integrations.rrq.executor_process import (
     ExecutorProcess,
     ProcessState,
 )
+from tests.support.shares import examples
 
 OK = wire.RequestStatus.SUCCESS
 
@@ -354,4 +355,6 @@ class Driven(RuleBasedStateMachine):
 
 
 TestDriven = Driven.TestCase
-TestDriven.settings = hypothesis_settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestDriven.settings = hypothesis_settings(
+    max_examples=examples(60), stateful_step_count=40, deadline=None
+)

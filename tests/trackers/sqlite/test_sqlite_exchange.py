@@ -21,6 +21,7 @@ from beads_workers.trackers.sqlite.exchange import (
     import_lines,
 )
 from beads_workers.trackers.sqlite.store import connect, create
+from tests.support.shares import examples
 
 NOW = "2026-01-02T03:04:05.000000Z"
 OLD = "2025-01-01T00:00:00Z"
@@ -215,7 +216,7 @@ def test_an_issue_survives_its_json_object(issue: TrackerIssue) -> None:
     assert from_object(json.loads(json.dumps(to_object(issue)))) == issue
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(issues=st.lists(ISSUES, max_size=4, unique_by=lambda each: each.id))
 def test_any_issues_survive_the_tracker(
     tmp_path_factory: pytest.TempPathFactory, issues: list[TrackerIssue]

@@ -16,6 +16,7 @@ from beads_workers.trackers.sqlite.exchange import write_issues
 from beads_workers.trackers.sqlite.source import SqliteSource
 from beads_workers.trackers.sqlite.store import SqliteStore, connect, create, transaction
 from tests.contracts.memory import MemorySource, MemoryTracker
+from tests.support.shares import examples
 
 ACTORS = ("run-1", "run-2")
 KEYS = [f"t-{number:02}" for number in range(8)]
@@ -136,5 +137,7 @@ class SideBySide(RuleBasedStateMachine):
         self.folder.cleanup()
 
 
-SideBySide.TestCase.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
+SideBySide.TestCase.settings = settings(
+    max_examples=examples(40), stateful_step_count=20, deadline=None
+)
 TestSideBySide = SideBySide.TestCase
