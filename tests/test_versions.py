@@ -16,7 +16,7 @@ def test_of_tests_that_differ_in_the_version_alone_one_is_left() -> None:
     left = [name for name in names if name not in not_drawn(names)]
     assert len({name.partition("[")[0] + name[-2] for name in left}) == len(left) == 80
     each = Counter(version for name in left for version in VERSIONS if version in name)
-    assert min(each[version] for version in VERSIONS) > 12
+    assert min(each[version] for version in VERSIONS) > 8
     assert not_drawn(left) == set(), "what was drawn is drawn again when it is run alone"
 
 
@@ -33,7 +33,7 @@ def test_what_is_not_about_trackers_is_run_on_one_of_two() -> None:
     names = [f"t.py::test_{n}[{kind}]" for n in range(40) for kind in EITHER]
     left = [name for name in names if name not in not_drawn(names)]
     assert len({name.partition("[")[0] for name in left}) == len(left) == 40
-    assert all(sum(kind in name for name in left) > 10 for kind in EITHER)
+    assert all(sum(kind in name for name in left) > 5 for kind in EITHER)
     about = [f"t.py::test[{kind}]" for kind in ("embedded", *VERSIONS)]
     assert len(not_drawn(about)) == 1, "the embedded tracker is no version of bd"
 

@@ -44,6 +44,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for item in items if item.nodeid not in left_out]
 
 
+@pytest.fixture
+def every_version(request: pytest.FixtureRequest) -> bool:
+    """Whether a test that chooses by itself what it tries has to try all."""
+    return bool(request.config.getoption("every_version"))
+
+
 def share(names: Sequence[str], n: int) -> set[str]:
     """Return one of ``n`` of these, and at least one."""
     return set(sorted(names, key=lambda name: zlib.crc32(name.encode()))[: -(-len(names) // n)])

@@ -2,12 +2,12 @@
 
 Most of what the suite computes is done by ``bd`` and RRQ. If only the version differs, a test is
 run on one, drawn by its name and its other parameters: half of them on each, but for ``bd`` 1.3.0,
-whose calls compute three times as long: a quarter. A test that is not about trackers is run on one
-of two in the same way, a whole fleet that must do the same on every tracker on one of three (what a
-tracker itself must do, ``tests/contracts`` asks of each), and what both agents must pass with one
-of them: claude, which computes twice as long as codex, is a quarter. So are the brokers of
-dispatcherd, the executors of RRQ, and the workers in other languages where the kit tries them.
-Continuous integration runs all.
+whose calls compute three times as long: a sixth, beside all the tests of what it alone can do. A
+test that is not about trackers is run on the embedded one or, a quarter, on ``bd``, a whole fleet
+that must do the same on every tracker on one of three (what a tracker itself must do,
+``tests/contracts`` asks of each), and what both agents must pass with one of them: claude, which
+computes twice as long as codex, is a quarter. So are the brokers of dispatcherd, the executors of
+RRQ, and the workers in other languages where the kit tries them. Continuous integration runs all.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PEERS = dict.fromkeys(EITHER, "tracker") | dict.fromkeys(ANY, "any tracker")
 PEERS |= dict.fromkeys(AGENTS, "agent") | dict.fromkeys(BROKERS, "broker")
 PEERS |= dict.fromkeys(EXECUTORS, "executor") | dict.fromkeys(WORKERS, "worker")
 PEERS |= dict.fromkeys(bd.VERSIONS, "bd") | dict.fromkeys(peers.VERSIONS, "rrq")
-LOTS = {bd.OLD: 3, CODEX: 3} | dict(zip(ANY, (5, 3, 1), strict=True))
+LOTS = {bd.OLD: 5, CODEX: 3, EITHER[0]: 3} | dict(zip(ANY, (5, 3, 1), strict=True))
 """How many a version has in the draw, if not one."""
 VERSION = re.compile(rf"(?<![\d.])({'|'.join(map(re.escape, PEERS))})(?![\d.\w])")
 
