@@ -8,7 +8,16 @@ import pytest
 
 from tests.support.bd import VERSIONS
 from tests.support.shares import share
-from tests.support.versions import AGENTS, ANY, BROKERS, EITHER, EXECUTORS, WORKERS, not_drawn
+from tests.support.versions import (
+    AGENTS,
+    ANY,
+    BROKERS,
+    EITHER,
+    EXECUTORS,
+    PROGRAMS,
+    WORKERS,
+    not_drawn,
+)
 
 
 def test_of_tests_that_differ_in_the_version_alone_one_is_left() -> None:
@@ -38,7 +47,7 @@ def test_what_is_not_about_trackers_is_run_on_one_of_two() -> None:
     assert len(not_drawn(about)) == 1, "the embedded tracker is no version of bd"
 
 
-@pytest.mark.parametrize("kinds", [ANY, AGENTS, BROKERS, EXECUTORS, WORKERS])
+@pytest.mark.parametrize("kinds", [ANY, AGENTS, BROKERS, EXECUTORS, PROGRAMS, WORKERS])
 def test_of_each_kind_of_peer_one_is_drawn_and_each_of_them_somewhere(
     kinds: tuple[str, ...],
 ) -> None:

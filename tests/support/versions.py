@@ -31,11 +31,19 @@ WORKERS = ("in-go", "in-node", "in-rust")
 """The workers of ``workers/`` that the conformance kit tries."""
 CLAUDE, CODEX = AGENTS = ("either-claude", "either-codex")
 """The agents of tests that each of them must pass."""
+PROGRAMS = ("github", *(f"bd-{version}" for version in bd.VERSIONS))
+"""The trackers of ``tests/contracts`` that are programs: each call is a process. Beside one of
+them, each contract is always tried on the two that are none."""
 PEERS = dict.fromkeys(EITHER, "tracker") | dict.fromkeys(ANY, "any tracker")
 PEERS |= dict.fromkeys(AGENTS, "agent") | dict.fromkeys(BROKERS, "broker")
 PEERS |= dict.fromkeys(EXECUTORS, "executor") | dict.fromkeys(WORKERS, "worker")
-PEERS |= dict.fromkeys(bd.VERSIONS, "bd") | dict.fromkeys(peers.VERSIONS, "rrq")
+PEERS |= (
+    dict.fromkeys(PROGRAMS, "program")
+    | dict.fromkeys(bd.VERSIONS, "bd")
+    | dict.fromkeys(peers.VERSIONS, "rrq")
+)
 LOTS = {bd.OLD: 5, CODEX: 3, EITHER[0]: 3} | dict(zip(ANY, (5, 3, 1), strict=True))
+LOTS |= dict(zip(PROGRAMS, (3, 3, 1), strict=True))
 """How many a version has in the draw, if not one."""
 VERSION = re.compile(rf"(?<![\d.])({'|'.join(map(re.escape, PEERS))})(?![\d.\w])")
 

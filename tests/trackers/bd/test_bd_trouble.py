@@ -66,6 +66,7 @@ FAULTS = {
 each_fault = pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
 
 
+@pytest.mark.share(2)
 @each_fault
 def test_a_listing_that_fails_is_an_error_and_never_no_work(
     project: BdProject, wrapped: Wrapped, source: BdSource, fault: str
@@ -78,6 +79,7 @@ def test_a_listing_that_fails_is_an_error_and_never_no_work(
     assert source.take(8, ()).jobs == ()
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("fault", [*FAULTS.values()][:4], ids=[*FAULTS][:4])
 def test_a_write_that_fails_changes_nothing_and_can_be_done_later(
     project: BdProject, wrapped: Wrapped, source: BdSource, fault: str
