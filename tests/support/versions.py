@@ -2,7 +2,7 @@
 
 Most of what the suite computes is done by ``bd`` and RRQ. If only the version differs, a test is
 run on one, drawn by its name and its other parameters: half of them on each, but for ``bd`` 1.3.0,
-whose calls compute three times as long: a sixth, beside all the tests of what it alone can do. A
+whose calls compute three times as long: an eighth, beside all the tests of what it alone can do. A
 test that is not about trackers is run on the embedded one or, a quarter, on ``bd``, a whole fleet
 that must do the same on every tracker on one of three (what a tracker itself must do,
 ``tests/contracts`` asks of each), and what both agents must pass with one of them: claude, which
@@ -42,7 +42,7 @@ PEERS |= (
     | dict.fromkeys(bd.VERSIONS, "bd")
     | dict.fromkeys(peers.VERSIONS, "rrq")
 )
-LOTS = {bd.OLD: 5, CODEX: 3, EITHER[0]: 3} | dict(zip(ANY, (5, 3, 1), strict=True))
+LOTS = {bd.OLD: 7, CODEX: 3, EITHER[0]: 3} | dict(zip(ANY, (5, 3, 1), strict=True))
 LOTS |= dict(zip(PROGRAMS, (3, 3, 1), strict=True))
 """How many a version has in the draw, if not one."""
 VERSION = re.compile(rf"(?<![\d.])({'|'.join(map(re.escape, PEERS))})(?![\d.\w])")
