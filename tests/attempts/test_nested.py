@@ -33,6 +33,7 @@ def agent(place: Path, command: str) -> None:
     assert os.system(f"cd {place} && ({command}) >/dev/null 2>&1") == 0
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize(
     "after",
     ["", "git commit -qm v", "git commit -qm v; cd $TOP; git add -A; git commit -qm all"],

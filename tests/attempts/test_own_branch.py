@@ -88,6 +88,7 @@ ELSEWHERE = {
 }
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("what", ELSEWHERE)
 def test_its_work_comes_onto_its_branch_and_nothing_else_moves(scene: Scene, what: str) -> None:
     place = scene.enter()

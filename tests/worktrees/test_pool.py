@@ -404,6 +404,7 @@ def preparing(world: World, issue_id: str, worker: str) -> warm.Process:
         return start_preparation(asked, nowhere.fileno(), **{MARK: str(world.top)})
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("seed", range(8))
 def test_whoever_is_killed_while_it_takes_one_leaves_nothing_that_clean_does_not_remove(
     world: World, seed: int
