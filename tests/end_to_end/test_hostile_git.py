@@ -23,7 +23,6 @@ from tests.support.hostile_kinds import KINDS
 KEYS_LEAST = 60
 
 
-@pytest.mark.share(3)
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
 def test_all_lands_and_nothing_of_the_users_moves_under(run: Run, tmp_path: Path) -> None:
     if why := run.why_not():

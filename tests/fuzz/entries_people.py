@@ -145,10 +145,15 @@ def settings_hold(read: Any, data: bytes) -> None:
 
 def _is_setting(value: Any) -> bool:
     if isinstance(value, tuple):
-        return all(isinstance(each, str | int) for each in value)
+        # Words, numbers, or pairs of words (``landing.types``).
+        return all(isinstance(each, str | int) or _is_pair(each) for each in value)
     if is_dataclass(value):
         return True  # The table of an integration, which has a parser of its own here.
     return isinstance(value, str | int) or (isinstance(value, float) and 0 <= value < 1e9)
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, tuple) and len(value) == 2 and all(isinstance(w, str) for w in value)
 
 
 def _read(data: bytes) -> Any:

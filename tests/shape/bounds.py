@@ -40,7 +40,7 @@ BOUNDS = {
     # What landed is kept in a ledger, its message is made of the agent's own, the check is proved
     # to see the tree, a close is confirmed, each answer of git has a reader, and nothing that a
     # repository brings is believed or run unasked: 150 more.
-    "life_functions": Bound(1618, slack=10),
+    "life_functions": Bound(1614, slack=10),
     "life_files": Bound(167),
     "circles": Bound(CIRCLES_MAX),
     "circle_modules": Bound(0),
@@ -57,11 +57,11 @@ BOUNDS = {
     # (branches, nested repositories, conflict marks, hidden files, signers, remotes): 1,100.
     # The proof that the check sees the tree (900), messages and the ledger (700), verdicts of gates
     # that died and kept set-ups (500), git that fails at each of its calls, trust.
-    "code_lines": Bound(64092, slack=300),
-    "functions": Bound(5709, slack=30),
+    "code_lines": Bound(64103, slack=300),
+    "functions": Bound(5710, slack=30),
     "classes": Bound(931, slack=10),
     # Oracles and their recorder, bounds of the shape, the tracer, tests of conditions.
-    "test_lines": Bound(101085, slack=1000),
+    "test_lines": Bound(101400, slack=1000),
 }
 """Files and lines of the product are printed only: a cap on files staples ideas together, and one
 on lines strips docstrings. From Python 3.12 on a list comprehension is no function: six fewer in
