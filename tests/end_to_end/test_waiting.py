@@ -95,6 +95,7 @@ def test_who_waits_gets_no_line_of_an_issue_and_who_follows_gets_all(
 ) -> None:
     embedded.create_many([{} for _ in range(20)])
     fleet = gated(start, embedded, ran, "-n", "2", "--until-empty")
+    fleet.wait_for("run_changed", state="running")
     ways = {"all": {}, "changes": {"only": ["run_changed"]}, "the end": {"only": []}}
     clients = {name: connect(fleet.state_directory) for name in ways}
     for name, data in ways.items():
