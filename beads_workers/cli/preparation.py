@@ -68,6 +68,10 @@ def refuse_failed(condition: Condition, check: Check) -> None:
 def planned(plan: FleetPlan) -> FleetSettings:
     """The settings of a plan whose conditions hold."""
     settings = plan.settings
+    if settings is None:
+        # A git that failed here only now: no condition has seen it.
+        for step in (plan.tracker, plan.work, plan.worktrees, plan.landing):
+            need_met(step)
     assert settings is not None, "a step that cannot be taken has failed as a condition"
     if plan.proof is None and plan.proving is None:
         return settings
