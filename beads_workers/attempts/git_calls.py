@@ -74,6 +74,13 @@ class Git:
             time.sleep(TRY_AGAIN_SECONDS)
         raise AssertionError("the last try returns or raises")
 
+    def answered(self, *arguments: str, good: tuple[int, ...]) -> GitCall:
+        """``ask``, for a call of which all other exit statuses are errors; raises ``GitError``."""
+        done = self.ask(*arguments, good=good)
+        if done.status not in good:
+            raise failure(arguments, done)
+        return done
+
     def once(
         self,
         *arguments: str,

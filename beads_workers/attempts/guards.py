@@ -18,7 +18,7 @@ from pathlib import Path
 
 from beads_workers.attempts import hook
 from beads_workers.attempts.git_calls import Git
-from beads_workers.worktrees.git import GitError, config
+from beads_workers.worktrees.git import NONE_THERE, config
 
 NO_PUSH = "no-push://"
 """A transport that git does not have: a push to it fails before anything is sent."""
@@ -29,8 +29,6 @@ NO_RECEIVER = "no-push"
 GUARDED = ("bd", "beads")
 """Programs of trackers that have a guard of ours before them on ``PATH``."""
 
-NONE_SET = 1
-"""The exit status of ``git config`` if there is no such key."""
 
 HOOK_SECONDS = 10
 """It takes 30 ms. One that is late refuses nothing; the guards do."""
@@ -181,9 +179,7 @@ def _remotes(folder: str) -> list[str]:
 def _set(folder: str, name: str) -> list[tuple[str, str]]:
     """Keys of remotes that end like this, each with its value."""
     asked = ("config", "-z", "--get-regexp", rf"^remote\..*\.{name}$")
-    done = Git(folder).ask(*asked, good=(0, NONE_SET))
-    if done.status not in (0, NONE_SET):
-        raise GitError(done.error or f"git config exited with {done.status}")
+    done = Git(folder).answered(*asked, good=(0, NONE_THERE))
     return [(key, value) for key, value in config(done.output) if value]
 
 

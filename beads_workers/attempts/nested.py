@@ -12,11 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from beads_workers.attempts.git_calls import Git
-from beads_workers.worktrees.git import GitError, config, names, pairs
-
-GITLINK = "160000"
-NONE_SET = 1
-"""The exit status of ``git config`` if there is no such key."""
+from beads_workers.worktrees.git import GITLINK, NONE_THERE, config, names, pairs
 
 HIDDEN_BYTES_MAX = 16 << 20
 HIDDEN_FILES_MAX = 1000
@@ -91,9 +87,7 @@ def _submodules(git: Git) -> set[str]:
     if not file.is_file():
         return set()
     asked = ("config", "-z", "--file", str(file), "--get-regexp", r"^submodule\..*\.path$")
-    done = git.ask(*asked, good=(0, NONE_SET))
-    if done.status not in (0, NONE_SET):
-        raise GitError(done.error or f"git config exited with {done.status}")
+    done = git.answered(*asked, good=(0, NONE_THERE))
     return {path for _, path in config(done.output)}
 
 

@@ -12,13 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from beads_workers.attempts.conflicts import CONFLICTS
 from beads_workers.attempts.git_calls import Git
 from beads_workers.attempts.refs import moved_by_lander, refs_now
 from beads_workers.core.landing import FILES_NAMED
 from beads_workers.worktrees.git import (
     BRANCHES,
     FALLBACK_IDENTITY,
-    GitError,
+    NONE_THERE,
     GitNoAnswer,
     lines,
     log_format,
@@ -27,12 +28,6 @@ from beads_workers.worktrees.git import (
     rows,
 )
 from beads_workers.worktrees.landed import LANDING
-
-NOT_THERE = 1
-"""The exit status of ``symbolic-ref --quiet`` and ``rev-parse --quiet`` for what is not there."""
-
-CONFLICTS = 1
-"""The exit status of ``merge-tree`` if there are conflicts."""
 
 
 class DoesNotFit(Exception):
@@ -133,9 +128,7 @@ class OwnBranch:
         base = self._scratch(before)
         ours, theirs = (self._scratch(each, base) for each in (self._tree(onto), after))
         asked = ("merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", ours, theirs)
-        done = self.git.ask(*asked, good=(0, CONFLICTS))
-        if done.status not in (0, CONFLICTS):
-            raise GitError(done.error or f"git merge-tree exited with {done.status}")
+        done = self.git.answered(*asked, good=(0, CONFLICTS))
         tree, files, _ = merged(done.output)
         if done.status == CONFLICTS:
             named = ", ".join(files[:FILES_NAMED])
@@ -171,9 +164,7 @@ class OwnBranch:
         return self.git("mktree").strip()
 
     def _told(self, *asked: str) -> str:
-        done = self.git.ask(*asked, good=(0, NOT_THERE))
-        if done.status not in (0, NOT_THERE):
-            raise GitError(done.error or f"git {asked[0]} exited with {done.status}")
+        done = self.git.answered(*asked, good=(0, NONE_THERE))
         return lines(done.output, 1)[0] if done.status == 0 else ""
 
 

@@ -14,6 +14,7 @@ from beads_workers.checks.rules import Check, fail, warn
 from beads_workers.core.settings import Worktrees
 from beads_workers.core.text import counted, printable
 from beads_workers.worktrees.git import (
+    GITLINK,
     answers,
     call,
     fields,
@@ -25,7 +26,6 @@ from beads_workers.worktrees.git import (
 from beads_workers.worktrees.making import base_of
 
 SET_UP_SUBMODULES = "git submodule update --init --recursive"
-GITLINK = "160000"
 SHOWN_MAX = 3
 LOOK_SECONDS = 5.0
 SHELL_WORDS = frozenset("$`(){};|&<>=*?[\n")

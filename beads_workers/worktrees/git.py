@@ -42,6 +42,9 @@ for its ``HEAD``."""
 _TABLES_LOCKED = "cannot lock references"
 """What git says of this lock. It says ``cannot lock ref 'refs/...'`` of a ref's own."""
 
+GITLINK = "160000"
+"""The mode of a commit of another repository in a tree or an index."""
+
 NONE_THERE = 1
 """The exit status of ``config``, ``show-ref``, ``symbolic-ref --quiet`` and ``rev-parse --quiet``
 for what is not there."""

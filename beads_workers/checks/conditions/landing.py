@@ -8,7 +8,7 @@ from beads_workers.checks import landing
 from beads_workers.checks.condition import Asked, Condition, Found, Look, Stage, skip
 from beads_workers.checks.plan import FleetPlan
 from beads_workers.checks.rules import Check, met, misused, ok, warn
-from beads_workers.core.settings import understood
+from beads_workers.core.settings import Landing, Worktrees, understood
 from beads_workers.worktrees.git import GitError
 
 NO_LAND = "--no-land"
@@ -40,32 +40,24 @@ def _gate(plan: FleetPlan) -> Found:
     return landing.gate(plan.options.verify) if plan.wants_landing else None
 
 
-def _free(plan: FleetPlan) -> Found:
-    lands, where = met(plan.landing), met(plan.worktrees)
-    if lands is None or where is None:
-        return None
-    return _asked(lambda: landing.held_elsewhere(lands, where))
+def _of_both(
+    look_at: Callable[[Landing, Worktrees], Check | None],
+) -> Callable[[FleetPlan], Check | None]:
+    """What is asked of where branches land and of where they are made, if both are known."""
+
+    def look(plan: FleetPlan) -> Check | None:
+        lands, where = met(plan.landing), met(plan.worktrees)
+        if lands is None or where is None:
+            return None
+        return _asked(lambda: look_at(lands, where))
+
+    return look
 
 
 def _remote(plan: FleetPlan) -> Found:
-    lands, where = met(plan.landing), met(plan.worktrees)
-    if lands is None or where is None:
+    if met(plan.landing) is None or met(plan.worktrees) is None:
         return None
-    return _asked(lambda: landing.closed_remote(lands, where)) or _where(plan)
-
-
-def _ledger(plan: FleetPlan) -> Found:
-    lands, where = met(plan.landing), met(plan.worktrees)
-    if lands is None or where is None:
-        return None
-    return _asked(lambda: landing.refused_ledger(lands, where))
-
-
-def _signed_off(plan: FleetPlan) -> Found:
-    lands, where = met(plan.landing), met(plan.worktrees)
-    if lands is None or where is None:
-        return None
-    return _asked(lambda: landing.unsigned(lands, where))
+    return _of_both(landing.closed_remote)(plan) or _where(plan)
 
 
 def _merges(plan: FleetPlan) -> Found:
@@ -129,7 +121,11 @@ CONDITIONS = (
     ),
     Condition(Stage.LANDING, "landing", "--verify needs no variable of one issue", _gate, NO_LAND),
     Condition(
-        Stage.LANDING, "landing", "the landing branch is checked out nowhere", _free, NO_LAND
+        Stage.LANDING,
+        "landing",
+        "the landing branch is checked out nowhere",
+        _of_both(landing.held_elsewhere),
+        NO_LAND,
     ),
     Condition(
         Stage.LANDING,
@@ -145,7 +141,7 @@ CONDITIONS = (
         Stage.LANDING,
         "landing",
         "that remote takes the ledger, unless [landing] trailers is full",
-        _ledger,
+        _of_both(landing.refused_ledger),
         NO_LAND,
         Asked.BY_START,
     ),
@@ -153,7 +149,7 @@ CONDITIONS = (
         Stage.LANDING,
         "landing",
         "with [landing] signoff git knows who commits",
-        _signed_off,
+        _of_both(landing.unsigned),
         NO_LAND,
     ),
     Condition(

@@ -23,8 +23,6 @@ def bind(over: Mapping[Path, Path]) -> None:
     _mount("none", "/", MS_REC | MS_PRIVATE)
     for place, file in over.items():
         _mount(str(file), str(place), MS_BIND)
-    # Nothing compiled from a broken file is to be left beside the user's own.
-    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
 
 
 def _unshare() -> None:
