@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import tempfile
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -29,7 +29,9 @@ from beads_workers.worktrees.git import call, names
 REF = f"{PINS}/broken"
 CHECKOUT = "BW_CHECKOUT"
 NAMED_MAX = 3
-RUNS = Generator[GateOrder, GateResult, "Proof"]
+Orders = tuple[GateOrder, ...]
+"""What may run side by side."""
+Runs = Generator[Orders, list[GateResult], "Proof"]
 
 
 @value
@@ -46,7 +48,8 @@ class Proof:
 
 @dataclass
 class Prover:
-    """``settings``: of the gate; ``commit``: the one to break; ``lane``: for its runs."""
+    """``settings``: of the gate; ``commit``: the one to break; ``lane``: for its runs, and the next
+    one for what runs beside them."""
 
     settings: LanderSettings
     commit: str
@@ -55,7 +58,7 @@ class Prover:
     leads: tuple[Lead, ...] = field(init=False)
     sources: Sources = field(init=False)
 
-    def runs(self) -> RUNS:
+    def runs(self) -> Runs:
         """Yield what is to be run, be sent what came of it, and return the proof; raises
         ``GitError`` and ``OSError``."""
         worktrees, verify = self.settings.worktrees, self.settings.verify or ""
@@ -65,12 +68,14 @@ class Prover:
         self.sources = find_sources(worktrees.common, self.commit, lines, worktrees.prefix)
         if not self.sources.files:
             return Proof(Sight.UNKNOWN, ("it has no sources that could be broken",))
-        broken = yield self._broken(self.sources)
-        if not _is_told(broken):
-            return Proof(Sight.UNKNOWN, (broken.why,))
-        depends = broken.verdict is not GateVerdict.GREEN
         with tempfile.TemporaryDirectory() as folder:
-            reads, said = yield from self._bound(Path(folder))
+            over = self._over(Path(folder))
+            bound = (self._bound(over, self.lane + 1),) if over else ()
+            broken, *first = yield (self._broken(self.sources), *bound)
+            if not _is_told(broken):
+                return Proof(Sight.UNKNOWN, (broken.why,))
+            reads, said = yield from self._reads(Path(folder), *first)
+        depends = broken.verdict is not GateVerdict.GREEN
         if reads is None:
             return (yield from self._without_mounts(depends=depends))
         if reads:
@@ -86,19 +91,26 @@ class Prover:
     def _order(self, commit: str) -> GateOrder:
         return GateOrder(self.lane, commit, "", self.commit)
 
-    def _bound(self, folder: Path) -> Generator[GateOrder, GateResult, tuple[bool | None, str]]:
+    def _bound(self, over: Mapping[Path, Path], lane: int) -> GateOrder:
+        return replace(self._order(self.commit), lane=lane, before=partial(bind, over))
+
+    def _reads(
+        self, folder: Path, *first: GateResult
+    ) -> Generator[Orders, list[GateResult], tuple[bool | None, str]]:
         """Whether it reads the checkout, and what it said then; None: the kernel does not let us.
 
         It is convicted by two red runs, with a green one in the same namespace between them.
+        ``first``: of these three; none if the checkout has no sources.
         """
-        said = ""
+        results, said = list(first), ""
+        if not results:
+            return False, ""
         for is_broken in (True, False, True):
-            # Written anew each time: caches of builds go by that.
-            over = self._over(folder) if is_broken else {}
-            if is_broken and not over:
-                return False, ""
-            order = self._order(self.commit)
-            result = yield replace(order, before=partial(bind, over))
+            if not results:
+                # Written anew each time: caches of builds go by that.
+                over = self._over(folder) if is_broken else {}
+                results = yield (self._bound(over, self.lane),)
+            result = results.pop()
             is_green = result.verdict is GateVerdict.GREEN
             if not _is_told(result) or not (is_broken or is_green):
                 return None, ""
@@ -117,10 +129,10 @@ class Prover:
                 over[place] = file
         return over
 
-    def _without_mounts(self, *, depends: bool) -> RUNS:
+    def _without_mounts(self, *, depends: bool) -> Runs:
         """What leads there decides, and what is opened is said."""
         if depends and (led := self._led()).files and led != self.sources:
-            narrow = yield self._broken(led)
+            (narrow,) = yield (self._broken(led),)
             if _is_told(narrow) and narrow.verdict is GateVerdict.GREEN:
                 return self._convicted("")
         if not depends and (self.leads or self._naming()):
@@ -131,7 +143,7 @@ class Prover:
     def _led(self) -> Sources:
         return self.sources.within(lead.to for lead in self.leads)
 
-    def _opened(self) -> Generator[GateOrder, GateResult, tuple[str, ...]]:
+    def _opened(self) -> Generator[Orders, list[GateResult], tuple[str, ...]]:
         """What is opened in two runs, and not while none runs."""
         try:
             watch = Opened(self.top / each.name for each in self.sources.files)
@@ -139,13 +151,13 @@ class Prover:
             return ()
         try:
             began = time.monotonic()
-            yield self._order(self.commit)
+            yield (self._order(self.commit),)
             first, took = watch.since(), time.monotonic() - began
             if not first:
                 return ()
             time.sleep(took)
             quiet = watch.since()
-            yield self._order(self.commit)
+            yield (self._order(self.commit),)
             return tuple(sorted((first & watch.since()) - quiet))
         finally:
             watch.close()

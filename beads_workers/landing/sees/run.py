@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -22,10 +22,10 @@ from typing import Any
 
 from beads_workers.core.landing import LanderSettings, settings_from_line, settings_to_line
 from beads_workers.core.settings import Sight
-from beads_workers.landing.gate import GateOrder, GateResult, Verdicts, start_gate
+from beads_workers.landing.gate import GateProcess, GateResult, Verdicts, start_gate
 from beads_workers.landing.queue import GateVerdict
 from beads_workers.landing.repository import landing_folder
-from beads_workers.landing.sees.proof import REF, Proof, Prover
+from beads_workers.landing.sees.proof import REF, Orders, Proof, Prover
 from beads_workers.runtime import sessions
 from beads_workers.runtime.locks import try_lock
 from beads_workers.worktrees.git import GitError, delete_refs, git
@@ -144,19 +144,32 @@ def _carry_out(
 ) -> Proof:
     runs = prover.runs()
     try:
-        order = next(runs)
+        orders = next(runs)
         while True:
-            began(order.commit)
-            order = runs.send(_run(prover.settings, folder, order, verdicts))
+            results = list[GateResult]()
+            for some in _batches(prover.settings, orders):
+                for order in some:
+                    began(order.commit)
+                results += _run(prover.settings, folder, some, verdicts)
+            orders = runs.send(results)
     except StopIteration as end:
         proof: Proof = end.value
         return proof
 
 
+def _batches(settings: LanderSettings, orders: Orders) -> Sequence[Orders]:
+    """Side by side, unless only one gate may run at a time."""
+    return [orders] if settings.landing.jobs > 1 else [(order,) for order in orders]
+
+
 def _run(
-    settings: LanderSettings, folder: Path, order: GateOrder, verdicts: Verdicts
-) -> GateResult:
-    gate = start_gate(settings, folder, order, verdicts)
+    settings: LanderSettings, folder: Path, orders: Orders, verdicts: Verdicts
+) -> list[GateResult]:
+    gates = [start_gate(settings, folder, order, verdicts) for order in orders]
+    return [_ended(gate) for gate in gates]
+
+
+def _ended(gate: GateProcess) -> GateResult:
     ready = poll()
     ready.register(gate.pidfd, POLLIN)
     ready.poll()
