@@ -476,7 +476,8 @@ def _show(rows: list[Any], *, as_json: bool, refused: Mapping[str, str]) -> None
 
 def _verdict(row: Any, refused: str) -> str:
     if row.landed:
-        return f"landed as {row.landed[:12]}"
+        by = f", verified {INDEPENDENT}" if INDEPENDENT in row.verified else ""
+        return f"landed as {row.landed[:12]}{by}"
     if refused:
         return printable(f"did not land: {refused}")
     ended = row.left.outcome or "unknown end"
@@ -498,6 +499,7 @@ def _json(row: Any, refused: Mapping[str, str]) -> dict[str, Any]:
         "commits": row.commits,
         "diffstat": row.diffstat,
         "landed": row.landed or None,
+        "verified": row.verified or None,
         "refused": None if row.landed else refused.get(add.issue_id),
         "merges": row.merges,
         "conflicts": list(row.conflicts or ()),

@@ -254,7 +254,8 @@ class Lander:
         """Whether it has landed, which is told then; raises ``GitError``."""
         landed = self._repository.landed_as(add, self._tip)
         if landed is not None:
-            self.say(messages.Landed(add.issue_id, add.attempt, landed.commit, landed.verified))
+            of = (add.issue_id, add.attempt, landed.commit)
+            self.say(messages.Landed(*of, landed.verified, landed.train))
         elif contained:
             self.say(messages.Landed(add.issue_id, add.attempt, add.commit, contained=True))
         else:

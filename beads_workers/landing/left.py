@@ -43,8 +43,8 @@ class LeftBranch:
 
 @value
 class BranchState:
-    """How a branch stands to the integration branch. ``landed``: by which commit it is there.
-    ``conflicts``: files; None where it merges. ``diffstat`` is in git's words."""
+    """How a branch stands to the integration branch. ``landed``: by which commit it is there;
+    ``verified``: as ``landing.Landed`` says it. ``conflicts``: files; None where it merges. ``diffstat`` is in git's words."""
 
     left: LeftBranch
     commits: int
@@ -52,6 +52,7 @@ class BranchState:
     landed: str = ""
     conflicts: tuple[str, ...] | None = None
     trouble: str = ""
+    verified: str = ""
 
     @property
     def merges(self) -> bool:
@@ -115,8 +116,11 @@ def _state(repository: LandingRepository, left: LeftBranch, tip: str) -> BranchS
         commits = int(objects.git("rev-list", "--count", span))
         diffstat = objects.git("diff", "--shortstat", span).strip()
         landed = repository.landed_as(add, tip)
-        if landed is not None or objects.contains(tip, add.commit):
-            return BranchState(left, commits, diffstat, landed.commit if landed else add.commit)
+        if landed is not None:
+            of = (left, commits, diffstat, landed.commit)
+            return BranchState(*of, verified=landed.verified)
+        if objects.contains(tip, add.commit):
+            return BranchState(left, commits, diffstat, add.commit)
         found = repository.builder.couple(tip, add)
     except (GitError, OSError) as error:
         return BranchState(left, 0, "", trouble=str(error))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from beads_workers.core.receipts import INDEPENDENT
 from beads_workers.worktrees import ledger
 from beads_workers.worktrees.git import git, git_or_none, lines, log_format, row_format, rows
 from beads_workers.worktrees.ledger import LandedCommit
@@ -107,6 +108,8 @@ def _read(commit: str, message: str) -> LandedCommit | None:
     if not verified or not ours:
         return None
     tree = verified.split()[0] if verified != "none" else ""
+    if verified.endswith(INDEPENDENT):
+        tree += f" {INDEPENDENT}"
     number = int(attempt) if attempt.isdecimal() else 0
     return LandedCommit(commit, issue_id, number, run_id, tree, tuple(undoes.split()))
 

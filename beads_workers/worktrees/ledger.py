@@ -34,8 +34,7 @@ CANDIDATES_MAX = 2000
 
 @value
 class LandedCommit:
-    """One commit that the lander wrote. ``verified``: the tree that passed with it inside, "" where
-    there was no gate; ``train``: the issues in that tree. ``undoes``: the commits that it takes
+    """One commit that the lander wrote. ``verified``: as ``landing.Landed`` says it; ``train``: the issues in that tree. ``undoes``: the commits that it takes
     back; with no ``commit`` the branch went back to before them. ``was``: its name before a person
     rewrote it."""
 

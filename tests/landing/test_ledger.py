@@ -11,6 +11,8 @@ import pytest
 from beads_workers.checks.landing import unsigned
 from beads_workers.core.commit_form import CommitForm
 from beads_workers.core.landing import Add, LanderWarned
+from beads_workers.core.receipts import INDEPENDENT
+from beads_workers.landing.left import LeftBranch, states
 from beads_workers.landing.repository import CannotLand, LandingRepository
 from beads_workers.landing.train import Coupled
 from beads_workers.landing.undo import Undo
@@ -84,6 +86,22 @@ def test_it_is_found_taken_back_and_landed_again(
     assert again.landed_as(adds[0], world.tip()) is None
     assert again.landed_as(adds[1], world.tip()) is not None
     assert again.gone(world.tip()) == []
+
+
+@pytest.mark.parametrize("trailers", ["full", "none"])
+def test_what_a_check_said_that_depends_on_no_source_is_read_back(
+    world: LandingWorld, trailers: str
+) -> None:
+    """``full``: as in a clone without a ledger."""
+    repository = world.repository(form=CommitForm(trailers=trailers))
+    add, verified = two_steps(world, "a"), f"{'e' * 40} {INDEPENDENT}"
+    found = repository.builder.couple(repository.tip(), add)
+    assert isinstance(found, Coupled)
+    repository.land(repository.tip(), [found.changes], verified)
+    if trailers == "full":
+        git(world.top, "update-ref", "-d", ledger_ref(BRANCH))
+    (state,) = states(repository, [LeftBranch(add)])
+    assert state.verified == verified
 
 
 def test_a_whole_run_is_taken_back_by_what_the_ledger_says(world: LandingWorld) -> None:
