@@ -30,13 +30,18 @@ PLANTED: Mapping[str, Planted] = {
 }
 """By the name of the adapter."""
 
-WATCHED = (
-    "beads-workers.toml",
-    ".beads/hooks/**",
-    ".beads/redirect",
-    *(file for each in PLANTED.values() for file in each.files),
+WATCHED = tuple(
+    f":(top,glob)**/{name}"
+    for name in (
+        "beads-workers.toml",
+        ".beads/hooks/**",
+        ".beads/redirect",
+        *(file for each in PLANTED.values() for file in each.files),
+    )
 )
-"""What a person should look at before it is merged: whoever pulls it is asked about it."""
+"""What a person should look at before it is merged, for git: whoever pulls it is asked about it."""
+
+OBEYED = "changes what is run by whoever merges it"
 
 _HARMLESS = frozenset(
     {

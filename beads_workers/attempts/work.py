@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from beads_workers.agents.planted import WATCHED
+from beads_workers.agents.planted import OBEYED, WATCHED
 from beads_workers.attempts.conflicts import at_top_of, left_marks, unmerged
 from beads_workers.attempts.git_calls import Git, Misplaced
 from beads_workers.attempts.nested import bare_gitlinks, hidden, nested, others_in, without
@@ -326,9 +326,8 @@ class Workplace:
 
     def _obeyed(self) -> list[str]:
         """What it changes that others run once it is merged, in one line; raises ``GitError``."""
-        asked = [f":(top,glob)**/{name}" for name in WATCHED]
-        found = names(self._git("diff", "--name-only", "-z", str(self.base), "--", *asked))
-        return [f"changes what is run by whoever merges it: {some(found)}"] if found else []
+        found = names(self._git("diff", "--name-only", "-z", str(self.base), "--", *WATCHED))
+        return [f"{OBEYED}: {some(found)}"] if found else []
 
     def merge(self, tip: str) -> tuple[str, ...]:
         """Merge what has landed into its branch; the files whose conflicts are left standing.

@@ -22,7 +22,7 @@ from beads_workers.cli.errors import CommandError
 from beads_workers.core import landing as messages
 from beads_workers.core.landing import LanderSettings
 from beads_workers.core.receipts import INDEPENDENT
-from beads_workers.core.text import counted, printable
+from beads_workers.core.text import counted, printable, some
 from beads_workers.exits import EXIT_RUNNING, EXIT_TRACKER, EXIT_UNFINISHED, EXIT_UNKNOWN
 
 Verify = Annotated[
@@ -114,11 +114,12 @@ def land(
 
 def branches(as_json: Json = False, state_dir: StateDir = None) -> None:
     """List the branches that earlier runs left, in the order in which they land."""
+    from beads_workers.agents.planted import WATCHED
     from beads_workers.landing.left import left_branches, states
 
     directory = find_state_directory(state_dir)
     repository = _repository(_settings(directory, None, runs=False))
-    rows = states(repository, left_branches(directory, repository))
+    rows = states(repository, left_branches(directory, repository), WATCHED)
     _show(rows, as_json=as_json, refused=_refused(directory))
 
 
@@ -470,6 +471,10 @@ def _show(rows: list[Any], *, as_json: bool, refused: Mapping[str, str]) -> None
         what = f"{counted(row.commits, 'commit')}, {row.diffstat or 'no changes'}"
         verdict = _verdict(row, refused.get(row.left.add.issue_id, ""))
         print(f"{place:3}  {issue:<{ISSUE_CHARS}} {verdict}; {what}; {row.left.add.branch}")
+        if row.watched:
+            from beads_workers.agents.planted import OBEYED
+
+            print(printable(f"     {OBEYED}: {some(row.watched)}"))
     if not rows:
         print("no branches")
 
@@ -505,4 +510,5 @@ def _json(row: Any, refused: Mapping[str, str]) -> dict[str, Any]:
         "conflicts": list(row.conflicts or ()),
         "trouble": row.trouble,
         "worktree": row.left.worktree or None,
+        "obeyed": list(row.watched),
     }

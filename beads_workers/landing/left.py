@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from beads_workers.core import journal as rec
@@ -13,7 +14,7 @@ from beads_workers.landing.repository import LandingRepository
 from beads_workers.landing.train import Conflict
 from beads_workers.runtime.journal_file import read_journal
 from beads_workers.runtime.run_directory import RunDirectory
-from beads_workers.worktrees.git import BRANCHES, GitError, git, row_format, rows
+from beads_workers.worktrees.git import BRANCHES, GitError, git, names, row_format, rows
 from beads_workers.worktrees.landed import still_landed
 from beads_workers.worktrees.records import Records, WorktreeRecord
 
@@ -44,7 +45,9 @@ class LeftBranch:
 @value
 class BranchState:
     """How a branch stands to the integration branch. ``landed``: by which commit it is there;
-    ``verified``: as ``landing.Landed`` says it. ``conflicts``: files; None where it merges. ``diffstat`` is in git's words."""
+    ``verified``: as ``landing.Landed`` says it. ``conflicts``: files; None if it merges.
+    ``diffstat`` is in git's words. ``watched``: what it changes of the files that were asked
+    about."""
 
     left: LeftBranch
     commits: int
@@ -53,6 +56,7 @@ class BranchState:
     conflicts: tuple[str, ...] | None = None
     trouble: str = ""
     verified: str = ""
+    watched: tuple[str, ...] = ()
 
     @property
     def merges(self) -> bool:
@@ -103,10 +107,23 @@ def _taken_back(repository: LandingRepository, known: Collection[str]) -> list[L
     return [LeftBranch(add, UNDONE) for add in adds if add is not None]
 
 
-def states(repository: LandingRepository, some: list[LeftBranch]) -> list[BranchState]:
-    """How each stands to the integration branch now, or to where it would begin."""
+def states(
+    repository: LandingRepository, some: list[LeftBranch], watched: Sequence[str] = ()
+) -> list[BranchState]:
+    """How each stands to the integration branch now, or to where it would begin. ``watched``: what
+    git is to look for in it."""
     tip = repository.commit_of(repository.ref) or repository.settings.landing.start
-    return [_state(repository, left, tip) for left in some]
+    found = [_state(repository, left, tip) for left in some]
+    return [replace(each, watched=_changed(repository, each, watched)) for each in found]
+
+
+def _changed(
+    repository: LandingRepository, state: BranchState, watched: Sequence[str]
+) -> tuple[str, ...]:
+    if not watched or state.trouble:
+        return ()
+    span = f"{state.left.add.base}..{state.left.add.commit}"
+    return tuple(names(repository.objects.git("diff", "--name-only", "-z", span, "--", *watched)))
 
 
 def _state(repository: LandingRepository, left: LeftBranch, tip: str) -> BranchState:

@@ -114,7 +114,8 @@ def files(world: Left) -> set[str]:
 def test_what_earlier_runs_left_lands_and_its_issues_are_closed(left: Left) -> None:
     left.branch("app-1", {"one": "1"})
     left.branch("app-2", {"two": "2"})
-    left.branch("app-3", {"three": "3"}, outcome="error")
+    theirs = {"three": "3", "beads-workers.toml": "workers = 1\n"}
+    left.branch("app-3", theirs, outcome="error")
     left.ended()
     shown = json.loads(commands.told("branches", "--json"))["branches"]
     assert [(row["issue_id"], row["outcome"], row["merges"], row["commits"]) for row in shown] == [
@@ -122,6 +123,9 @@ def test_what_earlier_runs_left_lands_and_its_issues_are_closed(left: Left) -> N
         ("app-2", "success", True, 1),
         ("app-3", "error", True, 1),
     ]
+    assert [row["obeyed"] for row in shown] == [[], [], ["beads-workers.toml"]]
+    obeyed = "changes what is run by whoever merges it: beads-workers.toml\n"
+    assert commands.told("branches").endswith(obeyed)
     dry = commands.told("land", "--dry-run", "--verify", "true")
     assert "app-1" in dry and "app-3" not in dry
     assert not git(left.top, "for-each-ref", f"refs/heads/{BRANCH}")
