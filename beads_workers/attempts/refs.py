@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from beads_workers.attempts.git_calls import Git
+from beads_workers.worktrees import programs
 from beads_workers.worktrees.git import BRANCHES, OWN_REFS, log_format, row_format, rows
 from beads_workers.worktrees.landed import LANDING, WHY
 from beads_workers.worktrees.records import REFS_FILE
@@ -37,6 +38,7 @@ def refs_at_first(git: Git, directory: Path) -> dict[str, str]:
         refs = refs_now(git)
         text = "".join(f"{found} {name}\n" for name, found in refs.items())
         # Whole or not at all: what is not in it counts as the attempt's own.
+        programs.keep(directory)
         fresh = directory / f"{REFS_FILE}.new"
         fresh.write_text(text, "utf-8", "surrogateescape")
         fresh.replace(file)

@@ -40,6 +40,7 @@ from beads_workers.worktrees.git import (
     unlock_worktree,
 )
 from beads_workers.worktrees.landed import ATTEMPTS
+from beads_workers.worktrees.programs import changed
 from beads_workers.worktrees.records import REFS_FILE, WorktreeRecord
 from beads_workers.worktrees.removal import OPERATIONS, STATUS, parse_status
 
@@ -321,13 +322,20 @@ class Workplace:
             commits=commits[-limits.RECEIPT_ITEMS_MAX :],
             diffstat=self.diffstat(),
             tree=self.tree(),
-            flags=(*receipt.flags, *self.moved(), *self._obeyed()),
+            flags=(*receipt.flags, *self.moved(), *self._obeyed(), *self._programs()),
         )
 
     def _obeyed(self) -> list[str]:
         """What it changes that others run once it is merged, in one line; raises ``GitError``."""
         found = names(self._git("diff", "--name-only", "-z", str(self.base), "--", *WATCHED))
         return [f"{OBEYED}: {some(found)}"] if found else []
+
+    def _programs(self) -> list[str]:
+        """What git runs for the user since the attempt, in one line; raises ``GitError``."""
+        if self.mine is None:
+            return []
+        found = changed(self._git_directory(), self._git)
+        return [f"changed what git runs in this repository: {some(found)}"] if found else []
 
     def merge(self, tip: str) -> tuple[str, ...]:
         """Merge what has landed into its branch; the files whose conflicts are left standing.

@@ -13,7 +13,7 @@ from typing import Any
 from beads_workers.core.model import value
 from beads_workers.core.settings import Worktrees, worktrees_from_json
 from beads_workers.executors.files import branch_part, file_name
-from beads_workers.worktrees import pool, removal
+from beads_workers.worktrees import pool, programs, removal
 from beads_workers.worktrees.git import BRANCHES, GitError, git, unlock_worktree
 from beads_workers.worktrees.making import (
     CannotPrepare,
@@ -121,11 +121,13 @@ def _make(asked: Preparation, records: Records, place_file: Path) -> None:
 
 
 def keep_refs(folder: str) -> None:
-    """Write down all refs as they are: what the attempt does to others is named afterwards."""
+    """Write down all refs as they are, and what git's settings run: what the attempt does to them
+    is named afterwards."""
     try:
         directory = Path(folder, ".git").read_text().removeprefix("gitdir:").strip()
         told = git(folder, "for-each-ref", "--format=%(objectname) %(refname)")
         Path(directory, REFS_FILE).write_text(told, "utf-8", "surrogateescape")
+        programs.keep(Path(directory))
     except GitError as error:
         raise CannotPrepare(str(error)) from None
     except OSError as error:

@@ -212,6 +212,32 @@ def test_what_others_run_once_it_is_merged_is_a_flag(folder: Path) -> None:
     )
 
 
+def test_what_git_runs_since_an_attempt_is_a_flag(folder: Path) -> None:
+    place = entered(folder)
+    for key, said in (("user.nickname", "x"), ("branch.main.remote", ".")):
+        git(folder, "config", key, said)
+    assert place.receipt(Receipt("done")).flags == ()
+    for key in (
+        "filter.x.clean",
+        "core.fsmonitor",
+        "core.sshCommand",
+        "alias.st",
+        "merge.y.driver",
+    ):
+        git(folder, "config", key, "touch ran")
+    git(folder, "config", "includeIf.gitdir:~/x.path", "/nowhere")
+    git(folder, "config", "--unset", "alias.st")
+    hook = Path(git(folder, "rev-parse", "--git-common-dir"), "hooks/post-merge")
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\ntouch ran\n")
+    (flag,) = entered(folder).receipt(Receipt("done")).flags
+    assert flag == (
+        "changed what git runs in this repository: core.fsmonitor core.sshcommand filter.x.clean"
+        " hooks/post-merge includeif.gitdir:~/x.path ..."
+    )
+    assert not (folder / "ran").exists()
+
+
 def test_in_a_shared_folder_nothing_is_committed(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
