@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 
-from beads_workers.checks.condition import Asked, Condition
+from beads_workers.checks.condition import Asked, Condition, Stage
 from beads_workers.checks.plan import FleetPlan
 from beads_workers.checks.rules import Check, Grade
 from beads_workers.checks.runner import start_checks
 from beads_workers.cli.preparation import refuse_failed
+from beads_workers.cli.trust import tell_refused
 from beads_workers.core.text import printable
 
 CLEAR_LINE = "\r\x1b[K"
@@ -44,6 +45,8 @@ def check_start(plan: FleetPlan, *, quiet: bool, last: bool = True) -> list[Chec
     """
     warnings = []
     for condition, check in start_checks(plan, last=last):
+        if condition.stage is Stage.TRUST and last:
+            tell_refused(check, plan.options.notify)
         refuse_failed(condition, check)
         if check.status is Grade.WARN:
             warnings.append(check)

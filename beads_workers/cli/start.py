@@ -298,7 +298,8 @@ def run_start(
 
     resolved = settle(said, may_ask=not (how.dry_run or how.as_json))
     if resolved.untrusted:
-        refuse_untrusted(resolved)  # Some kinds of sources miss them as they are prepared.
+        # Some kinds of sources miss them as they are prepared.
+        refuse_untrusted(resolved, tells=not how.dry_run)
     drawn = Drawn(quiet=how.as_json)
     plan = plan_of(resolved, issues, owned=not how.detach, progress=drawn)
     warnings = check_start(plan, quiet=how.as_json, last=not how.dry_run)

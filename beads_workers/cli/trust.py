@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +17,7 @@ import typer
 from beads_workers.checks.brought import everything, untrusted, untrusted_hooks
 from beads_workers.checks.conditions.trust import refused
 from beads_workers.checks.plan import FleetPlan
+from beads_workers.checks.rules import Check, Grade
 from beads_workers.checks.trust import store_of, trust
 from beads_workers.cli.arguments import Json
 from beads_workers.cli.config import resolve
@@ -69,7 +72,7 @@ def settle(said: Options, *, may_ask: bool = True) -> Resolved:
     environment = dict(os.environ)
     os.environ.pop(KEYS["trust"].variable, None)
     resolved = resolve(said, Path.cwd(), environment)
-    asks = may_ask and sys.stdin.isatty() and sys.stderr.isatty()
+    asks = may_ask and _somebody_sits()
     while asks and (lines := untrusted(_plan(resolved))) and _agrees(lines):
         try:
             trust(lines)
@@ -79,9 +82,26 @@ def settle(said: Options, *, may_ask: bool = True) -> Resolved:
     return resolved
 
 
-def refuse_untrusted(resolved: Resolved) -> None:
-    """Raises ``CommandError`` for what is not trusted, if a command needs no plan of a start."""
-    refuse(refused(untrusted(_plan(resolved))))
+def refuse_untrusted(resolved: Resolved, *, tells: bool = False) -> None:
+    """Raises ``CommandError`` for what is not trusted, if a command needs no plan of a start.
+    ``tells``: see ``tell_refused``."""
+    check = refused(untrusted(_plan(resolved)))
+    if tells and check is not None:
+        tell_refused(check, resolved.options.notify)
+    refuse(check)
+
+
+def tell_refused(check: Check, notify: str | None) -> None:
+    """Have ``--notify`` say that no fleet begins, if nobody sits there: a service, or cron."""
+    if notify is None or check.status is not Grade.FAIL or _somebody_sits():
+        return
+    from beads_workers.runtime.notifications import tell
+    from beads_workers.ui.notices import Notice
+
+    said, why = printable(f"no fleet begins: {check.text}"), printable(check.text)
+    notice = Notice("refused", said, time.time(), "", str(Path.cwd()))
+    notice = replace(notice, error=why, exit_code=check.exit_code, todo=check.remedy)
+    tell(notify, notice)
 
 
 def refuse_hooks(source: str | None) -> None:
@@ -108,6 +128,10 @@ def _plan(resolved: Resolved) -> FleetPlan:
 def _folders(plan: FleetPlan) -> list[Path]:
     file = plan.resolved.file
     return [plan.folder, *([file.parent] if file else [])]
+
+
+def _somebody_sits() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def _agrees(lines: Sequence[RiskyLine]) -> bool:

@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from math import inf
 from pathlib import Path
 
@@ -51,6 +52,21 @@ def argv_of(command: str, notice: Notice) -> list[str]:
     # Its body is markup; nothing of it goes through a shell.
     title = f"beads-workers: {notice.event.replace('_', ' ')}"
     return ["notify-send", "--app-name=beads-workers", "--", title, html.escape(notice.text)]
+
+
+def tell(command: str, notice: Notice) -> None:
+    """Run the command for a notice of no run, and wait for it; what is wrong with it is its own
+    word on stderr."""
+    argv, told = argv_of(command, notice), (json.dumps(to_json(notice)) + "\n").encode("ascii")
+    with suppress(OSError, subprocess.TimeoutExpired):
+        subprocess.run(
+            argv,
+            input=told,
+            env={**os.environ, **environment(notice)},
+            stdout=2,
+            check=False,
+            timeout=LIMITS.command,
+        )
 
 
 class Notifier:

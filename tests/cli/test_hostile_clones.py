@@ -219,6 +219,22 @@ def test_a_hook_of_bd_is_not_run_before_it_is_trusted(clone: Clone, name: str) -
     assert clone.beside() == clone.before
 
 
+def test_a_refusal_is_told_if_nobody_is_there_to_be_asked(clone: Clone) -> None:
+    told = clone.folder / ".git/told"
+    notify = f'echo "$BW_EVENT $BW_EXIT_CODE $BW_TODO: $BW_TEXT" >>{told}'
+    words = (*START, "--notify", notify, "--source", "bd", "--", "true")
+    clone.say("#!/bin/sh\ntouch ../ran\n", ".beads/hooks/on_close")
+    assert clone.run(*words).startswith("2 ")
+    clone.say(SETTINGS["notify"] + "\n")
+    assert clone.run("start", "--dry-run", *words[1:]).startswith("2 ")
+    assert clone.run(*words).startswith("2 ")
+    begin = "refused 2 beads-workers trust: no fleet begins: "
+    hook, line = told.read_text().splitlines()
+    assert hook.startswith(begin) and ".beads/hooks/on_close: " in hook
+    assert line.startswith(begin) and "notify = " in line
+    assert clone.beside() == clone.before
+
+
 def test_trust_lets_it_run_until_it_changes(tmp_path: Path) -> None:
     clone = Clone(tmp_path)
     clone.say(SETTINGS["command"] + '\nverify = "true"\n')
