@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from beads_workers import __version__
-from tests.support.package import Package, build, install, unpack
+from tests.support.package import Package, build, built_at, install, unpack
 from tests.test_tidy import PACKAGE, ROOT
 
 SDIST_TESTS = ("tests/executors",)
@@ -80,6 +80,17 @@ def test_the_sdist_is_the_checkout(package: Package) -> None:
         held = {name.partition("/")[2] for name in archive.getnames()}
     wanted = {name for name in found.split("\0") if name and (ROOT / name).exists()}
     assert wanted - held == set()
+
+
+def test_the_sdist_bears_nothing_of_this_machine(package: Package) -> None:
+    with tarfile.open(package.sdist) as archive:
+        held = archive.getmembers()
+    bears = {(e.mtime, e.uid, e.gid, e.uname, e.gname) for e in held}
+    assert bears == {(built_at(), 0, 0, "", "")}
+    assert {each.mode for each in held} == {0o755, 0o644}
+    assert {name for each in held for name in each.pax_headers} <= {"path"}
+    assert package.sdist.read_bytes()[4:8] == built_at().to_bytes(4, "little")
+    assert [each.name for each in held] == sorted(each.name for each in held)
 
 
 def test_the_sdist_tests_itself(package: Package, tmp_path: Path) -> None:

@@ -2,6 +2,9 @@
 
     python -m tests.support.package FOLDER [--source-url URL]
 
+Built again, also from another clone or from the sdist, both files are the same byte for byte: they
+bear the time of the commit (or ``SOURCE_DATE_EPOCH``), and nothing of the machine.
+
 ``URL``: where the files of this version can be read, without a slash at its end. Links of the
 README lead there, because the page of a package has no files beside it.
 """
@@ -9,6 +12,8 @@ README lead there, because the page of a package has no files beside it.
 from __future__ import annotations
 
 import argparse
+import gzip
+import os
 import re
 import shutil
 import subprocess
@@ -19,7 +24,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-NOT_SOURCE = ("__pycache__", ".*_cache", ".git", ".hypothesis", "*.egg-info", "build", "dist")
+NOT_SOURCE = (
+    *("__pycache__", ".*_cache", ".git", ".hypothesis", "*.egg-info", "build", "dist"),
+    *("PKG-INFO", "setup.cfg"),  # An sdist adds these.
+)
 LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#)([^)\s]+)(?=\))")
 """The target of a link to another file."""
 IMAGE = re.compile(r"(!\[[^\]]*\]\()(?![a-z]+:)([^)\s]+)(?=\))")
@@ -39,11 +47,41 @@ def build(folder: Path, source_url: str = "") -> Package:
     shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*NOT_SOURCE))
     if source_url:
         _tell(copy, source_url)
-    sdist = folder / _built("sdist", copy, folder)
+    at = built_at()
+    sdist = folder / _built("sdist", copy, folder, at)
     shutil.rmtree(copy)
-    wheel = folder / _built("wheel", unpack(sdist, folder / "unpacked"), folder)
+    _level(sdist, at)
+    wheel = folder / _built("wheel", unpack(sdist, folder / "unpacked"), folder, at)
     shutil.rmtree(folder / "unpacked")
     return Package(wheel, sdist)
+
+
+def built_at() -> int:
+    """When all that is packed was written: in a checkout the time of its commit."""
+    if said := os.environ.get("SOURCE_DATE_EPOCH"):
+        return int(said)
+    if (ROOT / ".git").exists():
+        words = ("git", "-C", str(ROOT), "log", "-1", "--format=%ct")
+        return int(subprocess.run(words, capture_output=True, check=True).stdout)
+    return int((ROOT / "pyproject.toml").stat().st_mtime)
+
+
+def _level(sdist: Path, at: int) -> None:
+    """Write it anew, the same wherever it was made: times, owners, modes and order."""
+    fresh = sdist.with_name(f"{sdist.name}.new")
+    with (
+        tarfile.open(sdist) as archive,
+        fresh.open("wb") as file,
+        gzip.GzipFile("", "wb", fileobj=file, mtime=at) as packed,
+        tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as written,
+    ):
+        for each in sorted(archive, key=lambda member: member.name):
+            each.mtime, each.mode = at, 0o755 if each.isdir() or each.mode & 0o100 else 0o644
+            each.uid = each.gid = 0
+            each.uname = each.gname = ""
+            each.pax_headers = {}
+            written.addfile(each, archive.extractfile(each) if each.isfile() else None)
+    fresh.replace(sdist)
 
 
 def unpack(sdist: Path, folder: Path) -> Path:
@@ -80,11 +118,19 @@ def _tell(checkout: Path, source_url: str) -> None:
     settings.write_text(settings.read_text() + urls)
 
 
-def _built(kind: str, source: Path, folder: Path) -> str:
+def _built(kind: str, source: Path, folder: Path, at: int) -> str:
     """The file's name, which the build backend prints last."""
     script = f"from setuptools import build_meta as b; print(b.build_{kind}({str(folder)!r}))"
     words = [sys.executable, "-W", "error::DeprecationWarning", "-c", script]
-    done = subprocess.run(words, cwd=source, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        words,
+        cwd=source,
+        env={**os.environ, "SOURCE_DATE_EPOCH": str(at)},
+        umask=0o022,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()[-1]
 
