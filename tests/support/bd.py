@@ -19,6 +19,7 @@ import sqlite3
 import subprocess
 import tempfile
 import time
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,29 @@ def bd_program(version: str) -> Path:
     return program
 
 
+def is_enveloped(version: str) -> bool:
+    """Whether the ``bd`` of this test prints its JSON as 2.0 will, whatever it is told.
+
+    Half of the tests have such a one; ``BW_BD_ENVELOPE`` says 1 for all of them, or 0 for none.
+    """
+    said = os.environ.get("BW_BD_ENVELOPE")
+    test = os.environ.get("PYTEST_CURRENT_TEST", "")
+    return version == NEW and (said == "1" if said else zlib.crc32(test.encode()) % 2 == 1)
+
+
+@functools.cache
+def _enveloping() -> Path:
+    """A folder with a ``bd`` that sets ``BD_JSON_ENVELOPE`` behind the back of its caller."""
+    real = bd_program(NEW)
+    folder = real.with_name("enveloping")
+    folder.mkdir(exist_ok=True)
+    new = folder / f"bd.{os.getpid()}"
+    new.write_text(f'#!/bin/sh\nBD_JSON_ENVELOPE=1 exec {real} "$@"\n')
+    new.chmod(0o755)
+    new.rename(folder / "bd")
+    return folder
+
+
 def bd_environment(version: str, actor: str = "tester") -> dict[str, str]:
     """An environment in which ``bd`` is that version, is at nobody's home, and sends nothing."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("BEADS_", "BD_", "GIT_"))}
@@ -70,12 +94,13 @@ class BdProject:
     def __init__(self, folder: Path, version: str) -> None:
         self.folder = folder / "project"
         self.version = version
-        self.directory = bd_program(version).parent
+        self.directory = _enveloping() if is_enveloped(version) else bd_program(version).parent
         """To be put in front of PATH: it holds a ``bd``."""
         # Worktrees of attempts lie there.
         cache = folder / "cache"
         _share_compiled(cache)
         self.environment = bd_environment(version) | {"XDG_CACHE_HOME": str(cache)}
+        self.environment["PATH"] = f"{self.directory}:{os.environ['PATH']}"
         template = _template(version)
         shutil.copytree(template, self.folder)
         move_in = _move_in if version == OLD else lambda folder: None

@@ -153,6 +153,8 @@ class BdCalls:
             # nor leave one behind.
             "BEADS_AUTO_START_DAEMON": "false",
             "BD_LAST_TOUCHED_FALLBACK": "0",
+            # The form of its JSON that all versions have; 2.0 has another one unless it is told.
+            "BD_JSON_ENVELOPE": "0",
             "NO_COLOR": "1",
         }
         return own

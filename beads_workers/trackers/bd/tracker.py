@@ -139,9 +139,19 @@ def _json(answer: BdResult) -> Any:
     if answer.cut:
         raise failed(answer)
     try:
-        return strict_loads(answer.stdout)
+        return _loaded(answer.stdout)
     except (ValueError, RecursionError):
         raise failed(answer) from None
+
+
+def _loaded(text: bytes) -> Any:
+    """Return the JSON, out of the envelope in which ``bd`` 2.0 prints it on both outputs.
+
+    1.3 prints a ``schema_version`` without an envelope, too.
+    """
+    value = strict_loads(text)
+    is_envelope = isinstance(value, dict) and {"data", "schema_version"} <= value.keys()
+    return value["data"] if is_envelope else value
 
 
 def _rows_of(answer: BdResult, value: Any) -> list[BdRow]:
@@ -223,7 +233,7 @@ def _error_object(answer: BdResult) -> dict[str, Any]:
         if not text.lstrip().startswith(b"{"):
             continue
         try:
-            value = strict_loads(text)
+            value = _loaded(text)
         except (ValueError, RecursionError):
             continue
         if isinstance(value, dict) and "error" in value:

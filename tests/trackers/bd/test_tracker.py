@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 from beads_workers.core.limits import NESTED_MAX
 from beads_workers.core.source import SourceError
 from beads_workers.trackers.bd.calls import BdResult
-from beads_workers.trackers.bd.tracker import is_safe_id, refusals, rows, rows_of_group, version_in
+from beads_workers.trackers.bd.tracker import (
+    is_safe_id,
+    object_of,
+    refusals,
+    rows,
+    rows_of_group,
+    version_in,
+)
 
 ISSUE = {"id": "bw-1", "title": "t", "status": "open", "priority": 0}
 
@@ -106,3 +113,22 @@ def test_a_version_is_found_at_once_or_not_at_all() -> None:
     assert version_in(BdResult("--version", 0, b"bd version 1.3.0 (abc)", b"")) == "1.3.0"
     with pytest.raises(SourceError):
         version_in(BdResult("--version", 0, b"1" * (1 << 20), b""))
+
+
+def enveloped(data: object) -> dict[str, object]:
+    """As ``bd`` 2.0 prints it."""
+    return {"data": data, "schema_version": 1}
+
+
+def test_the_envelope_of_bd_2_is_read_on_both_outputs() -> None:
+    (row,) = rows(answer(enveloped([ISSUE])))
+    assert row.issue_id == "bw-1"
+    said = {"error": "1 of 2 failed", "failed": [{"id": "bw-2", "error": "held", "lost": 1}]}
+    for error in (said, enveloped(said), {**said, "schema_version": 1}):
+        text = f"Error updating bw-2: held\n{json.dumps(error)}\n"
+        group = answer(enveloped([ISSUE]), status=1, stderr=text)
+        assert [each.issue_id for each in rows_of_group(group)] == ["bw-1"]
+        assert [each.issue_id for each in refusals(group)] == ["bw-2"]
+    assert object_of(answer({"operations": 1, "schema_version": 1}))["operations"] == 1
+    with pytest.raises(SourceError, match="no such table"):
+        rows(answer(enveloped({"error": "no such table"})))
