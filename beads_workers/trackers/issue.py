@@ -30,7 +30,10 @@ BLOCKS = "blocks"
 PARENT_CHILD = "parent-child"
 TIMEOUT_LABEL = "timeout:"
 
-_ID = re.compile(r"\w[\w.:-]{0,199}")
+ID_CHARS_MAX = 200
+_ID = re.compile(rf"\w[\w.:-]{{0,{ID_CHARS_MAX - 1}}}")
+_NOT_FIRST = ".:-"
+"""A file of that name would be hidden, and an argument an option."""
 _TIMEOUT_SECONDS_MAX = 1e9
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _Value = TypeVar("_Value")
@@ -210,9 +213,14 @@ def checked_id(value: object, what: str) -> str:
     """An id that is safe as an argument and as a file name; raises ``BadIssue``."""
     if not isinstance(value, str) or not value:
         raise BadIssue(f"it has no {what}")
-    if not _ID.fullmatch(value):
-        raise BadIssue(f"{what} {value[:40]!r} holds more than letters, digits and . _ : -")
-    return value
+    if _ID.fullmatch(value):
+        return value
+    why = "holds more than letters, digits and . _ : -"
+    if len(value) > ID_CHARS_MAX:
+        why = f"has {len(value)} characters; {ID_CHARS_MAX} are allowed"
+    elif value[0] in _NOT_FIRST:
+        why = f"begins with {value[0]!r}"
+    raise BadIssue(f"{what} {value[:40]!r} {why}")
 
 
 def _depends_on(issue: TrackerIssue, kind: str) -> tuple[IssueId, ...]:

@@ -7,7 +7,14 @@ import json
 import pytest
 
 from beads_workers.core.traces import headers_of
-from beads_workers.trackers.issue import Dependency, TrackerIssue, to_job, to_object
+from beads_workers.trackers.issue import (
+    BadIssue,
+    Dependency,
+    TrackerIssue,
+    checked_id,
+    to_job,
+    to_object,
+)
 
 ISSUE = TrackerIssue(
     "bw-1",
@@ -24,6 +31,22 @@ def test_the_whole_issue_is_there_for_whoever_looks() -> None:
     assert job.original and job.original == to_object(ISSUE)
     assert json.loads(json.dumps(dict(job.original))) == to_object(ISSUE)
     assert job.original["own"] is None and "notes" not in job.original
+
+
+@pytest.mark.parametrize(
+    ("job_id", "why"),
+    [
+        ("-x", "'-x' begins with '-'"),
+        (".x", "'.x' begins with '.'"),
+        ("x" * 201, "has 201 characters; 200 are allowed"),
+        ("a b", "'a b' holds more than letters, digits and . _ : -"),
+    ],
+)
+def test_an_id_is_refused_with_what_is_wrong_with_it(job_id: str, why: str) -> None:
+    assert checked_id("x" * 200, "id") == "x" * 200
+    with pytest.raises(BadIssue) as refused:
+        checked_id(job_id, "job_id")
+    assert str(refused.value).endswith(why)
 
 
 def test_a_function_is_named_by_its_path_before_a_label() -> None:
