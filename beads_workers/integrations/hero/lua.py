@@ -89,16 +89,21 @@ return 1
 FETCH = (
     _HEAD
     + """
--- ARGV: run, how many, what the keys of jobs begin and end with, then ids that are here already
+-- ARGV: run, how many, what the keys of jobs begin and end with, how many stop requests are looked
+-- at, then ids that are here already
 if not serves() then return false end
-local found, before, after = {}, ARGV[3], ARGV[4]
+local found, before, after, stops = {}, ARGV[3], ARGV[4], {}
+if is(stop, 'list') then
+  for _, id in ipairs(redis.call('LRANGE', stop, 0, ARGV[5] - 1)) do stops[id] = 1 end
+end
 local function add(id)
   local known, key = redis.call('HGET', attempts, id), before .. id .. after
   local damaged = not is(key, 'hash')
   local kind = damaged and redis.call('TYPE', key)['ok'] or ''
-  found[#found + 1] = {id, known or '0', damaged and {} or redis.call('HGETALL', key), kind}
+  local fields = damaged and {} or redis.call('HGETALL', key)
+  found[#found + 1] = {id, known or '0', fields, kind, stops[id] or 0}
 end
-for i = 5, #ARGV do add(ARGV[i]) end
+for i = 6, #ARGV do add(ARGV[i]) end
 for _ = 1, tonumber(ARGV[2]) do
   local id = redis.call('LMOVE', work, processing, 'RIGHT', 'LEFT')
   if not id then break end
@@ -107,8 +112,8 @@ end
 return found
 """
 )
-"""The next jobs of the queue, oldest first, now in our own list: id, attempts, fields, and what its
-key holds where that is no hash. nil: we do not serve."""
+"""The next jobs of the queue, oldest first, now in our own list: id, attempts, fields, what its key
+holds where that is no hash, and 1 for one that is to be stopped. nil: we do not serve."""
 
 BEGIN = (
     _HEAD

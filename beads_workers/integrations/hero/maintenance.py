@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Event as Flag
 from threading import Lock
@@ -32,6 +32,37 @@ WALK_MAX = 1_000
 """Jobs that are looked at for a cycle: nobody waits for more."""
 
 
+NAMED_MAX = 10_000
+"""Jobs of which it is remembered who names them; then they are read anew."""
+
+
+@dataclass(slots=True)
+class Dependents:
+    """Which jobs name which others in ``dependents``, as far as they were read. One may be there
+    before the job that names it was fetched, or queued."""
+
+    _above: dict[str, list[str]] = field(default_factory=dict)
+    _read: set[str] = field(default_factory=set)
+
+    def note(self, job_id: str, dependents: Iterable[str]) -> None:
+        """That job was read."""
+        self._read.add(job_id)
+        for other in dependents:
+            self._above.setdefault(other, []).append(job_id)
+
+    def unread(self, job_ids: Collection[str]) -> list[str]:
+        """Those of all jobs that there are which were not read yet."""
+        if len(self._above) > NAMED_MAX:
+            self._above.clear()
+            self._read.clear()
+        self._read.intersection_update(job_ids)
+        return [job_id for job_id in job_ids if job_id not in self._read]
+
+    def above(self, job_id: str) -> list[str]:
+        """Those that name it."""
+        return self._above.get(job_id, [])
+
+
 @value
 class Fetcher:
     """``tell`` hands an event to the core, from any thread; ``lock`` is the buffer's."""
@@ -40,6 +71,7 @@ class Fetcher:
     buffer: LocalBuffer
     lock: Lock
     tell: Callable[[Event], None]
+    dependents: Dependents = field(default_factory=Dependents)
 
     def accept(self, found: Iterable[Fetched]) -> None:
         """These are in our list now. Raises ``SourceError``: those that are not in the buffer then
@@ -47,6 +79,7 @@ class Fetcher:
         twice: list[str] = []
         over: list[JobEnd] = []
         jobs: list[tuple[HeroJob, int]] = []
+        stopped: set[str] = set()
         seen: set[str] = set()
         for fetched in found:
             if fetched.job_id in self.buffer or fetched.job_id in seen:
@@ -66,9 +99,10 @@ class Fetcher:
                 over.append(JobEnd(job.id, "", 0, JobStatus.ERROR, "it had ended already"))
             else:
                 jobs.append((job, fetched.attempts))
+                stopped.update([job.id] if fetched.stopped else ())
         self.store.drop_later(twice)
         self._end(over)
-        self._add(jobs)
+        self._add(jobs, stopped)
 
     def look_at_waits(self) -> None:
         """Ask about all that some here wait for."""
@@ -100,18 +134,22 @@ class Fetcher:
             if answer == "done":
                 self.tell(Warned(f"{ending.job_id[:100]}: {ending.said}"))
 
-    def _add(self, jobs: Sequence[tuple[HeroJob, int]]) -> None:
-        waits = list(dict.fromkeys(other for job, _ in jobs for other in job.waits_for))
-        standings = dict(zip(waits, self._standings(waits), strict=True))
-        self._keep_in_step([job for job, attempts in jobs if not attempts])
+    def _add(self, jobs: Sequence[tuple[HeroJob, int]], stopped: Collection[str]) -> None:
+        new = [job for job, attempts in jobs if not attempts]
+        named = self._named_by_others(new)
+        waits = {job.id: [*job.waits_for, *named.get(job.id, ())] for job, _ in jobs}
+        asked = list(dict.fromkeys(other for others in waits.values() for other in others))
+        standings = dict(zip(asked, self._standings(asked), strict=True))
+        self._keep_in_step(new, named)
         parked = []
         with self.lock:
             for job, attempts in jobs:
-                unmet = [o for o in job.waits_for if standings[o] is not JobStatus.FINISHED]
+                unmet = [o for o in waits[job.id] if standings[o] is not JobStatus.FINISHED]
                 kept = self.buffer.add(job, attempts, unmet)
                 failed = [o for o in unmet if standings[o] is JobStatus.ERROR]
-                if failed:
-                    self.buffer.doom(kept, failed_because_of(failed[0]))
+                if failed or job.id in stopped:
+                    why = STOPPED if job.id in stopped else failed_because_of(failed[0])
+                    self.buffer.doom(kept, why)
                 elif unmet:
                     parked.append(kept)
             for job, _ in jobs:
@@ -120,6 +158,23 @@ class Fetcher:
             self._look_for_cycle(kept)
         if jobs:
             self.tell(Arrived())
+
+    def _named_by_others(self, jobs: Sequence[HeroJob]) -> dict[str, list[str]]:
+        """Which others name each of these in ``dependents``, and are there: a client may write that
+        alone, and queue them in any order."""
+        known = self.dependents
+        for job in jobs:
+            known.note(job.id, job.dependents)
+        unread = known.unread(self.store.all_jobs()) if jobs else []
+        for begin in range(0, len(unread), WALK_MAX):
+            some = unread[begin : begin + WALK_MAX]
+            found = self.store.fields_of(some, ("status", "dependents"))
+            for job_id, fields in zip(some, found, strict=True):
+                known.note(job_id, _named_in(fields, ("dependents",)))
+        above = {job.id: list(dict.fromkeys(known.above(job.id))) for job in jobs}
+        others = list(dict.fromkeys(other for found in above.values() for other in found))
+        there = {o for o, s in zip(others, self._standings(others), strict=True) if s is not None}
+        return {job_id: [o for o in found if o in there] for job_id, found in above.items()}
 
     def _standings(self, job_ids: Sequence[str]) -> list[JobStatus | None]:
         found: list[JobStatus | None] = []
@@ -130,10 +185,11 @@ class Fetcher:
                 found.append(None)
         return found
 
-    def _keep_in_step(self, jobs: Sequence[HeroJob]) -> None:
+    def _keep_in_step(self, jobs: Sequence[HeroJob], named: Mapping[str, Sequence[str]]) -> None:
         above = [(other, job.id) for job in jobs for other in job.waits_for]
         self.store.link(above, "dependents", ())
         below = [(other, job.id) for job in jobs for other in job.dependents]
+        below += [(job_id, other) for job_id, others in named.items() for other in others]
         self.store.link(below, "prerequisites", ("dependencies",))
 
     def _hold_back_dependents(self, job: HeroJob) -> None:
@@ -156,7 +212,7 @@ class Fetcher:
             found = self.store.fields_of(level, ("status", *WAITS))
             following: list[str] = []
             for job_id, fields in zip(level, found, strict=True):
-                for other in _waits_of(fields):
+                for other in _named_in(fields, WAITS):
                     if other not in came_from:
                         came_from[other] = job_id
                         following.append(other)
@@ -177,11 +233,12 @@ def failed_because_of(other: str) -> str:
     return f"prerequisite {other} failed"
 
 
-def _waits_of(fields: dict[bytes, bytes]) -> list[str]:
+def _named_in(fields: dict[bytes, bytes], names: Sequence[str]) -> list[str]:
+    """The jobs that these fields of a job name, while it has not ended."""
     try:
         if read_status(fields).is_final:
             return []
-        return [other for name in WAITS for other in read_ids(fields, name)]
+        return [other for name in names for other in read_ids(fields, name)]
     except WrongField:
         return []
 

@@ -38,12 +38,14 @@ class ServedQueue:
 
 class Fetched(NamedTuple):
     """A job of the queue that is in our list now. ``attempts``: those begun before. ``damaged``:
-    what its key holds where that is no hash, as ``TYPE`` names it."""
+    what its key holds where that is no hash, as ``TYPE`` names it. ``stopped``: a stop request for
+    it was there before."""
 
     job_id: str
     attempts: int
     fields: Mapping[bytes, bytes]
     damaged: str = ""
+    stopped: bool = False
 
 
 class JobEnd(NamedTuple):
@@ -138,6 +140,11 @@ FETCH_MAX = 200
 STOPS_MAX = 10_000
 """Stop requests that are looked at; more of them are nonsense."""
 
+LOOKED_THROUGH_MAX = 2_000
+"""Keys of a Redis in which all jobs are looked for, at each fetch: 2 ms of work for 1,000."""
+KEYS_AT_ONCE = 1_000
+"""So many with one SCAN."""
+
 
 class JobStore(Asker):
     """The jobs of a queue; raises ``SourceError`` throughout."""
@@ -159,7 +166,7 @@ class JobStore(Asker):
         """Those that are ``here`` in our list already, and up to so many more; None: we do not
         serve, according to Redis."""
         job = self.queue.keys.around_job_id()
-        found = self._script(lua.FETCH, self.run, count, *job, *here)
+        found = self._script(lua.FETCH, self.run, count, *job, STOPS_MAX, *here)
         if found is None:
             return None
         return [
@@ -168,8 +175,9 @@ class JobStore(Asker):
                 int(known),
                 dict(zip(pairs[::2], pairs[1::2], strict=True)),
                 text_of(kind),
+                stopped == 1,
             )
-            for job_id, known, pairs, kind in found
+            for job_id, known, pairs, kind, stopped in found
         ]
 
     def held(self) -> list[str]:
@@ -269,6 +277,24 @@ class JobStore(Asker):
             else {n: each for n, each in zip(wanted, values, strict=True) if each is not None}
             for values in answers
         ]
+
+    def all_jobs(self) -> list[str]:
+        """Every job that there is; none where there are too many keys to look through for that, or
+        the rules of our user do not allow it."""
+        keys = self.queue.keys
+
+        def ask(redis: Redis) -> list[bytes]:
+            from redis.exceptions import NoPermissionError
+
+            try:
+                if redis.dbsize() > LOOKED_THROUGH_MAX:
+                    return []
+                return list(redis.scan_iter(keys.jobs_pattern(), KEYS_AT_ONCE))
+            except NoPermissionError:
+                return []
+
+        found = (keys.job_id_of(text_of(key)) for key in self._call(ask))
+        return [job_id for job_id in found if job_id]
 
     def link(self, named: Iterable[tuple[str, str]], field: str, others: Sequence[str]) -> None:
         """Each pair: a job, and another that its ``field`` is to name (``lua.LINK``)."""

@@ -11,6 +11,7 @@ from beads_workers.core.events import Arrived, Warned, Withdrawn
 from beads_workers.core.source import SourceError
 from beads_workers.integrations.hero.buffer import JobStanding
 from beads_workers.integrations.hero.maintenance import MISSING_SECONDS, ServedElsewhere
+from beads_workers.integrations.hero.store import LOOKED_THROUGH_MAX
 from tests.integrations.hero.place import LEASE, Clock, Run, queued, some_jobs
 from tests.support.hero_client import TextbookClient
 from tests.support.peers import Redis
@@ -134,6 +135,23 @@ def test_a_job_that_comes_after_its_stop_is_stopped(redis: Redis) -> None:
     assert client.reply("a") == "stopped_by_request"
 
 
+@pytest.mark.parametrize("order", ["stop create queue", "create stop queue", "create queue stop"])
+def test_a_stop_that_is_there_at_the_fetch_stops_before_anything_begins(
+    redis: Redis, order: str
+) -> None:
+    client = TextbookClient(redis)
+    run = Run(redis, "r1")
+    run.round()  # From now on the clock stands: no look for stop requests is due.
+    steps = {"stop": client.stop, "queue": client.queue}
+    for step in order.split():
+        client.create("a", "echo") if step == "create" else steps[step]("a")
+    run.round()
+    assert take(run) == []
+    run.round()
+    assert (client.reply("a"), client.left()) == ("stopped_by_request", {})
+    assert run.store.stop_requests() == []
+
+
 def test_the_end_of_a_job_elsewhere_lets_one_begin_here(redis: Redis) -> None:
     client = TextbookClient(redis)
     client.create("walls", "echo")
@@ -157,6 +175,52 @@ def test_one_that_names_this_job_as_dependent_holds_it_back(redis: Redis) -> Non
     run.round()
     assert take(run, 5) == ["ground"]
     assert json.loads(client.field("garden", "prerequisites")) == ["ground"]
+
+
+ORDERS = [
+    "create ground, create garden, queue ground, queue garden",
+    "create ground, create garden, queue garden, queue ground",
+    "create garden, create ground, queue garden, queue ground",
+    "create ground, queue ground, create garden, queue garden",
+]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_dependents_alone_hold_whichever_comes_first(redis: Redis, order: str) -> None:
+    client = TextbookClient(redis)
+    run = Run(redis, "r1")
+    taken = []
+    for step in order.split(", "):
+        what, job_id = step.split()
+        named = {"dependents": '["garden"]'} if job_id == "ground" else {}
+        client.create(job_id, "echo", **named) if what == "create" else client.queue(job_id)
+        run.round()
+        taken += take(run, 5)
+    assert taken == ["ground"]
+    assert json.loads(client.field("garden", "prerequisites")) == ["ground"]
+
+
+def test_where_not_all_can_be_looked_through_those_that_came_are_known(redis: Redis) -> None:
+    fill = f"for n = 0, {LOOKED_THROUGH_MAX} do redis.call('SET', 'other:' .. n, '') end"
+    redis.command("EVAL", fill, "0")
+    client = TextbookClient(redis)
+    run = Run(redis, "r1")
+    client.submit("ground", "echo", dependents='["garden"]')
+    run.round()
+    client.submit("garden", "echo")
+    run.round()
+    assert take(run, 5) == ["ground"]
+
+
+def test_a_job_that_named_it_and_is_gone_holds_nothing(redis: Redis) -> None:
+    client = TextbookClient(redis)
+    run = Run(redis, "r1")
+    client.submit("ground", "echo", dependents='["garden"]')
+    run.round()
+    redis.command("DEL", "hero:job:ground")
+    client.submit("garden", "echo")
+    run.round()
+    assert "garden" in [kept.job.id for kept in run.holding.buffer.pick(5)]
 
 
 def test_what_all_wait_for_is_found_behind_them(redis: Redis) -> None:
