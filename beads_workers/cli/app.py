@@ -50,8 +50,9 @@ def main() -> None:
         if type(error).__name__ == "NoArgsIsHelpError":
             error.show()  # No error at all: what there is to choose from.
             sys.exit(error.exit_code)
-        command = error.ctx.command_path if getattr(error, "ctx", None) else _called()
-        _fail(_plain(error.format_message()), f"'{command} --help' shows how", error.exit_code)
+        from beads_workers.cli.meant import explained  # Most calls have no mistake in them.
+
+        _fail(*explained(error, sys.argv[1:]), error.exit_code)
     except _git_error() as error:
         _fail(f"git: {_printable(str(error))}", "", EXIT_ERROR)
     except KeyboardInterrupt:
@@ -92,32 +93,6 @@ def _printable(text: str) -> str:
     from beads_workers.core.text import printable
 
     return printable(text)
-
-
-PLAIN = (
-    (r" is not a valid int( range)?\.$", " is not a whole number"),
-    (r" is not a valid float( range)?\.$", " is not a number"),
-    (r" is not in the range x>=(\S+)\.$", r" is too small; it must be \1 or more"),
-    (r" is not in the range (\S+)<=x<=(\S+)\.$", r" is not between \1 and \2"),
-    (r" \(Possible options: (.*)\)$", r". Did you mean \1?"),
-)
-"""The parser's words, and ours for them."""
-
-
-def _plain(message: str) -> str:
-    import re  # Most calls have no mistake in them.
-
-    for theirs, ours in PLAIN:
-        message = re.sub(theirs, ours, message)
-    return message
-
-
-def _called() -> str:
-    """The command that was typed, where the parser does not say."""
-    from beads_workers.registry import COMMANDS
-
-    known = {name for named in COMMANDS.values() for name in named}
-    return " ".join(["beads-workers", *[word for word in sys.argv[1:2] if word in known]])
 
 
 def _is_linux() -> bool:

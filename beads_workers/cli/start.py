@@ -159,9 +159,10 @@ class CommandAfterDashes(LaidOut):
             if get_close_matches(error.option_name, known, cutoff=NEARLY):
                 raise
             takes_value = [each for each in self.params if not getattr(each, "is_flag", True)]
-            typed = _dashes_forgotten(args, {name for each in takes_value for name in each.opts})
-            if typed is None:
+            at = _program_in(args, {name for each in takes_value for name in each.opts})
+            if at is None or any(word.startswith(error.option_name) for word in args[:at]):
                 raise
+            typed = shlex.join([*args[:at], "--", *args[at:]])
             message = f"No such option of '{ctx.info_name}': {error.option_name}"
             hint = f"a command goes after --: {ctx.command_path} {typed}"
             raise CommandError(message, hint, EXIT_USAGE) from None
@@ -184,8 +185,8 @@ def _no_such_option() -> type[Any]:
     return cast("type[Any]", module.NoSuchOption)
 
 
-def _dashes_forgotten(args: list[str], valued: set[str]) -> str | None:
-    """The arguments with ``--`` before what seems to be a program; None where nothing does.
+def _program_in(args: list[str], valued: set[str]) -> int | None:
+    """Where what seems to be a program stands; None if nothing does.
 
     ``valued``: the options whose next word is a value. A word of letters alone is no issue's id.
     """
@@ -194,7 +195,7 @@ def _dashes_forgotten(args: list[str], valued: set[str]) -> str | None:
     for at, (before, word) in enumerate(zip(["", *args], args, strict=False)):
         is_bare = word[:1] != "-" and before not in valued
         if is_bare and (word.isalpha() or which(word)):
-            return shlex.join([*args[:at], "--", *args[at:]])
+            return at
     return None
 
 
