@@ -92,6 +92,9 @@ def check_of(proof: Proof, settings: LanderSettings) -> Check:
     if proof.sight is Sight.CHECKOUT:
         text = f"verify tests the checkout, not the branch: {found or command}"
         return misused(NAME, printable(text, TEXT_CHARS), proof.mend)
+    if proof.sight is Sight.RED:
+        text = f"{command} does not pass where attempts begin, so it is seen later what it tests"
+        return warn(NAME, printable(f"{text}: {found}", TEXT_CHARS))
     if proof.sight is Sight.UNKNOWN:
         text = f"it is not known whether {command} tests the branch: {found}"
         return warn(NAME, printable(text, TEXT_CHARS))

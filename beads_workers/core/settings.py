@@ -138,6 +138,8 @@ class Sight(StrEnum):
     NOTHING = "nothing"
     """It passes whatever is in the sources."""
     CHECKOUT = "checkout"
+    RED = "red"
+    """It did not pass on unbroken sources, so it is seen again before something lands."""
     UNKNOWN = "unknown"
 
 

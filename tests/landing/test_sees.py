@@ -260,6 +260,23 @@ def test_without_mounts_what_is_opened_in_the_checkout_is_named_and_refused_noth
     assert (right.sight, right.opened) == (Sight.BRANCH, ())
 
 
+def test_a_check_that_is_red_anyway_was_not_seen_and_is_seen_again_before_it_lands(
+    project: Make,
+) -> None:
+    """Red on broken sources says nothing then. With mounts and without."""
+    here = project(SRC)
+    here.install(str(here.top / "src"))
+    good = here.top / "good"
+    verify = f"test -e {good} && {UNITTEST}"
+    assert here.prove(verify).sight is Sight.RED
+    found = prove_without_mounts(here, verify)
+    assert (found.sight, found.found) == (Sight.RED, ("verify: exit status 1",))
+    good.touch()
+    settings = replace(here.settings(verify), sight=Sight.RED)
+    program = Program(settings, here.work("app-1", {"a": "1"}))
+    program.until(lambda news: isinstance(news, LandingPaused) and REFUSED in news.why)
+
+
 def test_what_leads_there_is_looked_at_again_before_each_train(project: Make) -> None:
     """An agent, or a person, installs the checkout while branches land."""
     here = project(SRC)

@@ -1,4 +1,5 @@
-"""The proof once more, if what leads into the user's checkout has changed while branches land."""
+"""The proof once more while branches land: if what leads into the user's checkout has changed, or
+if verify was red when it was to be seen."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ class LookBeforeTrains:
         leads = verdicts.leads
         if not self.settings.sight:
             return ""
-        if not self._proved:
+        if not self._proved and self.settings.sight != Sight.RED:
             self._proved[leads] = Proof(Sight(self.settings.sight))
         if self._process is None and leads not in self._proved:
             if (known := kept(verdicts, tree)) is not None:
@@ -41,9 +42,13 @@ class LookBeforeTrains:
             else:
                 self._start(leads, commit)
         if self._process is not None:
+            if not self._proved:
+                return "verify did not pass at the start, so only now it is seen what it tests"
             news = ", ".join(sorted({lead.found for lead in leads} - self._known())) or "less"
             return f"what leads into the checkout has changed ({news}), so verify is seen again"
         proof = self._proved[leads]
+        if proof.sight is Sight.RED:
+            del self._proved[leads]  # The gate speaks now, and the next train asks again.
         if proof.sight is Sight.CHECKOUT:
             return f"{REFUSED}{'; '.join((*proof.found, proof.mend))}"
         return ""

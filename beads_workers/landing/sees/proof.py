@@ -49,11 +49,12 @@ class Proof:
 @dataclass
 class Prover:
     """``settings``: of the gate; ``commit``: the one to break; ``lane``: for its runs, and the next
-    one for what runs beside them."""
+    one for what runs beside them; ``passes``: verify is known to pass on that commit."""
 
     settings: LanderSettings
     commit: str
     lane: int
+    passes: bool = False
     top: Path = field(init=False)
     leads: tuple[Lead, ...] = field(init=False)
     sources: Sources = field(init=False)
@@ -76,10 +77,14 @@ class Prover:
                 return Proof(Sight.UNKNOWN, (broken.why,))
             reads, said = yield from self._reads(Path(folder), *first)
         depends = broken.verdict is not GateVerdict.GREEN
-        if reads is None:
-            return (yield from self._without_mounts(depends=depends))
         if reads:
             return self._convicted(said)
+        if depends and not (self.passes or first and reads is False):
+            (unbroken,) = yield (self._order(self.commit),)
+            if unbroken.verdict is not GateVerdict.GREEN:
+                return Proof(Sight.RED, (unbroken.why,))
+        if reads is None:
+            return (yield from self._without_mounts(depends=depends))
         return Proof(Sight.BRANCH if depends else Sight.NOTHING)
 
     # --- runs -------------------------------------------------------------------------------------
