@@ -34,9 +34,9 @@ CANDIDATES_MAX = 2000
 
 @value
 class LandedCommit:
-    """One commit that the lander wrote. ``verified``: as ``landing.Landed`` says it; ``train``: the issues in that tree. ``undoes``: the commits that it takes
-    back; with no ``commit`` the branch went back to before them. ``was``: its name before a person
-    rewrote it."""
+    """One commit that the lander wrote. ``verified``: as ``landing.Landed`` says it; ``train``: the
+    issues in that tree. ``undoes``: the commits that it takes back; with no ``commit`` the branch
+    went back to before them. ``was``: its name before a person rewrote it."""
 
     commit: str = ""
     issue_id: str = ""

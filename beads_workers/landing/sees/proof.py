@@ -79,7 +79,7 @@ class Prover:
         depends = broken.verdict is not GateVerdict.GREEN
         if reads:
             return self._convicted(said)
-        if depends and not (self.passes or first and reads is False):
+        if depends and not (self.passes or (first and reads is False)):
             (unbroken,) = yield (self._order(self.commit),)
             if unbroken.verdict is not GateVerdict.GREEN:
                 return Proof(Sight.RED, (unbroken.why,))
