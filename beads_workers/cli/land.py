@@ -277,7 +277,7 @@ def _wanted(directory: Path, settings: LanderSettings, issues: list[str]) -> lis
     from beads_workers.landing.left import left_branches, states
 
     repository = _repository(settings)
-    found = left_branches(directory, repository)
+    found = left_branches(directory, repository, issues)
     if not issues:
         may = [left for left in found if left.may_land]
         return [state.left for state in states(repository, may) if not state.landed]

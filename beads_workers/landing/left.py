@@ -10,12 +10,13 @@ from beads_workers.core import journal as rec
 from beads_workers.core.landing import Add
 from beads_workers.core.model import value
 from beads_workers.core.source import Action
-from beads_workers.landing.repository import LandingRepository
+from beads_workers.landing.repository import LandingRepository, undone_ref
 from beads_workers.landing.train import Conflict
 from beads_workers.runtime.journal_file import read_journal
 from beads_workers.runtime.run_directory import RunDirectory
 from beads_workers.worktrees.git import BRANCHES, GitError, git, names, row_format, rows
-from beads_workers.worktrees.landed import still_landed
+from beads_workers.worktrees.landed import as_landed, still_landed
+from beads_workers.worktrees.ledger import LandedCommit
 from beads_workers.worktrees.records import Records, WorktreeRecord
 
 RUNS_MAX = 20
@@ -64,14 +65,18 @@ class BranchState:
         return self.conflicts is None and not self.trouble
 
 
-def left_branches(state_directory: Path, repository: LandingRepository) -> list[LeftBranch]:
-    """The newest branch of each issue, in the order in which they land; raises ``GitError``."""
+def left_branches(
+    state_directory: Path, repository: LandingRepository, named: Collection[str] | None = None
+) -> list[LeftBranch]:
+    """The newest branch of each issue, in the order in which they land; raises ``GitError``. What
+    was taken back and has no branch any more only if it is among ``named`` (None: all of it)."""
     common = repository.common
     wanted = row_format("%(refname:lstrip=2)", "%(objectname)")
     told = git(common, "for-each-ref", wanted, f"refs/heads/{BRANCHES}/")
     heads = {row[0]: row[1] for row in rows(told, 2)}
     ended, issues = _ended(RunDirectory(state_directory))
     newest: dict[str, LeftBranch] = {}
+    undone = repository.undone()
     records = Records(state_directory)
     for record in sorted(records.all(), key=records.written_at):
         head = heads.get(record.branch)
@@ -87,24 +92,25 @@ def left_branches(state_directory: Path, repository: LandingRepository) -> list[
             issue_type=claimed.issue_type,
             labels=claimed.labels,
         )
-        if repository.was_undone(add):
+        if undone_ref(add) in undone:
             outcome = UNDONE
         worktree = record.path if Path(record.path).exists() else ""
         newest[record.issue_id] = LeftBranch(add, outcome, worktree)
-    for left in _taken_back(repository, newest):
+    gone = as_landed(common, [*undone.values()] if named is None or named else [])
+    gone = [each for each in gone if named is None or each.issue_id in named]
+    for left in _taken_back(repository, [e for e in gone if e.issue_id not in newest]):
         newest[left.add.issue_id] = left
     return sorted(newest.values(), key=lambda left: (left.add.priority, left.add.ended_at))
 
 
-def _taken_back(repository: LandingRepository, known: Collection[str]) -> list[LeftBranch]:
+def _taken_back(repository: LandingRepository, gone: Sequence[LandedCommit]) -> list[LeftBranch]:
     """What was taken back whose branch went when it had landed, and that has not landed since."""
     tip = repository.commit_of(repository.ref)
-    gone = [each for each in repository.undone() if each.issue_id not in known]
     if tip is None or not gone:
         return []
-    there = {each.issue_id for each in still_landed(list(repository.landed("", tip)))}
-    adds = [repository.again(each) for each in gone if each.issue_id not in there]
-    return [LeftBranch(add, UNDONE) for add in adds if add is not None]
+    there = {each.issue_id for each in still_landed(repository.all_landed(tip))}
+    left = repository.again_all([each for each in gone if each.issue_id not in there])
+    return [LeftBranch(add, UNDONE) for add in left]
 
 
 def states(
@@ -114,16 +120,20 @@ def states(
     git is to look for in it."""
     tip = repository.commit_of(repository.ref) or repository.settings.landing.start
     found = [_state(repository, left, tip) for left in some]
-    return [replace(each, watched=_changed(repository, each, watched)) for each in found]
+    return [_watched(repository, each, watched) for each in found]
 
 
-def _changed(
+def _watched(
     repository: LandingRepository, state: BranchState, watched: Sequence[str]
-) -> tuple[str, ...]:
+) -> BranchState:
     if not watched or state.trouble:
-        return ()
+        return state
     span = f"{state.left.add.base}..{state.left.add.commit}"
-    return tuple(names(repository.objects.git("diff", "--name-only", "-z", span, "--", *watched)))
+    try:
+        found = repository.objects.git("diff", "--name-only", "-z", span, "--", *watched)
+    except GitError as error:
+        return replace(state, trouble=str(error))
+    return replace(state, watched=tuple(names(found)))
 
 
 def _state(repository: LandingRepository, left: LeftBranch, tip: str) -> BranchState:

@@ -64,7 +64,8 @@ def replayed_message(form: CommitForm, add: Add, commit: AgentCommit) -> Message
     """What one commit of a branch says that lands by itself."""
     body, found = split(commit.body)
     subject = _line(commit.subject) or NO_TITLE
-    if add.title and (made_for_it(add, commit) or _NOISE.fullmatch(subject)):
+    says_nothing = made_for_it(add, commit) or _NOISE.fullmatch(subject)
+    if add.title and not add.subject and says_nothing:
         subject, shortened = _subject(form, add, _line(add.title))
         body = f"{_line(add.title)}\n\n{body}" if shortened else body
     return Message(_joined(subject, [wrapped(body)]), _unique(found))

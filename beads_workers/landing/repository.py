@@ -17,7 +17,14 @@ from beads_workers.core.model import value
 from beads_workers.core.settings import Worktrees
 from beads_workers.core.text import printable
 from beads_workers.executors.files import branch_part
-from beads_workers.landing.train import Builder, Follow, Objects, PlannedCommit, TrackerFiles
+from beads_workers.landing.train import (
+    COMMITS_MAX,
+    Builder,
+    Follow,
+    Objects,
+    PlannedCommit,
+    TrackerFiles,
+)
 from beads_workers.runtime.processes import say
 from beads_workers.worktrees import ledger, places
 from beads_workers.worktrees.git import (
@@ -256,6 +263,13 @@ class LandingRepository:
         named = [f":(top,literal){file}" for file in files]
         yield from landed_commits(self.common, since, [tip], files=named, branch=self.branch)
 
+    def all_landed(self, tip: str) -> list[LandedCommit]:
+        """All that the lander wrote, the newest first; raises ``GitError``. Nothing of it is older
+        than the first run here, unless other clones land as well."""
+        first = ("for-each-ref", "--sort=refname", "--count=1", "--format=%(objectname)")
+        began = "" if self.remote else self.objects.git(*first, f"{RUNS}/")
+        return list(self.landed(began, tip))
+
     def gone(self, tip: str) -> list[LandedCommit]:
         """What has landed, was not taken back, and is not on the branch any more, as far as the
         ledger knows; raises ``GitError``."""
@@ -268,8 +282,7 @@ class LandingRepository:
         if self._history[:2] != (add.base, tip):
             self._history = (add.base, tip, still_landed(list(self.landed(add.base, tip))))
         for each in self._history[2]:
-            of = (each.issue_id, each.attempt, each.run_id)
-            if of == (add.issue_id, add.attempt, add.run_id):
+            if _attempt_of(each) == _attempt_of(add):
                 return each
         return None
 
@@ -304,10 +317,10 @@ class LandingRepository:
         part = branch_part(beginning)
         return [name for name in names if name == part] or [n for n in names if n.startswith(part)]
 
-    def undone(self) -> list[LandedCommit]:
-        """What was taken back; raises ``GitError``."""
-        told = self.objects.git("for-each-ref", "--format=%(objectname)", f"{UNDONE}/")
-        return as_landed(self.common, objects(told))
+    def undone(self) -> dict[str, str]:
+        """What was taken back: the last commit of each attempt by its ref; raises ``GitError``."""
+        told = self.objects.git("for-each-ref", row_format("%(refname)", "%(objectname)"), UNDONE)
+        return {row[0]: row[1] for row in rows(told, 2)}
 
     def taken_off(self, tip: str, earlier: str) -> list[LandedCommit]:
         """What had landed at ``earlier`` and is not on the branch any more since somebody moved it
@@ -318,17 +331,23 @@ class LandingRepository:
         done = self.objects.call("merge-base", tip, earlier)
         now = self.landed(done.output.strip() if done.status == 0 else "", tip)
         # Its commits may have been written anew, by a rebase.
-        there = {(each.issue_id, each.attempt, each.run_id) for each in now}
+        there = {_attempt_of(each) for each in now}
         before = reversed(still_landed(list(self.landed(tip, earlier))))
-        return [e for e in before if (e.issue_id, e.attempt, e.run_id) not in there]
+        # Of several commits of an attempt the last one.
+        return [*{_attempt_of(e): e for e in before if _attempt_of(e) not in there}.values()]
 
     def restore(self, tip: str) -> None:
         """Somebody has deleted the branch: it stands where we had put it; raises ``GitError``."""
         self._update(f"{WHY}it was deleted", RefMove(self.ref, "", tip))
 
+    def again_all(self, some: Sequence[LandedCommit]) -> list[Add]:
+        """``again`` of those of these whose ref is there; raises ``GitError``."""
+        self.builder.know([each.commit for each in some])
+        return [add for add in map(self.again, some) if add is not None]
+
     def again(self, landed: LandedCommit) -> Add | None:
-        """What was taken back, to land once more: what its attempt had left, in a commit of its own
-        that nothing has; None if its ref is gone. Raises ``GitError``."""
+        """What was taken back, to land once more: what its attempt had left, in commits that
+        nothing has; None if its ref is gone. ``landed``: its last one. Raises ``GitError``."""
         part = f"{branch_part(landed.issue_id)}/{landed.attempt}"
         kept = f"{ATTEMPTS}/{part}"
         head = self.commit_of(kept) or self.commit_of(f"refs/heads/bw/{part}")
@@ -336,14 +355,24 @@ class LandingRepository:
             return None
         base = self.objects.git("merge-base", f"{landed.commit}^1", head)
         subject = self.builder.subject_of(landed.commit)
-        again = self.builder.copy_of(landed.commit, self.objects.tree(head), base)
+        again = self.builder.anew(base, head, self._landed_with(landed))
         of = (landed.issue_id, landed.attempt, landed.run_id, again, base, kept)
         return Add(*of, title=subject, subject=subject)
 
+    def _landed_with(self, landed: LandedCommit) -> list[str]:
+        """The commits as which its attempt landed, the oldest first; raises ``GitError``."""
+        if self.builder.style != "rebase":
+            return [landed.commit]
+        newest = f"--max-count={COMMITS_MAX}"
+        asked = ("rev-list", "--first-parent", newest, landed.commit)
+        near = as_landed(self.common, objects(self.objects.git(*asked)))
+        own = takewhile(lambda each: _attempt_of(each) == _attempt_of(landed), near)
+        return [each.commit for each in own][::-1]
+
     def mark_undone(self, each: LandedCommit) -> None:
-        """It is about to be taken back; raises ``GitError``."""
-        of = _of_attempt(UNDONE, each.run_id, each.issue_id, each.attempt)
-        self.objects.git("update-ref", of, each.commit)
+        """It is about to be taken back; of several commits of an attempt the last one counts.
+        Raises ``GitError``."""
+        self.objects.git("update-ref", undone_ref(each), each.was or each.commit)
 
     def trespass(self, tip: str) -> Trespass | None:
         """Commits that an attempt has put on the integration branch by itself; raises
@@ -383,15 +412,10 @@ class LandingRepository:
         begin with what no gate has seen. Raises ``Moved`` and ``GitError``."""
         self._move(found.commit, found.back, f"{WHY}taken back, no gate has seen it")
 
-    def was_undone(self, add: Add) -> bool:
-        """Whether this attempt's work was taken back once; raises ``GitError``."""
-        of = _of_attempt(UNDONE, add.run_id, add.issue_id, add.attempt)
-        return self.commit_of(of) is not None
-
     def mark_reopening(self, asked: str, each: LandedCommit) -> None:
         """It is about to be taken back, and the tracker to be told; raises ``GitError``."""
         ref = f"{REOPENING}/{branch_part(asked)}/{branch_part(each.issue_id)}"
-        self.objects.git("update-ref", ref, each.commit)
+        self.objects.git("update-ref", ref, each.was or each.commit)
 
     def reopening(self, asked: str) -> list[str]:
         """The issues that were taken back when this run or issue was, or for a run that they were
@@ -567,6 +591,15 @@ class LandingRepository:
                 return f"{operation} is under way in {place}"
         changed = [name for name in status(place)[2] if not self.tracker.holds(name)]
         return f"it is checked out in {place}, with changes: {changed[0]}" if changed else None
+
+
+def _attempt_of(one: LandedCommit | Add) -> tuple[str, int, str]:
+    return one.issue_id, one.attempt, one.run_id
+
+
+def undone_ref(one: LandedCommit | Add) -> str:
+    """Where it is kept once it was taken back."""
+    return _of_attempt(UNDONE, one.run_id, one.issue_id, one.attempt)
 
 
 def _of_attempt(refs: str, run_id: str, issue_id: str, attempt: int) -> str:

@@ -48,6 +48,7 @@ GIT_SECONDS = 120.0
 
 COMMITS_MAX = 200
 """So many of a branch's commits, the newest, are read for the message."""
+SAME_SECONDS = 0.2
 MERGE = ("-c", "merge.directoryRenames=true", "-c", "merge.renormalize=false")
 """A file that was added to a folder that the other side renamed goes along, as ``git merge`` offers
 it. Nothing is renormalized: that would run the filters of a checkout."""
@@ -261,6 +262,7 @@ class Builder:
     form: CommitForm = field(default_factory=CommitForm)
     _known: dict[str, _About] = field(default_factory=dict)
     _branches: dict[str, tuple[_About, list[AgentCommit]]] = field(default_factory=dict)
+    _who: tuple[str, ...] | None = None
 
     def couple(self, onto: str, passenger: Passenger) -> Coupled | Conflict:
         """Merge it onto this commit; raises ``GitError`` and ``OSError``."""
@@ -344,18 +346,44 @@ class Builder:
         ident = done.output
         return ident[: ident.rindex(">") + 1]
 
+    def know(self, commits: Sequence[str]) -> None:
+        """Read what all of these say in one call; raises ``GitError``."""
+        if commits:
+            read = self._read("--no-walk=unsorted", *commits)
+            self._known |= {commit: about for (commit, _), about in read.items()}
+
     def subject_of(self, commit: str) -> str:
         """The first line of a commit; raises ``GitError``."""
         return self._about(commit)[1]
 
-    def copy_of(self, commit: str, tree: str, parent: str) -> str:
-        """This tree on another commit, by the author of ``commit`` and with its message, but for
-        our trailers; raises ``GitError``."""
-        author, subject, text = self._about(commit)
-        body, found = split(text)
-        words = (*FALLBACK_IDENTITY, "commit-tree", tree, "-p", parent)
+    def anew(self, base: str, head: str, landed: Sequence[str]) -> str:
+        """What ``head`` has beyond ``base`` once more, in commits of its own that nothing has: one,
+        or as many as the style lands. ``landed``: the commits as which it landed once, the oldest
+        first; what is said and by whom is theirs, but for our trailers. Raises ``GitError``."""
+        steps = [[head, base]]
+        if self.style != "squash":
+            asked = ("rev-list", "--reverse", "--topo-order", "--parents", f"{base}..{head}")
+            steps = [line.split(" ") for line in lines(self.objects.git(*asked))]
+        if self.style == "merge":
+            landed = [commit for commit, *_ in steps]
+        elif len(steps) != len(landed):
+            steps, landed = [[head, base]], landed[-1:]
+        made = dict[str, str]()
+        for (commit, *parents), words in zip(steps, landed, strict=True):
+            on = [made.get(each, each) for each in parents]
+            made[commit] = self._copied(commit, on, words)
+        return made[head]
+
+    def _copied(self, commit: str, parents: Sequence[str], words: str) -> str:
+        author, subject, text = self._about(words)
+        body, found = (text, []) if words == commit else split(text)
         message = sealed(Message(f"{subject}\n\n{body}".rstrip(), tuple(found)), (), "")
-        return self.objects.git(*words, given=message, author=author)
+        named = [word for each in parents for word in ("-p", each)]
+        self._who = identity(self.objects.common) if self._who is None else self._who
+        made_by = (*self._who, "commit-tree", self.objects.tree(commit), *named)
+        while (made := self.objects.git(*made_by, given=message, author=author)) in (commit, words):
+            time.sleep(SAME_SECONDS)  # In the same second it is the same commit.
+        return made
 
     # --- inside -----------------------------------------------------------------------------------
 

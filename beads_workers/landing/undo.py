@@ -26,6 +26,7 @@ from beads_workers.landing.repository import (
 )
 from beads_workers.landing.train import Conflict, PlannedCommit, reverting
 from beads_workers.worktrees.git import GitError
+from beads_workers.worktrees.landed import still_landed
 from beads_workers.worktrees.ledger import LandedCommit
 from beads_workers.worktrees.places import make_folder
 
@@ -56,6 +57,7 @@ class Undo:
     waits_for: Callable[[Sequence[str]], Mapping[str, Collection[str]]] = lambda issue_ids: {}
     """What each of these issues waits for, as the tracker says it."""
     _dependents: tuple[str, ...] = field(init=False, default=())
+    _runs: set[str] = field(init=False, default_factory=set)
 
     def run(self) -> Undone:
         """Do it; raises ``CannotLand`` where it cannot be done, and says who is in the way."""
@@ -80,7 +82,7 @@ class Undo:
             os.close(lock)
 
     def _undo(self, repository: LandingRepository, tip: str) -> Undone:
-        history = self._history(repository, tip)
+        history = still_landed(repository.all_landed(tip))
         landed = {each.issue_id for each in history}
         self.asked = tuple(
             each if each in landed else _run_or_issue(repository, each) for each in self.asked
@@ -106,9 +108,13 @@ class Undo:
         self, gone: Sequence[LandedCommit], history: Sequence[LandedCommit]
     ) -> tuple[str, ...]:
         """The other issues on the branch that wait for these, directly or not."""
-        landed = list(dict.fromkeys(each.issue_id for each in history))
-        waits_for, found = self.waits_for(landed), {each.issue_id for each in gone}
-        mine = frozenset(found)
+        found = {each.issue_id for each in gone}
+        mine, together = frozenset(found), found.union(*(each.train for each in gone))
+        # Who waited for these landed after them, or in the same train.
+        near = [each.issue_id in together for each in history]
+        since = history[: len(near) - near[::-1].index(True)]
+        landed = list(dict.fromkeys(each.issue_id for each in since))
+        waits_for = self.waits_for(landed) if set(landed) - mine else {}
         while more := {i for i in landed if i not in found and found & {*waits_for.get(i, ())}}:
             found |= more
         return tuple(i for i in landed if i in found - mine)
@@ -132,28 +138,16 @@ class Undo:
         (*_, commit) = repository.land(tip, [changes], verified)
         return Undone(names, commit, False)
 
-    def _history(self, repository: LandingRepository, tip: str) -> list[LandedCommit]:
-        """What has landed and was not taken back, the newest first."""
-        undone: set[str] = set()
-        found = []
-        for each in repository.landed("", tip):
-            undone.update(each.undoes)
-            if each.issue_id and each.commit not in undone and not each.undoes:
-                found.append(each)
-        return found
-
     def _chosen(
         self, repository: LandingRepository, history: list[LandedCommit], tip: str, asked: str
     ) -> list[LandedCommit]:
         in_run = repository.landed_in(asked, tip)
         if in_run is not None:
+            self._runs.add(asked)
             commits = {each.commit for each in in_run}
-            chosen = [each for each in history if each.commit in commits]
-        else:
-            newest = next((e.attempt for e in history if e.issue_id == asked), None)
-            mine = [e for e in history if e.issue_id == asked and e.attempt == newest]
-            chosen = mine
-        return chosen
+            return [each for each in history if each.commit in commits]
+        newest = next((e.attempt for e in history if e.issue_id == asked), None)
+        return [e for e in history if e.issue_id == asked and e.attempt == newest]
 
     def _whole_end(
         self, repository: LandingRepository, gone: list[LandedCommit], tip: str
@@ -209,16 +203,16 @@ class Undo:
         return next((e for e in later if e.commit in touching and e not in taken), None)
 
     def _mark(self, repository: LandingRepository, gone: Sequence[LandedCommit]) -> tuple[str, ...]:
-        """Before the branch moves; gives the issues."""
-        for each in gone:
+        """Before the branch moves; gives the issues. ``gone``: the newest first."""
+        for each in reversed(gone):
             repository.mark_undone(each)
-            repository.mark_reopening(self._asked_for(repository, each), each)
+            repository.mark_reopening(self._asked_for(each), each)
         return tuple(dict.fromkeys(each.issue_id for each in gone))
 
-    def _asked_for(self, repository: LandingRepository, each: LandedCommit) -> str:
+    def _asked_for(self, each: LandedCommit) -> str:
         """By which of the names it is found again: its own, or a run's."""
-        runs = [name for name in self.asked if name in repository.runs_named(name)]
-        return each.issue_id if each.issue_id in self.asked or not runs else runs[0]
+        own = each.issue_id in self.asked or not self._runs
+        return each.issue_id if own else next(name for name in self.asked if name in self._runs)
 
     def _gate(
         self, repository: LandingRepository, tree: str, tip: str, gone: Sequence[LandedCommit]

@@ -3,6 +3,7 @@ after a person has rewritten the branch."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from beads_workers.landing.repository import CannotLand, LandingRepository
 from beads_workers.landing.train import Coupled
 from beads_workers.landing.undo import Undo
 from beads_workers.worktrees.git import GitError
-from beads_workers.worktrees.landed import landed_commits
+from beads_workers.worktrees.landed import as_landed, landed_commits
 from beads_workers.worktrees.ledger import LandedCommit, entries, entry_commit, ledger_ref
 from tests.landing.program import Program
 from tests.landing.world import BRANCH, LandingWorld
@@ -50,6 +51,12 @@ def two_steps(world: LandingWorld, issue_id: str, **fields: object) -> Add:
     return world.added(issue_id, world.start, branch=f"bw/{issue_id}/1", **fields)
 
 
+def told(world: LandingWorld, commit: str, style: str) -> str:
+    """What the history says of an issue that landed: its author, messages and files."""
+    commits = {"squash": "-1", "rebase": "-2", "merge": "-3"}[style]
+    return git(world.top, "log", "--topo-order", commits, "--format=%an %ad%n%B", "-p", commit)
+
+
 @pytest.mark.parametrize(
     ("trailers", "style"),
     [("none", "squash"), ("none", "merge"), ("none", "rebase"), ("short", "squash")],
@@ -72,17 +79,26 @@ def test_it_is_found_taken_back_and_landed_again(
     assert ("Issue: " in said) == (trailers == "short")
     assert "Attempt: " not in said and "Verified" not in said
     git(world.top, "update-ref", "refs/bw/attempts/a/1", adds[0].commit)
-    assert Undo(settings, ("a",)).run().issue_ids == ("a",)
+    before = told(world, first.commit, style)
+    asked = list[Sequence[str]]()
+
+    def waits_for(issue_ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        asked.append(issue_ids)
+        return {}
+
+    undo = Undo(settings, ("a",), waits_for=waits_for)
+    assert undo.run().issue_ids == ("a",)
     assert again.landed_as(adds[0], world.tip()) is None and "a" not in world.files()
     assert git(world.top, "log", "-1", "--format=%s", BRANCH).startswith('Revert "')
-    (back,) = {each.commit: again.again(each) for each in again.undone()[:1]}.values()
+    (gone,) = as_landed(str(world.top), [*again.undone().values()])
+    back = again.again(gone)
     assert back is not None
     (landed,) = land(again, back)
     found = again.landed_as(adds[0], world.tip())
     assert found is not None and found.commit == landed
-    subject = git(world.top, "log", "-1", "--format=%s", BRANCH)
-    assert subject == ("work on a" if style == "rebase" else "Do a")
-    assert Undo(settings, ("a",)).run().moved_back
+    assert told(world, landed, style) == before
+    assert undo.run().moved_back
+    assert asked == [["b", "a"]], "nothing stands on what landed last"
     assert again.landed_as(adds[0], world.tip()) is None
     assert again.landed_as(adds[1], world.tip()) is not None
     assert again.gone(world.tip()) == []
@@ -109,6 +125,16 @@ def test_a_whole_run_is_taken_back_by_what_the_ledger_says(world: LandingWorld) 
     land(repository, *(two_steps(world, name) for name in ("a", "b")))
     done = Undo(world.settings(form=NONE), ("run-1",)).run()
     assert {*done.issue_ids} == {"a", "b"} and world.tip() == world.start
+
+
+def test_what_is_older_than_the_first_run_is_nobodys(world: LandingWorld) -> None:
+    """A history that came with a clone; nor is it read to the end."""
+    copied = "Old work\n\nIssue: old\nAttempt: 1\nRun: run-0\nVerified: none"
+    git(world.top, "commit", "--quiet", "--allow-empty", "-m", copied)
+    world.start = git(world.top, "rev-parse", "HEAD")
+    land(world.repository(), two_steps(world, "a"))
+    with pytest.raises(CannotLand, match="nothing of old is on"):
+        Undo(world.settings(), ("old",)).run()
 
 
 def test_an_entry_whose_landing_never_came_says_nothing(world: LandingWorld) -> None:
