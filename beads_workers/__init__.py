@@ -31,8 +31,14 @@ What projects may import from here is ``Retry``, ``concurrent``, ``progress``, `
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+import time
 
+BEGUN = os.getppid(), time.monotonic()
+"""Who has started this process, and when: read before anything else is loaded, as both may be of
+another by then."""
+
+TYPE_CHECKING = False  # Without a module that takes longer to load than all of this.
 if TYPE_CHECKING:
     from beads_workers.executors.retry import (
         Retry,

@@ -8,6 +8,8 @@ import shutil
 import signal
 import socket
 import struct
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -226,6 +228,24 @@ BAD = {
     "no json": struct.pack(">I", 4) + b"nope",
     "unknown": struct.pack(">I", 28) + b'{"type":"x","payload":{}}   ',
 }
+
+
+def test_who_loses_its_orchestrator_at_its_first_line_is_gone_in_a_moment(place: Folder) -> None:
+    begins = "import os, beads_workers; os.write(1, b'!'); "
+    begins += "from beads_workers.cli import app; app.main()"
+    command = [sys.executable, "-c", begins, "rrq-executor", "-n", "1", *FUNCTIONS]
+    orchestrator = ["sh", "-c", '"$@" & echo $!; wait', "sh", *command]
+    with subprocess.Popen(
+        orchestrator, cwd=place.folder, env=place.environment, stdout=subprocess.PIPE
+    ) as parent:
+        assert parent.stdout is not None
+        said = parent.stdout.read(1)
+        while not said.endswith(b"!"):
+            said += parent.stdout.read(1)
+        parent.kill()
+        pid = int(said.rstrip(b"!"))
+        until(lambda: not Path(f"/proc/{pid}").exists(), what="it serves nobody")
+    assert not place.socket.exists()
 
 
 def test_bad_frames_close_their_connection_and_harm_nobody_else(

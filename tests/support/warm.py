@@ -29,6 +29,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
+import beads_workers
 from beads_workers.cli import launch
 from beads_workers.cli.app import main
 from beads_workers.core.model import compile_values
@@ -288,6 +289,7 @@ def _become(request: bytes, descriptors: Sequence[int]) -> Callable[[], object]:
     for number, descriptor in enumerate(descriptors[1:]):
         os.dup2(descriptor, number)
     os.closerange(3, max(256, *descriptors) + 1)
+    beads_workers.BEGUN = os.getppid(), time.monotonic()
     os.chdir(folder)
     os.umask(umask)
     os.environ.clear()

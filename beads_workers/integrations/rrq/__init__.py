@@ -11,11 +11,12 @@ from beads_workers.kinds import Capabilities, Late, Opening, SourceKind
 class RrqExecutor:
     """Being an RRQ executor. ``address``: ``integrations.rrq.source``, as text; ``function_prefix``
     stands before the names of functions, with a dot. ``parent``: the process with which it ends; 0
-    for none."""
+    for none. ``alone_seconds``: it ends when nobody has connected for so long."""
 
     address: str
     function_prefix: str = ""
     parent: int = 0
+    alone_seconds: float | None = None
 
 
 def _open(opening: Opening) -> Source:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from dataclasses import asdict
 from itertools import count
 from pathlib import Path
@@ -52,6 +53,9 @@ FOLDER = "rrq"
 POLL_SECONDS = 3600.0
 """Nothing is to be found by asking: requests come by themselves."""
 
+ALONE_SECONDS = 60.0
+"""An orchestrator connects as soon as it can, and gives up after 15 s."""
+
 
 def register(app: typer.Typer) -> None:
     """Add this command to the application."""
@@ -65,7 +69,7 @@ def register(app: typer.Typer) -> None:
 @takes(
     "rrq-executor",
     first=("workers", "in_flight", "allow_module", "prefix", "timeout", "term_grace"),
-    last=("socket", "tcp_socket", "metrics", "trace", "state_dir", "json_lines"),
+    last=("socket", "tcp_socket", "no_parent", "metrics", "trace", "state_dir", "json_lines"),
     words={
         "in_flight": "Requests at once in each worker; default 1.",
         "allow_module": "Requests may call what is in this module or package.",
@@ -92,6 +96,9 @@ def rrq_executor(
             metavar="HOST:PORT", help="Instead of RRQ_EXECUTOR_TCP_SOCKET; loopback only."
         ),
     ] = None,
+    no_parent: Annotated[
+        bool, typer.Option("--no-parent", help="Do not end with whoever has started it.")
+    ] = False,
     json_lines: Annotated[bool, typer.Option("--json", help="One JSON object per event.")] = False,
 ) -> None:
     """Be an RRQ executor: run what an orchestrator sends.
@@ -112,6 +119,7 @@ def rrq_executor(
     except ValueError as error:
         raise CommandError(str(error), _HINT, EXIT_USAGE) from None
     work = _work(command, prefix, said)
+    parent, alone_seconds = (0, None) if no_parent else ends_with()
     folder = Path.cwd()
     check_modules(work.allow_modules, folder)
     # Held until this process ends: nobody else comes to have the same state.
@@ -131,12 +139,30 @@ def rrq_executor(
             argv=tuple(sys.argv[1:]),
             folder=str(folder),
             quiet=not json_lines,
-            source_options=asdict(RrqExecutor(str(address), prefix, os.getppid())),
+            source_options=asdict(RrqExecutor(str(address), prefix, parent, alone_seconds)),
             metrics=said.metrics,
             tracing=find_tracing(said.trace),
         ),
         as_json=json_lines,
     )
+
+
+def ends_with() -> tuple[int, float | None]:
+    """The process to end with, 0 for none, and how long nobody may connect.
+
+    Whose parent is the first process of the machine or the container, or of another session, may
+    have lost its own before its first line: or it was started so, and its orchestrator will
+    connect. Raises ``CommandError`` where the parent has gone since.
+    """
+    from beads_workers import BEGUN  # As it is now: a test begins where all is loaded.
+
+    parent, _ = BEGUN
+    if parent != os.getppid():
+        raise CommandError("whoever has started it is gone", "--no-parent serves all the same")
+    alone = parent == 1
+    with suppress(ProcessLookupError):  # Gone by now: that is seen as soon as it is watched.
+        alone = alone or (parent > 1 and os.getsid(parent) != os.getsid(0))
+    return (parent if parent > 1 else 0), ALONE_SECONDS if alone else None
 
 
 _HINT = (

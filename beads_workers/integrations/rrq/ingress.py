@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import os
+import select
 import selectors
 import signal
 import socket
 import time
 from collections.abc import Callable
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Any
 
-from beads_workers.core.events import Arrived, ConnId, Event, Warned, Withdrawn
+from beads_workers.core.events import Arrived, ConnId, Event, StopAsked, Warned, Withdrawn
 from beads_workers.core.settings import FleetSettings
 from beads_workers.core.source import Source
+from beads_workers.exits import EXIT_ERROR
 from beads_workers.integrations.rrq import RrqExecutor
 from beads_workers.integrations.rrq import request_table as unanswered
 from beads_workers.integrations.rrq.request_table import RequestTable
 from beads_workers.integrations.rrq.source import Address, RrqSource, Unix, from_text
 from beads_workers.integrations.rrq.wire import FRAME_BYTES_MAX, FrameReader
+from beads_workers.runtime.handshake import StartRefused
 from beads_workers.runtime.sockets import Acceptor, Peers
 
 # --- frame stream --------------------------------------------------------------------------------
@@ -149,11 +153,15 @@ class RrqIngress:
         tell: Callable[[Event], None],
         *,
         workers: int = 0,
+        alone_seconds: float | None = None,
         unread_bytes_max: int = UNREAD_BYTES_MAX,
     ) -> None:
         """Listen. ``workers``: people are told once when there are more requests than these; 0 for
-        never. Raises ``OSError`` where something is in the way."""
+        never. ``alone_seconds``: the run ends when nobody has connected for so long. Raises
+        ``OSError`` where something is in the way."""
         self._workers = workers
+        self._alone_seconds = alone_seconds
+        self._alone_at = inf if alone_seconds is None else time.monotonic() + alone_seconds
         self._unread_bytes_max = unread_bytes_max
         self._serving = serving
         self._selector = selector
@@ -168,7 +176,7 @@ class RrqIngress:
         """Whether the core was told since the last ``flush``: once is enough."""
         self._last = 0
         self._unread = 0
-        self._look_at = float("inf")
+        self._look_at = inf
         place: Path | tuple[str, int]
         if isinstance(address, Unix):
             place = Path(address.path)
@@ -181,7 +189,7 @@ class RrqIngress:
 
     def deadline(self) -> float:
         """When ``tick`` is due (monotonic seconds)."""
-        due = [self._look_at]
+        due = [self._look_at, self._alone_at]
         if self._acceptor is not None:
             due.append(self._acceptor.deadline())
         if (at := self._serving.deadline()) is not None:
@@ -195,6 +203,10 @@ class RrqIngress:
         self._serving.on_deadline(now)
         if now >= self._look_at:
             self._look_for_unfinished(now)
+        if now >= self._alone_at:
+            self._alone_at = inf
+            text = f"nobody has connected for {self._alone_seconds:g} s (--no-parent)"
+            self._tell(StopAsked(why=text))
 
     def flush(self) -> None:
         """Carry out what is asked, and send what is pending, once in each turn of the loop."""
@@ -247,6 +259,8 @@ class RrqIngress:
                 self._tell(Withdrawn((issue_id,), why))
 
     def _enter(self, peers: Peers) -> None:
+        if peers:
+            self._alone_at = inf
         for sock, _ in peers:
             if len(self._streams) >= CONNECTIONS_MAX:
                 sock.close()
@@ -334,7 +348,7 @@ class RrqIngress:
         self._serving.gone(conn_id)
 
     def _look_for_unfinished(self, now: float) -> None:
-        self._look_at = float("inf")
+        self._look_at = inf
         for conn_id, stream in list(self._streams.items()):
             if not stream.unread:
                 continue
@@ -356,20 +370,24 @@ def open_ingress(
     rrq = RrqExecutor(**settings.source_options)
     end_with(rrq.parent, selector)
     address, workers = from_text(rrq.address), settings.workers * settings.work.in_flight
-    return RrqIngress(address, source.serving, selector, tell, workers=workers)
+    alone = rrq.alone_seconds
+    return RrqIngress(address, source.serving, selector, tell, workers=workers, alone_seconds=alone)
 
 
 def end_with(parent: int, selector: selectors.BaseSelector) -> None:
     """End as TERM has it once that process is gone: an orchestrator of RRQ that was killed tells
     nobody, and the next one wants the port. Not by the kernel's own means, which tell of the end of
-    the thread that has started us."""
-    if parent <= 1:
+    the thread that has started us. Raises ``StartRefused`` where it is gone already."""
+    if not parent:
         return
     try:
         watched = os.pidfd_open(parent)
+        is_dead = bool(select.select([watched], (), (), 0)[0])
     except ProcessLookupError:
-        signal.raise_signal(signal.SIGTERM)
-        return
+        is_dead = True
+    if is_dead:
+        text = f"whoever has started it is gone (pid {parent})"
+        raise StartRefused(text, "--no-parent serves all the same", EXIT_ERROR)
 
     def gone(mask: int) -> None:
         selector.unregister(watched)

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import selectors
 import socket
 import struct
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from beads_workers.core.events import Arrived, Event, Warned, Withdrawn
+from beads_workers.core.events import Arrived, Event, StopAsked, Warned, Withdrawn
 from beads_workers.core.model import IssueId, Outcome, OutcomeKind
-from beads_workers.integrations.rrq.ingress import FRAME_SECONDS, RrqIngress
+from beads_workers.integrations.rrq.ingress import FRAME_SECONDS, RrqIngress, end_with
 from beads_workers.integrations.rrq.request_table import UNANSWERED_MAX, RequestTable
 from beads_workers.integrations.rrq.source import Unix
 from beads_workers.integrations.rrq.wire import FRAME_BYTES_MAX, V1, V2
+from beads_workers.runtime.handshake import StartRefused
 from tests.support.rrq_client import Client, request
 
 PATIENCE_SECONDS = 10.0
@@ -25,7 +29,7 @@ PATIENCE_SECONDS = 10.0
 class Bench:
     """A server and the loop's part in it, step by step."""
 
-    def __init__(self, folder: Path, **limits: int) -> None:
+    def __init__(self, folder: Path, **limits: Any) -> None:
         self.path = folder / "deep" / "rrq.sock"
         self.selector = selectors.DefaultSelector()
         self.events: list[Event] = []
@@ -232,3 +236,32 @@ def test_more_requests_than_workers_are_told_once(tmp_path: Path, version: str) 
     for client in clients:
         client.close()
     bench.server.close()
+
+
+@pytest.mark.parametrize("connects", [True, False])
+def test_one_that_may_have_no_orchestrator_ends_when_nobody_has_connected(
+    tmp_path: Path, connects: bool
+) -> None:
+    bench, began = Bench(tmp_path, alone_seconds=60.0), time.monotonic()
+    if connects:
+        Client(bench.path).close()
+        bench.read()
+    bench.server.tick(began + 59)
+    assert bench.events == []
+    bench.server.tick(began + 61)
+    bench.server.tick(began + 62)
+    ends = [StopAsked(why="nobody has connected for 60 s (--no-parent)")]
+    assert bench.events == ([] if connects else ends)
+    bench.server.close()
+
+
+@pytest.mark.parametrize("reaped", [True, False])
+def test_a_fleet_does_not_begin_whose_orchestrator_is_gone(reaped: bool) -> None:
+    with subprocess.Popen(["true"], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None and parent.stdout.read() == b""
+        if reaped:
+            parent.wait()
+        else:
+            os.waitid(os.P_PID, parent.pid, os.WEXITED | os.WNOWAIT)
+        with pytest.raises(StartRefused, match="is gone"):
+            end_with(parent.pid, selectors.DefaultSelector())
