@@ -79,12 +79,14 @@ class KillWorker:
 
 @value
 class WatchOwner:
-    """Tell by ``OwnerGone`` when this process, which is not ours, has ended.
+    """Tell by ``OwnerGone`` when this process, which is not ours, has ended, and what it is known
+    to have started for this issue.
 
     ``start_time``: another one under its pid is not meant; 0: it lives, or has just ended."""
 
     pid: int
     start_time: int = 0
+    issue_id: str = ""
 
 
 @value

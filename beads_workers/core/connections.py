@@ -716,7 +716,7 @@ class Connections:
     def _watch_orphan(
         self, issue_id: IssueId, pid: int, start_time: int, grace_seconds: float
     ) -> None:
-        self._effects.ask(WatchOwner(pid, start_time))
+        self._effects.ask(WatchOwner(pid, start_time, issue_id))
         if grace_seconds:
             self._timers.set(GraceOver(issue_id), self._effects.now + grace_seconds)
 

@@ -98,7 +98,7 @@ class WorkerReaped:
 
 @value
 class OwnerGone:
-    """A foreign process that we asked to watch has ended."""
+    """A foreign process that we asked to watch has ended, and what it had started for its issue."""
 
     pid: int
 

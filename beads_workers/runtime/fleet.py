@@ -34,6 +34,7 @@ from beads_workers.runtime import sessions
 from beads_workers.runtime.control_socket import ControlServer
 from beads_workers.runtime.handshake import StartRefused, read_settings, say, say_failed, vars_of
 from beads_workers.runtime.journal import Journal, JournalLost, Size
+from beads_workers.runtime.kin import Kin
 from beads_workers.runtime.loop import Conditions, Loop, Mailbox, places_of
 from beads_workers.runtime.processes import raise_file_limit, redirect_output
 from beads_workers.runtime.retention import Keep
@@ -157,9 +158,9 @@ class Fleet:
         info = self._info(description)
         self._begin_journal(board, info, last)
         zygote_client.attach(selector, loop.tell, self._settings_for)
-        loop.workers = WorkerServer(
-            Path(info.socket), selector, loop.tell, zygote_client.read, self._folder / "issues"
-        )
+        at = (Path(info.socket), selector, loop.tell, zygote_client.read, self._folder / "issues")
+        loop.workers = WorkerServer(*at, zygote_client.is_ours)
+        loop.kin = Kin(selector, loop.tell, [info.socket, *(each.socket for each in unsettled)])
         try:
             self._directory.write_settings(self._run_id, self._settings)
             self._directory.write_info(info)

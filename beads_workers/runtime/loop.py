@@ -53,8 +53,8 @@ from beads_workers.runtime.journal import (
     JournalLost,
     lost,
 )
+from beads_workers.runtime.kin import Kin
 from beads_workers.runtime.processes import say
-from beads_workers.runtime.sessions import start_time, watch_exit
 from beads_workers.runtime.sockets import next_look
 from beads_workers.runtime.tracker_thread import TrackerThread
 from beads_workers.runtime.usage_file import usage_read
@@ -235,10 +235,10 @@ class Loop:
         """When a stop that the journal holds up is over without it (monotonic seconds)."""
         self._journal_trouble = ""
         self._unshown: list[dict[str, Any]] = []
-        self._unwatched: list[tuple[int, int]] = []
         self.pending: tuple[str, ...] = ()
         self.settled = False
         self.workers: WorkerServer
+        self.kin: Kin
         self.control: ControlServer
         self.tracker_thread: TrackerThread
         self.conditions: Conditions
@@ -414,8 +414,8 @@ class Loop:
                 self._zygote_client.spawn(worker_id)
             case KillWorker(_, pid):
                 self._zygote_client.kill(pid)
-            case WatchOwner(pid, start_time):
-                self._watch_owner(pid, start_time)
+            case WatchOwner(pid, start_time, issue_id):
+                self.kin.watch(pid, start_time, issue_id, lambda: self.tell(OwnerGone(pid)))
             case ReadUsage():
                 found = usage_read(self._journal.path.parent, command)
                 if found is not None:
@@ -463,9 +463,7 @@ class Loop:
             if self.accounts is not None:
                 self.accounts.look()
             self._look_at_journal()
-            unwatched, self._unwatched = self._unwatched, []
-            for watched in unwatched:
-                self._watch_owner(*watched)
+            self.kin.tick(self.workers.busy())
 
     # --- odds and ends ------------------------------------------------------------------------
 
@@ -515,15 +513,6 @@ class Loop:
             self._end_due = min(self._end_due, now + BLOCKED_STOP_SECONDS)
             if now >= self._end_due:
                 raise lost(error)
-
-    def _watch_owner(self, pid: int, started: int) -> None:
-        if started and start_time(pid) != started:
-            self.tell(OwnerGone(pid))  # It has ended, and another one has its pid.
-            return
-        try:
-            watch_exit(self._selector, pid, lambda: self.tell(OwnerGone(pid)))
-        except OSError:  # No descriptor left: looked at again together with the conditions.
-            self._unwatched.append((pid, started))
 
     def _on_signal(self, number: int, frame: object) -> None:
         self._mailbox.post(StopAsked(exit_code=128 + number, why=f"signal {number}"))

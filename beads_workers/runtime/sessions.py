@@ -7,7 +7,7 @@ import os
 import select
 import selectors
 import signal
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 
 from beads_workers.core.model import value
@@ -140,6 +140,8 @@ class Process:
     started: int
     session: int
     zombie: bool
+    parent: int
+    group: int
 
 
 def read_process(pid: int) -> Process | None:
@@ -151,13 +153,74 @@ def read_process(pid: int) -> Process | None:
         return None
     # The name stands in parentheses and may hold any byte: fields count from the last one.
     fields = stat[stat.rfind(b")") + 2 :].split()
-    return Process(pid, int(fields[19]), int(fields[3]), fields[0] in (b"Z", b"X"))
+    parent, group, session = map(int, fields[1:4])
+    return Process(pid, int(fields[19]), session, fields[0] in (b"Z", b"X"), parent, group)
 
 
 def start_time(pid: int) -> int | None:
     """When it started, in clock ticks since boot; None for a pid that is gone or a zombie."""
     process = read_process(pid)
     return None if process is None or process.zombie else process.started
+
+
+def lives(pid: int, started: int) -> bool:
+    """Whether exactly this process is there, and no zombie."""
+    return start_time(pid) == started
+
+
+# What others have started: known, and never sent a signal.
+
+
+def descendants(pid: int) -> list[Process]:
+    """The living children of a process, and theirs; none where it has just ended."""
+    found: dict[int, Process] = {}
+    waiting = [pid]
+    while waiting:
+        for child in _children_of(waiting.pop()):
+            process = None if child in found else read_process(child)
+            if process is not None and not process.zombie:
+                found[child] = process
+                waiting.append(child)
+    return list(found.values())
+
+
+def _children_of(pid: int) -> Iterator[int]:
+    try:  # A child is listed with the thread that has forked it.
+        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 - many looks
+            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
+                yield from map(int, file.read().split())
+    except OSError:
+        return  # It has ended, or the kernel keeps no such list.
+
+
+def kin(
+    pid: int, noted: Mapping[int, int], entries: Collection[str], fleet: Collection[str]
+) -> set[int]:
+    """The living processes that ``pid``, which is gone, has started: what is ``noted`` (pids and
+    start times), what lies in a session or process group that one of them leads, what has one of
+    these ``entries`` and one of those of a ``fleet`` in its environment; and their children.
+    """
+    processes = [p for p in _processes() if not p.zombie and p.pid != os.getpid()]
+    found = {p.pid for p in processes if noted.get(p.pid) == p.started}
+    found |= {p.pid for p in processes if _is_meant(p.pid, entries, fleet)}
+    # No pid is given out anew while it is that of a session or a group: it has led those itself.
+    itself = {pid} - {p.pid for p in processes}
+    while True:
+        leaders = found | itself
+        more = {
+            p.pid
+            for p in processes
+            if p.pid not in found and {p.session, p.group, p.parent} & leaders
+        }
+        if not more:
+            return found
+        found |= more
+
+
+def _is_meant(pid: int, entries: Collection[str], fleet: Collection[str]) -> bool:
+    environment = {*_environment(pid)}
+    wanted = ({os.fsencode(entry) for entry in group} for group in (entries, fleet))
+    return all(environment & group for group in wanted)
 
 
 def sweep(run_id: str, worker_id: str | None) -> int:

@@ -42,6 +42,7 @@ from beads_workers.core.source import (
 from beads_workers.runtime import sessions
 from beads_workers.runtime.journal import Journal
 from beads_workers.runtime.journal_file import add_to
+from beads_workers.runtime.kin import outlives
 from beads_workers.runtime.result_spool import hear
 from beads_workers.runtime.retention import Keep, rotate
 from beads_workers.runtime.run_directory import RunDirectory
@@ -423,13 +424,13 @@ class Recovery:
         return answers
 
     def _still_held(self, left: RecoveryState) -> frozenset[IssueId]:
-        """What workers have that were not ours, and live on."""
+        """What workers have that were not ours, and live on, or whose tasks do."""
         if self._abandoned.is_set():
             return frozenset()
         return frozenset(
             IssueId(issue_id)
             for issue_id, (pid, start_time) in left.owners.items()
-            if self._inherits and sessions.start_time(pid) == start_time
+            if self._inherits and outlives(pid, start_time, issue_id, left.socket)
         )
 
     def conclude(self) -> None:

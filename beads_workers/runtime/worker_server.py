@@ -38,11 +38,17 @@ class WorkerServer:
         tell: Callable[[Event], None],
         before_serving: Callable[[], None],
         payload_directory: Path,
+        is_ours: Callable[[int], bool] = lambda pid: False,
     ) -> None:
         self._selector = selector
         self._tell = tell
         self._before_serving = before_serving
         self._payloads = payload_directory
+        self._is_ours = is_ours
+        self._foreign: dict[ConnId, int] = {}
+        """The pids of workers that we have not started."""
+        self._busy: dict[ConnId, int] = {}
+        """Those of them that were sent a task last."""
         self._streams: dict[ConnId, Stream] = {}
         self._unsent: set[ConnId] = set()
         self._named: dict[ConnId, str] = {}
@@ -81,8 +87,20 @@ class WorkerServer:
             return
         stream.queue(self._encode(command))
         self._unsent.add(command.conn_id)
+        if command.conn_id in self._foreign:
+            self._note_task(command)
         if not command.v1:
             self._named[command.conn_id] = command.worker_id
+
+    def busy(self) -> set[int]:
+        """The pids of workers that we have not started, and that may have a task."""
+        return {*self._busy.values()}
+
+    def _note_task(self, command: Send) -> None:
+        if isinstance(command.message, Task | Batch):
+            self._busy[command.conn_id] = self._foreign[command.conn_id]
+        elif isinstance(command.message, wire.Wait):
+            self._busy.pop(command.conn_id, None)
 
     def reply(self, conn_id: ConnId, answer: Mapping[str, Any]) -> None:
         """Queue the answer to what a task has asked; ``flush`` sends it."""
@@ -142,6 +160,8 @@ class WorkerServer:
         stream = Stream(sock, self._last)
         conn_id = ConnId(self._last)
         self._streams[conn_id] = stream
+        if not self._is_ours(pid):
+            self._foreign[conn_id] = pid
         self._tell(ev.Connected(conn_id, pid, start_time(pid) or 0))
         self._watch(conn_id, stream)
 
@@ -215,6 +235,8 @@ class WorkerServer:
         self._known.discard(conn_id)
         self._named.pop(conn_id, None)
         self._waiting.pop(conn_id, None)
+        self._foreign.pop(conn_id, None)
+        self._busy.pop(conn_id, None)
         if self._masks.pop(conn_id):
             self._selector.unregister(stream)
         stream.release()

@@ -96,6 +96,10 @@ class ZygoteClient:
         self._zygote.spawn(self._settings_for(worker_id))
         self._expect()
 
+    def is_ours(self, pid: int) -> bool:
+        """Whether it is a worker that was started here."""
+        return pid in self._living or pid in self._orphans
+
     def kill(self, pid: int) -> None:
         """KILL a worker and its session; ``WorkerReaped`` follows."""
         if pid in self._orphans:

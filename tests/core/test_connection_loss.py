@@ -96,7 +96,7 @@ def test_spooled_results_that_are_read_after_the_reaping_still_count() -> None:
 def test_the_issue_of_a_foreign_worker_waits_until_its_process_is_gone() -> None:
     play = Play(orphan_grace_seconds=None)
     play.working("a")
-    assert of(play.do(lost(1)), WatchOwner) == [WatchOwner(901)]
+    assert of(play.do(lost(1)), WatchOwner) == [WatchOwner(901, 0, "a")]
     assert records(play.wait(3600.0), rec.Finished) == []
     (finished,) = records(play.do(ev.OwnerGone(901)), rec.Finished)
     assert (finished.outcome, finished.verdict) == ("lost", "requeue")

@@ -273,7 +273,7 @@ def test_but_none_of_a_process_that_had_several_connections() -> None:
 def test_it_is_watched_by_pid_and_start_time() -> None:
     play = Play(recovering=True)
     commands = play.do(ev.RecoveryEnded(inherited=(INHERITED,)))
-    assert of(commands, WatchOwner) == [WatchOwner(907, 77)]
+    assert of(commands, WatchOwner) == [WatchOwner(907, 77, "a")]
 
 
 def test_until_empty_waits_for_it_and_then_takes_it() -> None:

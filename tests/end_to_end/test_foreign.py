@@ -17,6 +17,7 @@ import pytest
 from tests.end_to_end.conftest import StartFleet
 from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import REPOSITORY, Fleet, until
+from tests.test_docs import fences
 
 
 class Foreign:
@@ -132,6 +133,32 @@ def test_who_lives_on_without_its_connection_keeps_its_issue_for_a_grace(
     (lost,), ends = fleet.journal("owner_lost"), fleet.journal("finished")
     assert ends[0]["outcome"] == "lost" and ends[0]["t"] - lost["t"] >= 1.0
     assert status_of(embedded, issue_id) == "closed" and foreign.process.poll() is None
+
+
+def test_a_killed_worker_has_its_issue_until_what_it_started_has_ended(
+    embedded: EmbeddedProject, start: StartFleet, tmp_path: Path
+) -> None:
+    (issue_id,) = embedded.create_many([{}])
+    fleet = start(embedded, "-n", "0", "--orphan-grace", "never", "--", "true")
+    [source] = fences(REPOSITORY / "docs/PROTOCOL.md", "python worker")
+    worker = subprocess.Popen(
+        [sys.executable, "-c", source, "sh", "-c", f"echo $$ >{tmp_path}/pid; exec sleep 600"],
+        env={**os.environ, "BW_SOCKET": str(fleet.socket)},
+        start_new_session=True,
+    )
+    until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
+    command = int((tmp_path / "pid").read_text())
+    worker.kill()
+    worker.wait()
+    assert fleet.call("scale", "1").returncode == 0
+    said = fleet.wait_for("noted", level="warning")["text"]
+    assert said == f"{issue_id}: its worker (pid {worker.pid}) is gone, " + (
+        f"what it started lives on: {command}"
+    )
+    assert starts(fleet, issue_id) == 1 and status_of(embedded, issue_id) == "in_progress"
+    os.kill(command, signal.SIGKILL)
+    until(lambda: status_of(embedded, issue_id) == "closed", what=fleet.said())
+    assert fleet.call("stop").returncode == 0
 
 
 def test_what_a_worker_of_version_1_runs_can_be_released(
