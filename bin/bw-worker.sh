@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # A complete worker of protocol version 1 (docs/PROTOCOL.md) in Bash, with socat and jq:
-#   ORCHESTRATOR_PID=PID bw-worker.sh COMMAND [ARG...]
+#   ORCHESTRATOR_PID=PID bw-worker.sh COMMAND [ARG...]      (or BW_SOCKET=PATH)
 # {id} in an ARG is the issue's id; BW_ISSUE_ID, BW_ISSUE_TITLE, BW_ISSUE_PRIORITY, BW_WORKER_ID say
 # more. BW_CLAIMS says who claims, closes and requeues: worker (this one, through `bd`; BEADS_ACTOR
 # counts) or orchestrator. Without it the orchestrator is asked, which 1.1 can answer; where it does
 # not, a worker below a .beads folder claims.
 set -u -m # -m: every background job leads its own process group, so it can be ended as a whole
-[ $# -gt 0 ] && [ -n "${ORCHESTRATOR_PID:-}" ] && [[ ${BW_CLAIMS:-worker} =~ ^(worker|orchestrator)$ ]] ||
+[ $# -gt 0 ] && [ -n "${BW_SOCKET:-${ORCHESTRATOR_PID:-}}" ] && [[ ${BW_CLAIMS:-worker} =~ ^(worker|orchestrator)$ ]] ||
   { echo "usage: [BW_CLAIMS=worker|orchestrator] ORCHESTRATOR_PID=PID bw-worker.sh COMMAND [ARG...]" >&2; exit 2; }
-socket=${BW_SOCKET:-/tmp/beads-workers-$ORCHESTRATOR_PID.sock} me=W$$ runner='' timer='' task_id='' part='' silent=''
-dir=$(mktemp -d "${TMPDIR:-/tmp}/bw-worker.XXXXXX") && mkfifo -m 600 "$dir/in" "$dir/out" || exit 1
+socket=${BW_SOCKET:-/tmp/beads-workers-${ORCHESTRATOR_PID:-}.sock} me=W$$ runner='' timer='' task_id='' part='' silent=''
+dir=$(mktemp -d "${TMPDIR:-/tmp}/bw-worker.XXXXXX") && mkfifo -m 600 "$dir/in" "$dir/out" "$dir/guard" || exit 1
+trap : PIPE # where nobody reads stderr any more, what is said there is lost, and nobody ends
 log() { printf '%s: %s\n' "$me" "$1" >&2; }
 send() { # TYPE, the fields besides the base ones, jq options: one line, one write
   jq -cn --arg type "$1" --arg me "$me" "${@:3}" '{type: $type, worker_id: $me, timestamp: now} + '"$2" >&3
@@ -44,13 +45,16 @@ who_claims() { # for the TASK that has come
   claims=${BW_CLAIMS:-$says}
   [ -n "$claims" ] || { [ -n "$project" ] && claims=worker || claims=orchestrator; }
 }
-tracker() { [ "$claims" != worker ] || bd "$@" </dev/null >&2; }
+tracker() { # not to our stderr: where nobody reads that, bd would be killed
+  [ "$claims" != worker ] || bd "$@" </dev/null >"$dir/bd" 2>&1 || { log "bd $1: $(last_line "$dir/bd")"; return 1; }
+}
 last_line() { # the last line of a log that shows anything: why the task failed
   tail -c 4096 "$1" | sed -E 's/\x1b\[[0-9;?]*[A-Za-z]//g' | tr -d '\000-\010\013-\037\177' |
     grep '[^[:space:]]' | tail -n 1 | cut -c 1-300
 }
 run_task() { # claim, run, close, answer - in a background shell, which TERM makes requeue
   set -m
+  trap : PIPE
   local id=$1 out=$dir/$1.log stop='' child='' clock='' killer='' status=0 error said=$extra began=${EPOCHREALTIME/[.,]/} command=("${@:2}")
   ms() { echo $(((${EPOCHREALTIME/[.,]/} - began) / 1000)); }
   end() { kill -TERM -- "-$child"; { sleep 5; kill -KILL -- "-$child"; } & killer=$!; } # the wait below may begin after it
@@ -83,13 +87,23 @@ run_task() { # claim, run, close, answer - in a background shell, which TERM mak
   [ -n "$stop" ] || { : >"$dir/free"; ready; }
 }
 busy() { # not after READY, although the shell that said it may still be ending when the answer comes
-  if [ -e "$dir/free" ]; then wait "$runner" 2>/dev/null; rm -f "$dir/free"; fi
+  if [ -e "$dir/free" ]; then wait "$runner" 2>/dev/null; runner=''; echo runner >&5; rm -f "$dir/free"; fi
   [ -n "$runner" ] && kill -0 "$runner" 2>/dev/null
+}
+guard() { # a worker that is killed ends nothing: this ends its task, once nobody holds the other end of the pipe
+  local what pid runner='' timer='' line_out=''
+  trap '' TERM INT HUP
+  while read -r what pid; do printf -v "$what" %s "$pid"; done
+  [ -d "$dir" ] || return # it has left by itself
+  : >"$dir/lost"
+  if [ -n "$runner" ] && [ ! -e "$dir/free" ]; then kill -TERM "$runner"; while kill -0 "$runner"; do sleep 0.1; done; fi
+  kill -KILL -- ${timer:+"-$timer"} ${line_out:+"-$line_out"}
+  rm -rf "$dir"
 }
 leave() { # end the task, give its issue back, go with this status
   trap '' TERM INT HUP; busy && kill -TERM "$runner" && wait "$runner"
   kill -KILL -- ${timer:+"-$timer"} "-$line_out" 2>/dev/null
-  rm -rf "$dir"; exit "$1"
+  rm -rf "$dir"; [ -z "${2:-}" ] || log "$2"; exit "$1"
 }
 take() { # a TASK: refuse what is too much or makes no sense, else run it in the background
   if [ "$task" = false ] || ! [[ $id =~ ^[A-Za-z0-9_][A-Za-z0-9._-]{0,199}$ ]]; then log "ignored: ${line:0:300}"; return; fi
@@ -101,19 +115,20 @@ take() { # a TASK: refuse what is too much or makes no sense, else run it in the
     stir; me=$name task_id=$id request=$asked limit=$seconds priority=${priority%%.*}; who_claims
     export BW_ISSUE_ID=$id BW_ISSUE_TITLE=${title:0:30000} BW_ISSUE_PRIORITY=$priority BW_WORKER_ID=$me
     [ ${#own[@]} -eq 0 ] || set -- "${own[@]}" # the issue's own command, in place of ours
-    run_task "$id" "$@" & runner=$!
+    run_task "$id" "$@" 5>&- & runner=$!; echo "runner $runner" >&5
   fi
 }
 stir() { [ -z "$timer" ] || kill -KILL -- "-$timer" 2>/dev/null; timer=''; } # the newest WAIT or TASK counts
 rest() { # a WAIT
   busy || [ -z "$pause" ] && return
   stir
-  { sleep "$pause"; ready; } & timer=$!; disown
+  { sleep "$pause"; ready; } 5>&- & timer=$!; disown; echo "timer $timer" >&5
 }
+guard <"$dir/guard" >/dev/null 2>&1 & disown; exec 5>"$dir/guard"
 # socat is our process to whoever listens: it stays until the task has ended, whose issue is free then.
 # Its 1.8 closes no "-".
 for delay in 1 2 4 ''; do
-  socat -t 30 "STDIN!!STDOUT,shut-close" "UNIX-CONNECT:$socket" <"$dir/in" >"$dir/out" 2>/dev/null & line_out=$!; disown
+  socat -t 30 "STDIN!!STDOUT,shut-close" "UNIX-CONNECT:$socket" <"$dir/in" >"$dir/out" 2>/dev/null 5>&- & line_out=$!; disown; echo "line_out $line_out" >&5
   trap 'leave 0' TERM INT HUP; exec 3<>"$dir/in" 4<"$dir/out"; ready
   while IFS= read -r -t 2 line <&4 || { [ $? -gt 128 ] && silent=1; }; do
     line=$part$line part=''
@@ -128,7 +143,7 @@ for delay in 1 2 4 ''; do
       *) log "ignored: ${line:0:300}" ;;
     esac
   done
-  [ "$delay" != none ] || { log "the orchestrator is gone"; : >"$dir/lost"; leave 1; }
+  [ "$delay" != none ] || { : >"$dir/lost"; leave 1 "the orchestrator is gone"; }
   [ -z "$delay" ] || { log "cannot connect, trying again in $delay s"; sleep "$delay"; exec 3<&-; }
 done
-log "cannot connect to $socket"; leave 1
+leave 1 "cannot connect to $socket"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -99,9 +101,11 @@ def _run(socket_path: str, work: Work) -> int:
     import tempfile
 
     from beads_workers.core.settings import WorkerSettings
+    from beads_workers.runtime.processes import outlive_output
     from beads_workers.runtime.sessions import sweep
     from beads_workers.runtime.worker import run_worker
 
+    outlive_output()
     directory = tempfile.mkdtemp(prefix="beads-workers-worker-")
     print(f"logs of this worker: {directory}/logs", file=sys.stderr)
     settings = WorkerSettings(
@@ -116,9 +120,30 @@ def _run(socket_path: str, work: Work) -> int:
         actor="",
         work=work,
     )
+    _start_guard(partial(sweep, settings.run_id, settings.worker_id))
     status = run_worker(settings)
     sweep(settings.run_id, settings.worker_id)
     return status
+
+
+def _start_guard(sweep: Callable[[], object]) -> None:
+    """Have a process of its own sweep when this one ends, however it does: nobody else would end
+    the task of a worker without a zygote that is killed.
+
+    It is nobody's child, because a worker ends its own."""
+    ended, ours = os.pipe()
+    if child := os.fork():
+        os.close(ended)
+        os.waitpid(child, 0)
+        return
+    try:
+        os.setsid()
+        os.close(ours)
+        if os.fork() == 0:
+            os.read(ended, 1)
+            sweep()
+    finally:
+        os._exit(0)
 
 
 def _orchestrator(socket_path: str) -> int:

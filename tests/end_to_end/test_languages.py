@@ -19,11 +19,12 @@ from tests.end_to_end.test_draining import (
     assert_no_dependency_was_early,
     backlog,
 )
+from tests.proof.injured import WORKERS
 from tests.support.bd import NEW, BdProject
 from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import REPOSITORY, Fleet, until
 from tests.support.versions import ANY
-from tests.support.workers import LANGUAGES, worker_programs
+from tests.support.workers import LANGUAGES, words_of
 
 Joined = subprocess.Popen[bytes]
 Join = Callable[..., Joined]
@@ -31,21 +32,26 @@ Join = Callable[..., Joined]
 
 @pytest.fixture
 def join(tmp_path: Path) -> Iterator[Join]:
-    """``join(fleet, language, *command)``: a worker that is started by hand."""
+    """``join(fleet, language, *command)``: a worker that is started by hand. ``deaf``: nobody reads
+    its stderr."""
     joined: list[Joined] = []
 
-    def begin(fleet: Fleet, language: str, *command: str, **more: str) -> Joined:
+    def begin(
+        fleet: Fleet, language: str, *command: str, deaf: bool = False, **more: str
+    ) -> Joined:
         environment = {**fleet.project.environment, "ORCHESTRATOR_PID": str(fleet.pid), **more}
         environment["PATH"] += f":{os.environ['PATH']}"
         with (tmp_path / f"{language}.log").open("wb") as log:
             worker = subprocess.Popen(
-                [worker_programs()[language], *command],
+                [*words_of(language), *command],
                 cwd=fleet.project.folder,
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
-                stderr=log,
+                stderr=subprocess.PIPE if deaf else log,
             )
+        if worker.stderr is not None:
+            worker.stderr.close()
         joined.append(worker)
         return worker
 
@@ -83,54 +89,59 @@ def test_a_fleet_of_five_languages_does_every_issue_once(
     fleet.leaves_nothing()
 
 
+ENDLESS = 'sleep 600 & echo $$ $! >"$PIDS.new"; mv "$PIDS.new" "$PIDS"; wait'
+"""A task whose processes end only when they are ended. It writes down their pids."""
+BY_HAND = (*LANGUAGES, "python")
+
+
 @pytest.fixture
-def endless(tmp_path: Path) -> tuple[Path, str]:
-    """A script whose processes end only when they are ended, and the file with their pids."""
-    pids = tmp_path / "pids"
-    return pids, f"sleep 600 & echo $$ $! >{pids}.new; mv {pids}.new {pids}; wait"
-
-
-def are_gone(pids: Path) -> bool:
-    return not any(Path("/proc", pid).exists() for pid in pids.read_text().split())
-
-
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_a_worker_that_loses_its_orchestrator_ends_its_task(
-    language: str,
-    embedded: EmbeddedProject,
-    start: StartFleet,
-    join: Join,
-    endless: tuple[Path, str],
-) -> None:
-    embedded.create_many([{}])
+def busy(
+    embedded: EmbeddedProject, start: StartFleet, join: Join, tmp_path: Path
+) -> tuple[Fleet, list[Joined], list[Path]]:
+    """A fleet, a worker of each language with an endless task, and the files of their pids."""
+    embedded.create_many([{} for _ in BY_HAND])
     fleet = start(embedded, "-n", "0", "--", "true")
-    pids, script = endless
-    worker = join(fleet, language, "sh", "-c", script)
-    until(pids.exists)
+    files = [tmp_path / f"{language}.pids" for language in BY_HAND]
+    command = ("sh", "-c", ENDLESS)
+    pairs = zip(BY_HAND, files, strict=True)
+    workers = [join(fleet, name, *command, deaf=True, PIDS=str(file)) for name, file in pairs]
+    until(lambda: not [file.name for file in files if not file.exists()], what=str(files))
+    return fleet, workers, files
+
+
+def left(files: list[Path]) -> list[str]:
+    """The files of the tasks of which something lives."""
+    return [
+        file.name
+        for file in files
+        if any(Path("/proc", pid).exists() for pid in file.read_text().split())
+    ]
+
+
+def all_end(files: list[Path]) -> None:
+    """Within ten seconds."""
+    until(lambda: not left(files), 10, what=str(files))
+
+
+def test_workers_that_lose_their_orchestrator_end_their_tasks_although_nobody_reads_stderr(
+    busy: tuple[Fleet, list[Joined], list[Path]],
+) -> None:
+    fleet, workers, files = busy
     os.kill(fleet.pid, 9)
-    assert worker.wait(20) == 1
-    until(lambda: are_gone(pids), 10)
+    assert [worker.wait(20) for worker in workers] == [1] * len(workers)
+    all_end(files)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_a_worker_that_is_told_to_leave_ends_its_task_which_goes_back(
-    language: str,
-    number: signal.Signals,
-    embedded: EmbeddedProject,
-    start: StartFleet,
-    join: Join,
-    endless: tuple[Path, str],
+def test_workers_that_are_told_to_leave_end_their_tasks_which_go_back(
+    number: signal.Signals, busy: tuple[Fleet, list[Joined], list[Path]]
 ) -> None:
-    embedded.create_many([{"id": "bw-1"}])
-    fleet = start(embedded, "-n", "0", "--", "true")
-    pids, script = endless
-    worker = join(fleet, language, "sh", "-c", script)
-    until(pids.exists)
-    worker.send_signal(number)
-    assert worker.wait(20) == 0
-    until(lambda: are_gone(pids), 10)
-    until(lambda: embedded.read_all()["bw-1"] == ("open", ""))
+    fleet, workers, files = busy
+    for worker in workers:
+        worker.send_signal(number)
+    assert [worker.wait(20) for worker in workers] == [0] * len(workers)
+    all_end(files)
+    until(lambda: {*fleet.project.read_all().values()} == {("open", "")})
 
 
 @pytest.mark.timeout(120)
@@ -170,11 +181,17 @@ def test_an_issue_may_bring_its_own_command_and_ask_for_another_try(
 
 
 @pytest.mark.timeout(180)
-def test_none_is_stranded_or_in_two_hands_while_each_is_cut_off_and_frozen() -> None:
-    argv = [sys.executable, "-m", "tests.proof.workers", "--only", "cut off and frozen", "--json"]
+def test_none_is_stranded_or_in_two_hands_while_each_is_killed_or_cut_off_and_frozen(
+    every_version: bool,
+) -> None:
+    """Where only some is tried, with the grace that lasts for ever."""
+    never = "" if every_version else ", grace never"
+    only = [word for name in ("killed", "cut off and frozen") for word in ("--only", name + never)]
+    argv = [sys.executable, "-m", "tests.proof.workers", *only, "--json"]
     done = subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     told = json.loads(done.stdout)
     assert done.returncode == 0, told["promises"]
-    assert told["cases"] == len(told["promises"]) == 2 * (len(LANGUAGES) + 2)
+    cases = (4 if every_version else 2) * len(WORKERS)
+    assert told["cases"] == len(told["promises"]) == cases
     assert all(promise["seconds"] is not None for promise in told["promises"])
     assert told["closed"] == told["issues"]

@@ -19,7 +19,7 @@ from typing import Any
 from beads_workers.runtime import sessions
 from tests.support.fleet import Fleet
 from tests.support.peer import descriptors
-from tests.support.workers import worker_programs
+from tests.support.workers import words_of
 
 SLOW_SECONDS = (0.3, 0.1)
 """Frozen and awake, in turn."""
@@ -31,7 +31,7 @@ NEVER = float("inf")
 class Worker:
     """A row of the fleet. ``silence``: seconds after which its connection counts as lost.
 
-    ``language``: of ``worker_programs()``, empty for one that the fleet starts.
+    ``language``: of ``worker_programs()`` or ``python``, empty for one that the fleet starts.
     """
 
     name: str
@@ -47,6 +47,7 @@ WORKERS = (
     Worker("Go", "go", silence=15.0),
     Worker("Node", "node", silence=15.0),
     Worker("Rust", "rust", silence=15.0),
+    Worker("Python", "python"),
 )
 
 
@@ -76,7 +77,7 @@ class Victim:
         log = project.folder.parent / f"{self.worker.name}.log"
         with log.open("ab") as output:
             self.process = subprocess.Popen(
-                [worker_programs()[self.worker.language], *command],
+                [*words_of(self.worker.language), *command],
                 cwd=project.folder,
                 env=environment,
                 stdin=subprocess.DEVNULL,
@@ -109,17 +110,8 @@ class Victim:
             _signal(pid, signal.SIGCONT)
 
     def kill(self) -> None:
-        """One of ours alone: the rest is up to its fleet. Of another one the task dies with it,
-        and before it: its end is all that the kernel tells of it.
-        """
-        if self.is_ours:
-            _signal(int(self.mark), signal.SIGKILL)
-            return
-        assert self.process is not None
-        self.freeze()
-        last = [pid for pid in self.pids if _sockets(pid)] + [self.process.pid]
-        for pid in [*(self.pids - {*last}), *last]:
-            _signal(pid, signal.SIGKILL)
+        """The worker alone: the rest is up to its fleet, or to what it left behind for this."""
+        _signal(self.process.pid if self.process else int(self.mark), signal.SIGKILL)
 
     def cut(self, path: Path) -> None:
         """Its connection to this socket ends, and it lives on."""

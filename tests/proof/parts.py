@@ -61,7 +61,7 @@ def chaos(name: str, kills: int, seed: int, each: float, *more: str, bd: str = "
 
 def workers(tracker: str, seconds: float) -> Part:
     """What befalls workers that others have started; ``seconds``: it mostly waits."""
-    return Part("workers", "cases", 72, (*WORKERS, "--tracker", tracker), seconds)
+    return Part("workers", "cases", 84, (*WORKERS, "--tracker", tracker), seconds)
 
 
 def injected(tracker: str, cases: int, each: float) -> Part:
@@ -115,6 +115,7 @@ ON_NEW = [chaos("bd 1.3.0", 50, seed, 2.7, bd=NEW) for seed in (101, 102, 103)]
 ON_OLD = [chaos("bd 0.44.0", 50, seed, 1.2, bd=OLD) for seed in (201, 202)]
 EMBEDDED = [chaos("embedded", 250, seed, 0.38) for seed in range(1, 7)]
 STRANGERS = [workers(NEW, 320.0), workers(OLD, 180.0), workers("embedded", 115.0)]
+KILLED = (sys.executable, "-m", "tests.proof.workers", "--only", "killed", "--again", "5", "--json")
 FAULTS = [injected("embedded", 350, 1.0), injected(NEW, 100, 6.0)]  # Of 360 to 400 there are.
 LANDING = [chaos("landing", 50, seed, 6.0, "--landing") for seed in (501, 502)]
 
@@ -128,6 +129,7 @@ PARTS: Sequence[Part] = (
     *ON_OLD,
     *LANDING,
     *STRANGERS,
+    Part("killed", "kills of workers", 70, (*KILLED, "--progress"), 60.0),
     *FAULTS,
     Part("gates", "cases of gates that die", 10, GATES, 60.0),
     Part("night", "issues", 40, NIGHT, 600.0),

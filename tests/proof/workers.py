@@ -233,6 +233,7 @@ def drain(trial: Trial) -> None:
 
 def killed(trial: Trial) -> None:
     trial.begin()
+    time.sleep(random.random() * PAUSE_SECONDS)
     trial.each(Victim.kill)
     trial.helpers()
     trial.moves(trial.victims, trial.struck)
@@ -355,6 +356,8 @@ INJURIES = (
     Injury("ignores SHUTDOWN", told_to_stop),
 )
 CASES = [(injury, worker) for injury in INJURIES for worker in WORKERS]
+PAUSE_SECONDS = 0.5
+"""At most so long after its task has begun a worker is killed."""
 
 
 @dataclass(slots=True)
@@ -391,15 +394,16 @@ def main(arguments: list[str]) -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _: sys.exit(128 + number))
     order = random.Random(1).sample(CASES, len(CASES))[: said.cases]
-    chosen = [case for case in CASES if case in order and case[0].name.startswith(said.only)]
+    wanted = tuple(said.only or [""])
+    chosen = [case for case in CASES if case in order and case[0].name.startswith(wanted)]
     folder = Path(tempfile.mkdtemp(prefix="beads-workers-proof-"))
     account = Account(said.tracker)
     try:
-        for injury in dict.fromkeys(injury for injury, _ in chosen):
+        for injury in [*dict.fromkeys(injury for injury, _ in chosen)] * said.again:
             workers = [worker for each, worker in chosen if each is injury]
             if said.progress:
                 broken = " BROKEN" if account.is_broken else ""
-                done = f"{account.cases} of {len(chosen)} cases"
+                done = f"{account.cases} of {len(chosen) * said.again} cases"
                 print(f"{done} ({said.tracker}, {injury.name}){broken}", file=sys.stderr)
             trial = Trial(folder / f"trial-{account.cases}", said.tracker, workers, injury)
             trial.run()
@@ -429,7 +433,8 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     add = parser.add_argument
     add("--tracker", choices=TRACKERS, default=EMBEDDED)
     add("--cases", type=int, default=len(CASES), help=f"so many of the {len(CASES)}")
-    add("--only", default="", help="injuries whose name begins so")
+    add("--only", action="append", help="injuries whose name begins so; may be repeated")
+    add("--again", type=int, default=1, help="so often")
     add("--keep", action="store_true", help="keep the projects and their journals")
     add("--json", action="store_true")
     add("--progress", action="store_true")

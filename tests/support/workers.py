@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import subprocess
+import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -18,3 +19,10 @@ def worker_programs() -> dict[str, Path]:
     )
     pairs = (line.split("\t") for line in done.stdout.splitlines())
     return {language: Path(program) for language, program in pairs}
+
+
+def words_of(language: str) -> list[str]:
+    """What starts a worker by hand, up to the command of its tasks; ``python`` is our own."""
+    if language == "python":
+        return [sys.executable, "-m", "beads_workers", "worker", "--"]
+    return [str(worker_programs()[language])]

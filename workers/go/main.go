@@ -11,9 +11,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math"
 	"net"
 	"os"
+	"os/exec"
 	"os/signal"
 	"syscall"
 	"time"
@@ -27,8 +29,12 @@ const (
 	lostGrace        = time.Second / 2
 )
 
+// guardScript ends the process group it was told last, once the worker that told it is gone.
+const guardScript = `while read -r group; do last=$group; done; [ -z "$last" ] || kill -KILL "-$last"`
+
 type worker struct {
 	link        net.Conn
+	guard       io.Writer // told the task's process group, and an empty line at its end
 	name        string
 	command     []string
 	task        *task // nil while there is nothing to do
@@ -46,6 +52,8 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: ORCHESTRATOR_PID=PID bw-worker COMMAND [ARG...]")
 		os.Exit(2)
 	}
+	// With a handler a stderr that nobody reads is an error of its write, which log ignores.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	link, err := connect(path)
 	if err != nil {
 		log("cannot connect to %s: %v", path, err)
@@ -53,6 +61,7 @@ func main() {
 	}
 	name := fmt.Sprintf("W%d", os.Getpid())
 	w := &worker{link: link, name: name, command: os.Args[1:], ended: make(chan string, 1)}
+	w.guard = startGuard()
 	os.Exit(w.talk())
 }
 
@@ -69,8 +78,8 @@ func (w *worker) talk() (status int) {
 		select {
 		case line, open := <-lines:
 			if !open {
-				log("the orchestrator is gone")
 				w.leave("lost", lostGrace)
+				log("the orchestrator is gone")
 				return 1
 			}
 			if w.obey(line) {
@@ -140,6 +149,7 @@ func (w *worker) take(t *task) {
 		os.Remove(output.Name())
 		t.output = output
 		w.task, w.lastRequest, w.waited, w.name = t, t.request, nil, t.worker
+		t.guard = w.guard
 		go func() { w.ended <- t.run(w.command) }()
 		if t.timeout > 0 {
 			time.AfterFunc(t.timeout, func() { t.end("timeout", shutdownGrace) })
@@ -242,6 +252,23 @@ func connect(path string) (link net.Conn, err error) {
 		time.Sleep(pause * time.Second)
 	}
 	return
+}
+
+// startGuard starts a process that outlives this one by a moment: a worker that is killed cannot
+// end its task itself. Without a guard (no sh) it works on.
+func startGuard() io.Writer {
+	guard := exec.Command("sh", "-c", guardScript)
+	guard.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	told, err := guard.StdinPipe()
+	if err == nil {
+		err = guard.Start()
+	}
+	if err != nil {
+		log("no guard: %v", err)
+		return io.Discard
+	}
+	go guard.Wait()
+	return told
 }
 
 func min(a, b int) int {

@@ -25,7 +25,8 @@ type task struct {
 	own                        []string // the issue's own command, in place of the worker's
 
 	began  time.Time
-	output *os.File // without a name; its end is the progress, and the reason of a failure
+	guard  io.Writer // told the group while it runs
+	output *os.File  // without a name; its end is the progress, and the reason of a failure
 	said   string
 
 	lock   sync.Mutex
@@ -79,11 +80,13 @@ func (t *task) execute(command []string) (failure string) {
 	err := process.Start()
 	if err == nil {
 		t.group = process.Process.Pid
+		fmt.Fprintln(t.guard, t.group)
 	}
 	t.lock.Unlock()
 	if err == nil {
 		err = process.Wait()
 		t.signal(syscall.SIGKILL) // What the command has left behind.
+		fmt.Fprintln(t.guard)
 	}
 
 	t.lock.Lock()
@@ -258,10 +261,14 @@ func isBdProject() bool {
 	}
 }
 
-// bd calls the tracker. It leads a group of its own, so that a Ctrl-C does not end it half-way.
+// bd calls the tracker. It leads a group of its own, so that a Ctrl-C does not end it half-way, and
+// does not write to our stderr: where nobody reads that, it would be killed.
 func bd(words ...string) error {
 	call := exec.Command("bd", words...)
-	call.Stdout, call.Stderr = os.Stderr, os.Stderr
 	call.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	return call.Run()
+	err := call.Run()
+	if err != nil {
+		log("bd %s: %v", words[0], err)
+	}
+	return err
 }

@@ -14,6 +14,8 @@ const LINE_BYTES_MAX = 1 << 20;
 const HEARTBEAT_SECONDS = 5;
 const SHUTDOWN_GRACE_MS = 5000; // of a task that is asked to end, before it is killed
 const LOST_GRACE_MS = 500;
+// Ends the process group that it was told last, once the worker that told it is gone.
+const GUARD_SCRIPT = 'while read -r group; do last=$group; done; [ -z "$last" ] || kill -KILL "-$last"';
 
 /**
  * @typedef {Record<string, any>} Message
@@ -36,6 +38,7 @@ const TEMPORARY = 75; // Of sysexits(3): try again, without charge.
 const command = process.argv.slice(2);
 let name = `W${process.pid}`;
 /** @type {net.Socket} */ let link;
+/** @type {import("node:stream").Writable | null} */ let guard;
 /** @type {Task | undefined} */ let task;
 /** @type {NodeJS.Timeout | undefined} */ let waiting;
 let lastRequest = "";
@@ -127,11 +130,13 @@ async function execute(mine) {
   const [program, ...words] = (isOwn ? own : command).map((word) => word.replaceAll("{id}", () => mine.id));
   const child = spawn(program, words, { env, detached: true, stdio: ["ignore", mine.output, mine.output] });
   mine.group = child.pid;
+  guard?.write(`${child.pid ?? ""}\n`);
   mine.status = await new Promise((resolve, reject) => {
     child.on("error", reject);
     child.on("exit", (code, signal) => resolve(signal ?? code));
   });
   kill(mine, "SIGKILL"); // What the command has left behind.
+  guard?.write("\n");
   mine.group = undefined;
   if (mine.reason || mine.status === 0) return mine.reason ?? "";
   return lastLine(mine) || `exit status ${mine.status}`;
@@ -204,15 +209,25 @@ function isBdProject(folder = process.cwd()) {
   return folder !== path.dirname(folder) && isBdProject(path.dirname(folder));
 }
 
-/** Calls the tracker, in a group of its own: a Ctrl-C does not end it half-way.
+/** Calls the tracker, in a group of its own: a Ctrl-C does not end it half-way. It does not write to our stderr: where
+ * nobody reads that, it would be killed.
  * @param {string[]} words
  * @returns {Promise<boolean>} whether it succeeded */
 function bd(...words) {
   return new Promise((resolve) => {
-    const call = spawn("bd", words, { detached: true, stdio: ["ignore", 2, 2] });
-    call.on("error", () => resolve(false));
-    call.on("exit", (code) => resolve(code === 0));
+    const ended = (/** @type {unknown} */ how) => (how === 0 || log(`bd ${words[0]}: ${how}`), resolve(how === 0));
+    spawn("bd", words, { detached: true, stdio: "ignore" }).on("error", ended).on("exit", (code, signal) => ended(signal ?? code));
   });
+}
+
+/** Starts a process that outlives this one by a moment: a worker that is killed cannot end its task itself. Without a
+ * guard (no sh) it works on. */
+function startGuard() {
+  const child = spawn("sh", ["-c", GUARD_SCRIPT], { detached: true, stdio: ["pipe", "ignore", "ignore"] });
+  child.on("error", (error) => log(error.message));
+  child.stdin.on("error", () => {});
+  child.unref();
+  return child.stdin;
 }
 
 function ready() {
@@ -266,6 +281,7 @@ function connect(socket, pauses) {
   });
 }
 
+process.stderr.on("error", () => {}); // Nobody reads it any more: what is said there is lost.
 /** @param {string} text */
 function log(text) {
   process.stderr.write(`bw-worker: ${text}\n`);
@@ -277,4 +293,5 @@ if (!command.length || !(BW_SOCKET || ORCHESTRATOR_PID)) {
   process.exit(2);
 }
 for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"]) process.on(signal, () => void leave(0, SHUTDOWN_GRACE_MS));
+guard = startGuard();
 connect(BW_SOCKET || `/tmp/beads-workers-${ORCHESTRATOR_PID}.sock`, [1, 2, 4]);

@@ -11,12 +11,14 @@ use serde_json::{json, Value};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::IntoRawFd;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use std::{env, process, thread};
-use task::{Reason, Task};
+use task::{log, Guard, Reason, Task};
 
 const LINE_BYTES_MAX: usize = 1 << 20;
 const HEARTBEAT_SECONDS: u64 = 5;
@@ -25,6 +27,10 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Of a task that is asked to end, before it is killed.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 const LOST_GRACE: Duration = Duration::from_millis(500);
+
+/// Ends the process group that it was told last, once the worker that told it is gone.
+const GUARD_SCRIPT: &str =
+    r#"while read -r group; do last=$group; done; [ -z "$last" ] || kill -KILL "-$last""#;
 
 enum Event {
     Line(Vec<u8>),
@@ -40,6 +46,7 @@ struct Worker {
     name: String,
     command: Vec<String>,
     events: Sender<Event>,
+    guard: Guard,
     /// None while there is nothing to do.
     task: Option<Arc<Task>>,
     last_request: String,
@@ -53,11 +60,11 @@ fn main() {
         env::var("ORCHESTRATOR_PID").map(|pid| format!("/tmp/beads-workers-{pid}.sock"))
     });
     let (Ok(path), false) = (path, command.is_empty()) else {
-        eprintln!("usage: ORCHESTRATOR_PID=PID bw-worker COMMAND [ARG...]");
+        log("usage: ORCHESTRATOR_PID=PID bw-worker COMMAND [ARG...]");
         process::exit(2);
     };
     let Some(link) = connect(&path) else {
-        eprintln!("bw-worker: cannot connect to {path}");
+        log(&format!("cannot connect to {path}"));
         process::exit(1);
     };
     let (events, inbox) = channel();
@@ -70,6 +77,7 @@ fn main() {
         name,
         command,
         events,
+        guard: start_guard(),
         task: None,
         last_request: String::new(),
         ready_at: None,
@@ -118,8 +126,8 @@ impl Worker {
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(Event::Lost) | Err(RecvTimeoutError::Disconnected) => {
-                    eprintln!("bw-worker: the orchestrator is gone");
                     self.leave(inbox, Reason::Lost, LOST_GRACE);
+                    log("the orchestrator is gone");
                     return 1;
                 }
             }
@@ -133,7 +141,7 @@ impl Worker {
         match message["type"].as_str() {
             Some("TASK") => match Task::read(&message) {
                 Some(task) => self.take(task),
-                None => eprintln!("bw-worker: a TASK without its fields"),
+                None => log("a TASK without its fields"),
             },
             Some("WAIT") if self.task.is_none() => {
                 if let Some(seconds) = task::integer(&message["wait_seconds"]) {
@@ -167,6 +175,7 @@ impl Worker {
             None => {
                 let (task, command, events) =
                     (Arc::new(fresh), self.command.clone(), self.events.clone());
+                let guard = self.guard.clone();
                 self.name = task.worker.clone();
                 self.last_request = task.request.clone();
                 self.ready_at = None;
@@ -174,7 +183,7 @@ impl Worker {
                     .timeout
                     .and_then(|timeout| task.began.checked_add(timeout));
                 self.task = Some(task.clone());
-                thread::spawn(move || events.send(Event::Ended(task.run(&command))));
+                thread::spawn(move || events.send(Event::Ended(task.run(&command, &guard))));
             }
         }
     }
@@ -282,6 +291,19 @@ extern "C" fn tell(_: i32) {
     unsafe { write(TELLER.load(Ordering::Relaxed), b"!".as_ptr(), 1) };
 }
 
+/// Starts a process that outlives this one by a moment: a worker that is killed cannot end its task
+/// itself. Without a guard (no sh) it works on.
+fn start_guard() -> Guard {
+    let guard = Command::new("sh")
+        .args(["-c", GUARD_SCRIPT])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .spawn();
+    Arc::new(guard.ok().and_then(|child| child.stdin))
+}
+
 /// HUP, INT and TERM become events.
 fn listen_for_signals(events: Sender<Event>) -> std::io::Result<()> {
     let (mut told, teller) = UnixStream::pair()?;
@@ -323,7 +345,7 @@ fn connect(path: &str) -> Option<UnixStream> {
     for pause in [1, 2, 4, 0] {
         match UnixStream::connect(path) {
             Ok(link) => return Some(link),
-            Err(error) => eprintln!("bw-worker: {error}"),
+            Err(error) => log(&error.to_string()),
         }
         thread::sleep(Duration::from_secs(pause));
     }

@@ -2,10 +2,11 @@
 
 use serde_json::Value;
 use std::fs::{self, File, OpenOptions};
+use std::io::Write;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::os::unix::process::CommandExt;
-use std::process::{self, Command, Stdio};
-use std::sync::Mutex;
+use std::process::{self, ChildStdin, Command, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use std::{env, io};
 
@@ -17,6 +18,9 @@ const SIGTERM: i32 = 15;
 
 /// The exit status (sysexits) of what is to be tried again without charge.
 const TEMPORARY: i32 = 75;
+
+/// Is told the process group of the task at hand, and an empty line at its end.
+pub type Guard = Arc<Option<ChildStdin>>;
 
 /// Why a task is ended before its time.
 #[derive(Clone, Copy, PartialEq)]
@@ -111,12 +115,12 @@ impl Task {
     }
 
     /// Does the work and says why that failed, or nothing.
-    pub fn run(&self, command: &[String]) -> Option<String> {
+    pub fn run(&self, command: &[String], guard: &Guard) -> Option<String> {
         if self.claims && !bd(&["update", "--status=in_progress", "--", &self.id]) {
             return Some("claim failed".into());
         }
         let failure = self
-            .execute(command)
+            .execute(command, guard)
             .unwrap_or_else(|error| Some(error.to_string()));
         if self.claims && self.reason() == Some(Reason::Shutdown) {
             bd(&["update", "--status=open", "--assignee=", "--", &self.id]);
@@ -133,7 +137,7 @@ impl Task {
     }
 
     /// Runs the command in a process group of its own, of which nothing is left afterwards.
-    fn execute(&self, command: &[String]) -> io::Result<Option<String>> {
+    fn execute(&self, command: &[String], guard: &Guard) -> io::Result<Option<String>> {
         let own = Some(&self.own[..]).filter(|own| !own.is_empty());
         let words: Vec<String> = own
             .unwrap_or(command)
@@ -156,10 +160,12 @@ impl Task {
                 .spawn()?;
             state.output = Some(output);
             state.group = Some(child.id() as i32);
+            tell(guard, &child.id().to_string());
             child
         };
         let status = child.wait()?;
         self.kill(); // What the command has left behind.
+        tell(guard, "");
         let mut state = self.state.lock().unwrap();
         state.group = None;
         state.status = status.code();
@@ -279,13 +285,30 @@ fn is_bd_project() -> bool {
     })
 }
 
-/// Calls the tracker, in a group of its own: a Ctrl-C does not end it half-way.
+/// Calls the tracker, in a group of its own: a Ctrl-C does not end it half-way. It does not write
+/// to our stderr: where nobody reads that, it would be killed.
 fn bd(words: &[&str]) -> bool {
     let call = Command::new("bd")
         .args(words)
         .process_group(0)
         .stdin(Stdio::null())
-        .stdout(io::stderr())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
         .status();
-    call.map_or(false, |status| status.success())
+    let succeeded = matches!(&call, Ok(status) if status.success());
+    if !succeeded {
+        log(&format!("bd {}: {call:?}", words[0]));
+    }
+    succeeded
+}
+
+fn tell(guard: &Guard, group: &str) {
+    if let Some(mut pipe) = (**guard).as_ref() {
+        let _ = pipe.write_all(format!("{group}\n").as_bytes()); // Without a guard we work on.
+    }
+}
+
+/// A line to stderr; where nobody reads it, it is lost (`eprintln` would end this process).
+pub fn log(text: &str) {
+    let _ = writeln!(io::stderr(), "bw-worker: {text}");
 }
