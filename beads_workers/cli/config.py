@@ -6,7 +6,8 @@ What wins, key by key: the command line, the environment, the file, the default.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -77,8 +78,11 @@ def read_file(path: Path) -> tuple[dict[str, Any], dict[str, AgentTable]]:
 
 
 def _unreadable(path: Path, error: Exception) -> CommandError:
-    hint = 'a line looks like: command = ["my-agent", "{id}"]'
-    return CommandError(f"{path}: {error}", hint, EXIT_USAGE)
+    if isinstance(error, PermissionError):
+        hint = f"chmod u+r {shlex.quote(str(path))}, or run it as who owns the file"
+        return CommandError(f"{path} may not be read", hint, EXIT_USAGE)
+    text = "it is no UTF-8 text" if isinstance(error, UnicodeDecodeError) else error
+    return CommandError(f"{path}: {text}", "save it as a text file in UTF-8", EXIT_USAGE)
 
 
 def read_text(path: Path, content: bytes) -> tuple[dict[str, Any], dict[str, AgentTable]]:
@@ -86,9 +90,17 @@ def read_text(path: Path, content: bytes) -> tuple[dict[str, Any], dict[str, Age
     import tomllib
 
     try:
-        table = tomllib.loads(content.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
+        text = content.decode("utf-8-sig")
+    except ValueError as error:
         raise _unreadable(path, error) from None
+    try:
+        table = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        from beads_workers.cli.settings_slips import of_text  # Few files have a mistake in them.
+
+        wrong = error if isinstance(error, ValueError) else ValueError("nested too deeply")
+        message, hint = of_text(text, wrong)
+        raise CommandError(f"{path}, {message}", hint, EXIT_USAGE) from None
     agents = _agents(path, table.pop("agents", {}))
     return {key: _checked(path, key, value) for key, value in _flat(path, table)}, agents
 
@@ -100,24 +112,25 @@ def _flat(path: Path, table: dict[str, Any]) -> Iterator[tuple[str, Any]]:
             continue
         for inner, said in value.items():
             if inner not in TABLES[key]:
-                raise CommandError(
-                    f"{path}: unknown key {inner!r} in [{key}]",
-                    _nearest(inner, [*TABLES[key]]),
-                    EXIT_USAGE,
-                )
+                message = f"{path}: unknown key {inner!r} in [{key}]"
+                raise CommandError(message, _nearest(inner, TABLES[key]), EXIT_USAGE)
             yield TABLES[key][inner], said
 
 
 def _checked(path: Path, key: str, value: Any) -> Any:
-    if key not in KEYS or not KEYS[key].in_file:
-        known = [name for name, each in KEYS.items() if each.in_file]
-        raise CommandError(
-            f"{path}: unknown key {key!r}", _nearest(key, [*known, "agents"]), EXIT_USAGE
-        )
+    from beads_workers.cli import settings_slips
+
+    no_table = key == "agent" and isinstance(value, dict)
+    if key not in KEYS or not KEYS[key].in_file or no_table:
+        message, hint = settings_slips.of_key(key, value)
+        raise CommandError(f"{path}: {message}", hint, EXIT_USAGE)
     try:
         return KEYS[key].read(value)
     except ValueError as error:
-        raise _wrong(f"{path}: {key}", value, error) from None
+        wrong = _wrong(f"{path}: {key}", value, error)
+        if isinstance(value, str) and (line := settings_slips.right(key, value, KEYS[key])):
+            wrong.hint += f"; write: {line}"
+        raise wrong from None
 
 
 def _wrong(what: str, value: object, allowed: ValueError) -> CommandError:
@@ -130,20 +143,16 @@ def _wrong(what: str, value: object, allowed: ValueError) -> CommandError:
     return CommandError(f"{what} cannot be {shown}", f"it must be {allowed}", EXIT_USAGE)
 
 
-def _nearest(key: str, known: list[str]) -> str:
-    import difflib
+def _nearest(key: str, known: Iterable[str]) -> str:
+    from beads_workers.cli.settings_slips import nearest
 
-    found = difflib.get_close_matches(key.replace("-", "_").lower(), known, n=1)
-    return f"did you mean {found[0]}?" if found else f"known keys: {', '.join(known)}"
+    return nearest(key, known)
 
 
 def _agents(path: Path, tables: Any) -> dict[str, AgentTable]:
     if not isinstance(tables, dict) or not all(isinstance(t, dict) for t in tables.values()):
-        raise CommandError(
-            f"{path}: agents must be tables",
-            'write [agents.NAME] and argv = ["program"]',
-            EXIT_USAGE,
-        )
+        hint = 'write [agents.NAME], and below it argv = ["program"]'
+        raise CommandError(f"{path}: agents must be tables", hint, EXIT_USAGE)
     return {name: _agent(f"{path}: agents.{name}", table) for name, table in tables.items()}
 
 
@@ -160,9 +169,7 @@ def _agent(where: str, table: dict[str, Any]) -> AgentTable:
     values: dict[str, Any] = {}
     for key, value in table.items():
         if key not in readers:
-            raise CommandError(
-                f"{where}: unknown key {key!r}", _nearest(key, [*readers]), EXIT_USAGE
-            )
+            raise CommandError(f"{where}: unknown key {key!r}", _nearest(key, readers), EXIT_USAGE)
         try:
             values[key] = readers[key](value)
         except ValueError as error:
@@ -326,7 +333,7 @@ def set_key(path: Path, key: str, value: str) -> str | None:
     if (there := before[0].get(key)) is not None:
         return str(there)
     wanted = ({**before[0], key: value}, before[1])
-    for text in _with_line(old.decode("utf-8"), f"{key} = {as_toml(value)}"):
+    for text in _with_line(old.decode("utf-8-sig"), f"{key} = {as_toml(value)}"):
         new = text.encode("utf-8")
         try:
             found = read_text(path, new)
