@@ -121,7 +121,7 @@ class Adapter(ABC):
     ``program``: what ``doctor`` may run and say of it; None: it is never run to be asked.
     ``account_variables``: beginnings of the names of variables that decide whose account it uses.
     ``tells_money``: it says what it cost. ``command``: its program; with one it can be
-    named with ``--agent``.
+    named with ``--agent``. ``install``: the line that installs it, unless ``program`` says it.
     ``own_session``: it takes a session id of ours. ``resumes``: it can go on with a session.
     ``prompt_bytes_max``: of a prompt that has to be an argument; None: it comes on stdin.
     ``usage_grows``: its ``usage_files`` get a line for each answer, and are no documents.
@@ -135,6 +135,7 @@ class Adapter(ABC):
     tells_money: ClassVar[bool] = False
     account_variables: ClassVar[tuple[str, ...]] = ()
     command: ClassVar[str] = ""
+    install: ClassVar[str] = ""
     own_session: ClassVar[bool] = False
     resumes: ClassVar[bool] = True
     prompt_bytes_max: ClassVar[int | None] = None

@@ -44,6 +44,7 @@ PATTERNS = (
     Pattern(Kind.LIMITED, r"out of extra usage", "claude 2.1"),
     Pattern(Kind.LIMITED, r"usage_limit_reached", "claude 2.1.328, codex 0.169"),
     Pattern(Kind.LIMITED, r"exhausted your (?:daily quota|capacity)", "gemini 0.61"),
+    Pattern(Kind.LIMITED, r"usage limit has been reached", "copilot 1.0.102"),
     # What only a person mends.
     Pattern(Kind.NEEDS_PERSON, r"not logged in|please run /login", "claude 2.1.328"),
     Pattern(Kind.NEEDS_PERSON, r"invalid api key|invalid_api_key", "claude 2.1.328, codex 0.169"),
@@ -53,6 +54,11 @@ PATTERNS = (
     Pattern(Kind.NEEDS_PERSON, r"api key not valid|set an auth method", "gemini 0.61"),
     Pattern(Kind.NEEDS_PERSON, r"failed to authenticate", "claude 2.1.328"),
     Pattern(Kind.NEEDS_PERSON, r"missing environment variable", "codex 0.169"),
+    Pattern(Kind.NEEDS_PERSON, r"no api key found", "pi 0.73.1"),
+    Pattern(Kind.NEEDS_PERSON, r"authentication failed|no auth provided", "several"),
+    Pattern(Kind.NEEDS_PERSON, r"provider\.auth_error", "kimi 2.1.0"),
+    Pattern(Kind.NEEDS_PERSON, r"\bauthentication_error\b", "pi 0.73.1"),
+    Pattern(Kind.NEEDS_PERSON, r"not able to authenticate you", "aider 0.86.2"),
     # What passes by itself.
     Pattern(Kind.TRANSIENT, r"overloaded|temporarily limiting requests", "claude 2.1.328"),
     Pattern(Kind.TRANSIENT, r"connection to the api was lost", "claude 2.1.328"),
@@ -65,7 +71,11 @@ PATTERNS = (
     Pattern(Kind.TRANSIENT, r"unexpected status 5\d\d", "codex 0.169"),
     Pattern(Kind.TRANSIENT, r"stream disconnected before completion", "codex 0.169"),
     Pattern(Kind.TRANSIENT, r"\bconnection error\b|fetch failed|error sending request", "several"),
+    Pattern(Kind.TRANSIENT, r"\brate_limit_error\b", "pi 0.73.1"),
+    Pattern(Kind.TRANSIENT, r"has rate limited you", "aider 0.86.2"),
     # What could not begin as it was asked for.
+    Pattern(Kind.UNFINISHED, r"no saved session found with id", "qwen 0.24.4", True),
+    Pattern(Kind.UNFINISHED, r"so its deferred call didn.t run", "claude 2.1.332", True),
     Pattern(Kind.UNFINISHED, r"no conversation found with session id", "claude 2.1.328", True),
     Pattern(Kind.UNFINISHED, r"session id \S+ is already in use", "claude 2.1.328", True),
     Pattern(Kind.UNFINISHED, r"thread/resume failed", "codex 0.169", True),
@@ -74,9 +84,12 @@ PATTERNS = (
 
 
 def recognise(text: str) -> Pattern | None:
-    """The first pattern that ``text`` contains, whatever apostrophes and case it has."""
-    lowered = text[-_SEARCHED_CHARS:].lower()
+    """The first pattern that ``text`` contains, whatever colours, apostrophes and case it has."""
+    lowered = _COLOURS.sub("", text[-_SEARCHED_CHARS:]).lower()
     return next((p for p in PATTERNS if re.search(p.words, lowered)), None)
+
+
+_COLOURS = re.compile(r"\x1b\[[0-9;:]*m")
 
 
 def sentence(text: str, chars_max: int = 160) -> str:

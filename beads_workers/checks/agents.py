@@ -42,7 +42,8 @@ def agent(
     known = adapter.program if adapter is not None else PROGRAMS.get(called)
 
     def install(*better: str) -> str:
-        return known.install if known else f"command -v {shlex.quote(given.argv[0])}"
+        line = known.install if known else adapter.install if adapter is not None else ""
+        return line or f"command -v {shlex.quote(given.argv[0])}"
 
     hint = f"install {given.name}; {found_here()}"
     found = program("agent", given.argv[:1], folder, install, hint)

@@ -118,11 +118,12 @@ def _prompt(resolved: Resolved, table: AgentTable | None) -> str | Check:
 
 def _unknown(name: str, resolved: Resolved) -> Check:
     known = ", ".join([*presets(), *resolved.agents])
-    return misused(
-        "settings",
-        f"no such agent: {name}",
-        f"known are {known}; beads-workers.toml can describe it: [agents.{name}] argv = [...]",
-    )
+    table = f"[agents.{name}]"
+    if (adapter := load(name)) is not None and adapter.untried:
+        text = f"{name} was never tried here, so it is not taken by its name alone"
+        return misused("settings", text, f"an empty {table} in beads-workers.toml is enough")
+    hint = f"known are {known}; beads-workers.toml can describe it: {table} argv = [...]"
+    return misused("settings", f"no such agent: {name}", hint)
 
 
 def presets() -> list[str]:

@@ -15,7 +15,9 @@ from beads_workers.agents.presets import (
 
 
 def test_those_that_can_be_named_are_these() -> None:
-    assert dict(PRESETS) == {"claude": "claude", "codex": "codex"}
+    assert dict(PRESETS) == {
+        name: name for name in ("claude", "codex", "copilot", "gemini", "opencode")
+    }
 
 
 @pytest.mark.parametrize("prompt", [PLAIN_PROMPT, PLAIN_PROMPT_IN_WORKTREE])

@@ -52,6 +52,11 @@ _PERMISSIONS = {
     Permission.ALL: ("--permission-mode", "bypassPermissions"),
 }
 
+_UNWANTED = "EnterWorktree,ExitWorktree,EnterPlanMode,ExitPlanMode,ScheduleWakeup"
+"""Tools that a fleet does not want. A worktree of its own is made in the user's main checkout, and
+the work stays there; a plan waits for a person; a wake-up begins again after its end. No mode of
+permissions refuses them."""
+
 _BYPASSES = {"--dangerously-skip-permissions", "bypassPermissions"}
 
 _ERRORS = {
@@ -89,13 +94,14 @@ _CUT_OFF = {
 }
 """``terminal_reason`` of a run that is over although nothing went wrong."""
 
+_MID_TASK = "tool_use"
 _STOPPED = {
-    "tool_use": "it ended in the middle of its task",
+    _MID_TASK: "it ended in the middle of its task",
     "refusal": "the model refused to go on",
 }
 """``stop_reason`` of a result that calls itself a success."""
 
-_NO_TOOL = re.compile(r"No such tool available: (\S{1,100}?)(?:<|\s|$)")
+_NO_TOOL = re.compile(r"No such tool available: (\S{1,100}?)(?:\.|<|\s|$)")
 """A tool that the user's rules deny altogether: the model does not know of it, and tries anyway."""
 
 _ANSWER_TOKENS = (
@@ -226,7 +232,10 @@ class ClaudeParser(Parser):
             return _failed("", status, text or subtype)
         if why := _CUT_OFF.get(reason):
             return RunFailure(Kind.UNFINISHED, why)
-        if why := _STOPPED.get(said.text("stop_reason")):
+        stopped = said.text("stop_reason")
+        # An answer by a schema (--json-schema) is a call of a tool, and the last one.
+        is_answer = stopped == _MID_TASK and said.has("structured_output")
+        if not is_answer and (why := _STOPPED.get(stopped)):
             return RunFailure(Kind.UNFINISHED, why)
         if said.number("num_turns") == 0:
             return RunFailure(Kind.UNFINISHED, "it ended before its first turn")
@@ -299,7 +308,7 @@ class Claude(Adapter):
     def arguments(self, request: AgentRequest) -> Invocation:
         """``stream-json`` needs ``--verbose``."""
         argv = ["claude", "-p", "--output-format", "stream-json", "--verbose"]
-        argv += _PERMISSIONS[request.permission]
+        argv += (*_PERMISSIONS[request.permission], "--disallowedTools", _UNWANTED)
         if request.session:
             argv += ["--resume" if request.resume else "--session-id", request.session]
         if request.model:

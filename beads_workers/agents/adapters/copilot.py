@@ -116,6 +116,8 @@ class Copilot(Adapter):
     parser_class = CopilotParser
     own_session = True
     measured = ("1.0.102",)
+    command = "copilot"
+    install = "npm install -g @github/copilot"
 
     def arguments(self, request: AgentRequest) -> Invocation:
         """``--session-id`` begins a session or goes on with it."""

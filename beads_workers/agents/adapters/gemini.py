@@ -103,6 +103,8 @@ class Gemini(Adapter):
     parser_class = GeminiParser
     own_session = True
     measured = ("0.61.0",)
+    command = "gemini"
+    install = "npm install -g @google/gemini-cli"
 
     def arguments(self, request: AgentRequest) -> Invocation:
         """``--skip-trust``: nobody is there to say that the folder is to be trusted."""

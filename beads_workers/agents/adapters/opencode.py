@@ -69,6 +69,8 @@ class OpenCode(Adapter):
     name = "opencode"
     tells_money = True
     measured = ("1.18.33",)
+    command = "opencode"
+    install = "npm install -g opencode-ai"
     account_variables = ("OPENCODE_", "XDG_DATA_HOME")
     parser_class = OpenCodeParser
 

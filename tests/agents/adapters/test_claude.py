@@ -84,6 +84,12 @@ def test_a_good_run_is_these_events() -> None:
     ]
 
 
+UNWANTED = (
+    "--disallowedTools",
+    "EnterWorktree,ExitWorktree,EnterPlanMode,ExitPlanMode,ScheduleWakeup",
+)
+
+
 def test_the_invocation_says_its_permissions_and_its_form() -> None:
     found = adapter("claude").arguments(
         AgentRequest("Do it.", "u-1", money=2.5, turns=9, settings="/s.json")
@@ -91,6 +97,7 @@ def test_the_invocation_says_its_permissions_and_its_form() -> None:
     assert found.argv == (
         *("claude", "-p", "--output-format", "stream-json", "--verbose"),
         *("--permission-mode", "acceptEdits", "--allowedTools", "Bash,Edit,Write,Read,Glob,Grep"),
+        *UNWANTED,
         *("--session-id", "u-1", "--max-budget-usd", "2.5", "--max-turns", "9"),
         *("--settings", "/s.json"),
     )
@@ -98,7 +105,8 @@ def test_the_invocation_says_its_permissions_and_its_form() -> None:
         AgentRequest("Go on.", "u-1", resume=True, model="opus", permission=Permission.ALL)
     )
     assert again.argv[5:] == (
-        *("--permission-mode", "bypassPermissions", "--resume", "u-1", "--model", "opus"),
+        *("--permission-mode", "bypassPermissions", *UNWANTED),
+        *("--resume", "u-1", "--model", "opus"),
     )
 
 
@@ -222,6 +230,7 @@ def test_a_retry_tells_against_what() -> None:
             Kind.UNFINISHED,
         ),
         ({"stop_reason": "tool_use"}, Kind.UNFINISHED),
+        ({"stop_reason": "tool_use", "structured_output": {"ok": 1}}, Kind.DONE),
         ({"num_turns": 0}, Kind.UNFINISHED),
         ({"terminal_reason": "background_requested"}, Kind.UNFINISHED),
         ({"terminal_reason": "something_new"}, Kind.DONE),
@@ -251,10 +260,11 @@ def test_a_refused_tool_is_told_once() -> None:
 
 
 def test_a_tool_that_is_denied_by_a_rule_is_one_that_there_is_not() -> None:
-    text = "<tool_use_error>Error: No such tool available: bash</tool_use_error>"
-    result = {"type": "tool_result", "content": text, "is_error": True}
-    data = stream({"type": "user", "message": {"content": [result]}})
-    assert events("claude", data) == [Denied("bash")]
+    no_tool = "<tool_use_error>Error: No such tool available: bash"
+    for text in (f"{no_tool}</tool_use_error>", f"{no_tool}. bash is disabled for this session."):
+        result = {"type": "tool_result", "content": text, "is_error": True}
+        data = stream({"type": "user", "message": {"content": [result]}})
+        assert events("claude", data) == [Denied("bash")]
 
 
 @pytest.mark.parametrize(
