@@ -8,14 +8,13 @@ hold them on purpose: there the last one has to say what git says in such a case
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from beads_workers.attempts.git_calls import Git
-from beads_workers.worktrees.git import answers, lines, merged, names, questions
+from beads_workers.worktrees.git import lines, merged, names
 
 CONFLICTS = 1
 """The exit status of ``merge-tree`` if there are conflicts."""
@@ -27,14 +26,13 @@ FILE_BYTES_MAX = 1 << 25
 """What is larger is no source that anybody merges by lines."""
 
 
-def left_marks(git: Git, directory: Path, base: str, tip: str) -> list[str]:
-    """Return the files with conflict marks, as seen from the folder of ``git``.
+def left_marks(folder: str, at_top: Git, directory: Path, base: str, tip: str) -> list[str]:
+    """Return the files with conflict marks, as seen from ``folder``.
 
-    ``base`` and ``tip``: of the attempt; ``directory``: the worktree's git directory. Raises
+    ``at_top``: git at the top of the worktree, where all of its answers name a file in the same
+    way; ``base`` and ``tip``: of the attempt; ``directory``: the worktree's git directory. Raises
     ``GitError``.
     """
-    # There all of git's answers name a file in the same way.
-    at_top = at_top_of(git)
     found = set()
     for name, sides in _conflicted(at_top, directory, base, tip):
         if name not in found and _has_marks(at_top, name, sides):
@@ -43,43 +41,36 @@ def left_marks(git: Git, directory: Path, base: str, tip: str) -> list[str]:
     for name in names(changed):
         if name not in found and _has_conflict(at_top, name, base):
             found.add(name)
-    return sorted(_from(git, at_top, name) for name in found)
+    return sorted(_from(folder, at_top, name) for name in found)
 
 
-def unmerged(git: Git) -> tuple[str, ...]:
-    """Return the files whose conflicts nobody has resolved yet, also those outside of the folder of
-    ``git``, as seen from there; raises ``GitError``."""
-    at_top = at_top_of(git)
+def unmerged(folder: str, at_top: Git) -> tuple[str, ...]:
+    """Return the files whose conflicts nobody has resolved yet, also those outside of ``folder``,
+    as seen from there; raises ``GitError``."""
     found = names(at_top("diff", "--name-only", "--diff-filter=U", "-z"))
-    return tuple(_from(git, at_top, name) for name in found)
+    return tuple(_from(folder, at_top, name) for name in found)
 
 
-@functools.cache
-def at_top_of(git: Git) -> Git:
-    """Return git at the top of the worktree, which is asked for once; raises ``GitError``."""
-    (top,) = answers(git(*questions("--show-toplevel")))
-    return Git(top, git.seconds)
-
-
-def _from(git: Git, at_top: Git, name: str) -> str:
-    return os.path.relpath(Path(at_top.folder, name), git.folder)
+def _from(folder: str, at_top: Git, name: str) -> str:
+    return os.path.relpath(Path(at_top.folder, name), folder)
 
 
 def _conflicted(
     git: Git, directory: Path, base: str, tip: str
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Files that conflicted, each with the commits on the sides of its merge."""
-    listed = git("rev-list", "--merges", "--first-parent", "--parents", f"{base}..{tip}")
-    merges = [tuple(row.split(" ")[1:3]) for row in lines(listed)]
+    merges: list[tuple[str, ...]] = []
+    if tip != base:
+        listed = git("rev-list", "--merges", "--first-parent", "--parents", f"{base}..{tip}")
+        merges = [tuple(row.split(" ")[1:3]) for row in lines(listed)]
     if (directory / "MERGE_HEAD").exists():
         merges.append((tip, (directory / "MERGE_HEAD").read_text().split()[0]))
     for sides in merges:
         for name in _files_of(git, sides):
             yield name, sides
     # Of a stash or a cherry-pick, resolved or not, as long as nothing is committed.
-    for asked in ("--unmerged", "--resolve-undo"):
-        for row in names(git("ls-files", "-z", asked)):
-            yield row.partition("\t")[2], (tip,)
+    for row in names(git("ls-files", "-z", "--unmerged", "--resolve-undo")):
+        yield row.partition("\t")[2], (tip,)
 
 
 def _files_of(git: Git, sides: tuple[str, ...]) -> list[str]:

@@ -23,10 +23,7 @@ from beads_workers.worktrees.preparation import Preparation, read_preparation
 
 def deliver(asked: Preparation, title: str) -> Receipt:
     """Commit, keep, and name the branch; raises ``CannotCommit``, ``GitError``, ``OSError``."""
-    place = Workplace.enter(str(Path.cwd()), asked.issue_id, asked.attempt, asked.run_id)
-    if place.base is None or not place.own:
-        raise Misplaced("this task has no worktree")
-    place.began_before()
+    place = Workplace.ended(str(Path.cwd()), asked.issue_id, asked.attempt, asked.run_id)
     place.trailers = asked.worktrees.trailers
     place.commit(title)
     flags = place.keep_all(place.hidden())

@@ -38,12 +38,16 @@ def others_in(git: Git) -> list[str]:
     return names(git("ls-files", "-z", "--others", "--exclude-standard"))
 
 
-def bare_gitlinks(git: Git, base: str) -> list[str]:
-    """Return the gitlinks in the index that ``base`` has not, without an entry in ``.gitmodules``;
-    raises ``GitError``."""
-    told = git("diff-index", "--cached", "--no-renames", "--raw", "-z", base)
-    # ``:<mode before> <mode> ...``, and the name
-    links = [name for about, name in pairs(told) if about.split(" ")[1] == GITLINK]
+def in_index(git: Git, base: str) -> list[tuple[str, str]]:
+    """Return what differs there from ``base``: ``:<mode before> <mode> ...``, and the name; raises
+    ``GitError``."""
+    return pairs(git("diff-index", "--cached", "--no-renames", "--raw", "-z", base))
+
+
+def bare_gitlinks(git: Git, base: str, found: Sequence[tuple[str, str]]) -> list[str]:
+    """Return the gitlinks among what was found in the index that ``base`` has not, without an entry
+    in ``.gitmodules``; raises ``GitError``."""
+    links = [name for about, name in found if about.split(" ")[1] == GITLINK]
     new = [name for name in links if not _is_link(git, base, name)]
     return sorted({*new} - _submodules(git)) if new else []
 
@@ -55,7 +59,7 @@ def hidden(git: Git, since: float) -> tuple[list[str], list[str]]:
     listed = git("ls-files", "-z", "--others", "--exclude-per-directory=.gitignore")
     files = {name for name in names(listed) if not name.endswith("/")}
     kept, left, size = list[str](), list[str](), 0
-    for name in sorted(files - {*others_in(git)}):
+    for name in sorted(files - {*others_in(git)}) if files else ():
         try:
             found = Path(git.folder, name).lstat()
         except OSError:

@@ -16,6 +16,7 @@ from beads_workers.attempts.conflicts import CONFLICTS
 from beads_workers.attempts.git_calls import Git
 from beads_workers.attempts.refs import moved_by_lander, refs_now
 from beads_workers.core.landing import FILES_NAMED
+from beads_workers.core.model import value
 from beads_workers.worktrees.git import (
     BRANCHES,
     FALLBACK_IDENTITY,
@@ -25,6 +26,7 @@ from beads_workers.worktrees.git import (
     log_format,
     merged,
     objects,
+    row_format,
     rows,
 )
 from beads_workers.worktrees.landed import LANDING
@@ -32,6 +34,16 @@ from beads_workers.worktrees.landed import LANDING
 
 class DoesNotFit(Exception):
     """The work elsewhere cannot be put onto the attempt's branch; ``str()`` is one line."""
+
+
+@value
+class BranchNow:
+    """The branch as it is. ``commit`` and ``tree``: "" if it is gone; ``here``: whether HEAD is on
+    it."""
+
+    commit: str = ""
+    tree: str = ""
+    here: bool = False
 
 
 @dataclass(slots=True)
@@ -49,23 +61,24 @@ class OwnBranch:
         """The branch's ref."""
         return f"refs/heads/{self.branch}"
 
-    def commit(self) -> str:
-        """Return the commit of the branch, or its last known one; raises ``GitError``."""
-        self.tip = self._commit(self.ref) or self.tip
-        return self.tip
-
-    def is_elsewhere(self) -> bool:
-        """Return whether HEAD is not on the branch, or the branch is gone."""
-        return self._head_name() != self.ref or not self._commit(self.ref)
+    def look(self) -> BranchNow:
+        """Return the branch as it is now, in one call of git; raises ``GitError``."""
+        asked = row_format("%(refname)", "%(objectname)", "%(tree)", "%(HEAD)")
+        seen = BranchNow()
+        # Below a name there may be others, once the branch is gone.
+        for name, commit, tree, head in rows(self.git("for-each-ref", asked, self.ref), 4):
+            if name == self.ref and tree:
+                seen = BranchNow(commit, tree, here=head == "*")
+        self.tip = seen.commit or self.tip
+        return seen
 
     def come_back(self) -> str:
-        """Bring HEAD back; what was done, in one line, "" if it was there.
+        """Bring HEAD back, which is elsewhere; return in one line what was done.
 
         Raises ``DoesNotFit`` and ``GitError``; then HEAD is where it was.
         """
-        if not self.is_elsewhere():
-            return ""
-        name, there, tip = self._head_name(), self._commit(self.ref), self.commit()
+        name, there = self._head_name(), self.look().commit
+        tip = self.tip
         head = self._commit("HEAD")
         where = name.removeprefix("refs/heads/") if name else "a detached HEAD"
         if not head:

@@ -14,10 +14,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from beads_workers.agents.planted import OBEYED, WATCHED
-from beads_workers.attempts.conflicts import at_top_of, left_marks, unmerged
+from beads_workers.attempts.conflicts import left_marks, unmerged
 from beads_workers.attempts.git_calls import Git, Misplaced
-from beads_workers.attempts.nested import bare_gitlinks, hidden, nested, others_in, without
-from beads_workers.attempts.own_branch import DoesNotFit, OwnBranch, whole_tree
+from beads_workers.attempts.nested import (
+    bare_gitlinks,
+    hidden,
+    in_index,
+    nested,
+    others_in,
+    without,
+)
+from beads_workers.attempts.own_branch import BranchNow, DoesNotFit, OwnBranch, whole_tree
 from beads_workers.attempts.refs import moved, refs_at_first, refs_now
 from beads_workers.core import limits
 from beads_workers.core.commit_form import OWN_TRAILERS, filled_trailers
@@ -33,11 +40,12 @@ from beads_workers.worktrees.git import (
     GitNoAnswer,
     answers,
     is_object,
+    lines,
     names,
     objects,
     questions,
     unlock,
-    unlock_worktree,
+    unlock_here,
 )
 from beads_workers.worktrees.landed import ATTEMPTS
 from beads_workers.worktrees.programs import changed
@@ -99,7 +107,7 @@ class Workplace:
     refs: Mapping[str, str] = field(default_factory=dict)
     trailers: tuple[str, ...] = OWN_TRAILERS
     agent: str = ""
-    _places: dict[str, str] = field(default_factory=dict)
+    _places: tuple[str, str, str] | None = None
     """What git has said of where it is: asked once, whoever works cannot move it."""
 
     @classmethod
@@ -108,39 +116,58 @@ class Workplace:
 
         Raises ``GitError`` if a worktree cannot be read, and ``GitNoAnswer``.
         """
-        base = os.environ.get("BW_BASE") if os.environ.get("BW_WORKTREE") else None
-        return cls(folder, base is not None, base, issue_id, attempt, run_id)._entered(
-            os.environ.get("BW_BRANCH", "")
-        )
+        place = cls._of_environment(folder, issue_id, attempt, run_id)
+        if not place.own:
+            return place._shared()
+        place._take(os.environ.get("BW_BRANCH", ""))
+        if place.mine is not None:
+            place.refs = refs_now(place._git)
+            place.mine.look()
+        return place
+
+    @classmethod
+    def ended(cls, folder: str, issue_id: str, attempt: int, run_id: str) -> Workplace:
+        """Look once a command has ended in a worktree of its own, before which nobody looked;
+        raises as ``enter`` does, and ``Misplaced`` without such a worktree."""
+        place = cls._of_environment(folder, issue_id, attempt, run_id)
+        if not place.own:
+            raise Misplaced("this task has no worktree")
+        place._take(os.environ.get("BW_BRANCH", ""))
+        if place.mine is not None:
+            place.refs = place.mine.before
+            with suppress(OSError):
+                place.began = (place._git_directory() / REFS_FILE).stat().st_mtime
+        return place
 
     @classmethod
     def left(cls, record: WorktreeRecord) -> Workplace:
         """One that an attempt has left; raises as ``enter`` does."""
         of = (record.issue_id, record.attempt, record.run_id)
-        return cls(record.path, True, record.base, *of)._entered(record.branch)
+        place = cls(record.path, True, record.base, *of)
+        place._take(record.branch)
+        return place
 
-    def _entered(self, branch: str) -> Workplace:
-        place, base = self, self.base
+    @classmethod
+    def _of_environment(cls, folder: str, issue_id: str, attempt: int, run_id: str) -> Workplace:
+        base = os.environ.get("BW_BASE") if os.environ.get("BW_WORKTREE") else None
+        return cls(folder, base is not None, base, issue_id, attempt, run_id)
+
+    def _shared(self) -> Workplace:
         try:
-            head, _, dirty = place.status(good=(0,) if place.own else (0, NO_REPOSITORY))
+            head, _, dirty = self.status(good=(0, NO_REPOSITORY))
         except GitNoAnswer:
             raise
         except GitError:
-            if place.own:
-                raise
-            return place
-        place = replace(place, base=base or head, dirty=dirty)
-        if place.own and branch:
-            place.refs = refs_now(place._git)
-            before = refs_at_first(place._git, place._git_directory())
-            place.mine = OwnBranch(place._git, branch, before, base or "")
-            place.mine.commit()
-            place.remember_dot_git()
-        return place
+            return self
+        return replace(self, base=head, dirty=dirty)
 
-    def remember_dot_git(self) -> None:
-        """Know how git finds the worktree; raises ``GitError``."""
-        directory, top = self._git_directory(), at_top_of(self._git).folder
+    def _take(self, branch: str) -> None:
+        """Know its branch, and how git finds the worktree; raises ``GitError``."""
+        directory, top = self._git_directory(), self._at_top.folder
+        if not branch:
+            return
+        before = refs_at_first(self._git, directory)
+        self.mine = OwnBranch(self._git, branch, before, self.base or "")
         file = Path(top, ".git")
         with suppress(OSError):
             self.dot_git_text = file.read_text("utf-8", "surrogateescape")
@@ -152,9 +179,9 @@ class Workplace:
         Raises ``CannotCommit`` if what lies elsewhere does not fit there, and ``GitError``.
         """
         self._check_dot_git()
-        if self.mine is None or not self.mine.is_elsewhere():
+        if self.mine is None or self.mine.look().here:
             return ""
-        unlock_worktree(self.folder)
+        self._unlock()
         if under_way := self._operation():
             raise CannotCommit(f"{under_way} is under way in the worktree")
         try:
@@ -170,17 +197,22 @@ class Workplace:
         self, good: tuple[int, ...] = (0,)
     ) -> tuple[str | None, str | None, tuple[str, ...]]:
         """See ``removal.status``."""
-        done = self._git.ask(*STATUS, good=good)
-        if done.status != 0:
-            raise GitError(done.error or f"git status exited with {done.status}")
-        head, branch, files = parse_status(done.output)
+        head, branch, files = self._status(good)
         if self.own and any(name.endswith("/") for name in files):
             files = self._without_worktrees(files)
         return head, branch, files
 
+    def _status(
+        self, good: tuple[int, ...] = (0,)
+    ) -> tuple[str | None, str | None, tuple[str, ...]]:
+        done = self._git.ask(*STATUS, good=good)
+        if done.status != 0:
+            raise GitError(done.error or f"git status exited with {done.status}")
+        return parse_status(done.output)
+
     def _without_worktrees(self, files: tuple[str, ...]) -> tuple[str, ...]:
         """Without the worktrees of sub-agents, which are no change of this one."""
-        at_top = at_top_of(self._git)
+        at_top = self._at_top
         left_out = {*self._nested(at_top)[0]}
         there = [name for name in others_in(at_top) if name not in left_out] if left_out else []
         return tuple(
@@ -191,7 +223,13 @@ class Workplace:
         )
 
     def _nested(self, at_top: Git) -> tuple[list[str], list[str]]:
-        return nested(at_top, Path(self._place("--git-common-dir")))
+        return nested(at_top, self._common())
+
+    @property
+    def _at_top(self) -> Git:
+        """git at the top of the worktree; raises ``GitError``."""
+        self._check_dot_git()
+        return Git(self._asked_places()[2], self.seconds)
 
     @property
     def _git(self) -> Git:
@@ -219,12 +257,17 @@ class Workplace:
         """What the attempt has changed up to now; raises ``GitError``."""
         if self.base is None:
             return Changes(known=False)
-        commits = self._git("rev-list", "--reverse", f"{self.base}..{self._tip()}")
-        files = self.status()[2]
+        commits, files = self._commits(self._tip()), self.status()[2]
         if not self.own:
             # What the user had changed before is not this attempt's work.
             files = tuple(name for name in files if name not in self.dirty)
-        return Changes(tuple(objects(commits)), files)
+        return Changes(commits, files)
+
+    def _commits(self, tip: str) -> tuple[str, ...]:
+        """Those since the attempt began, oldest first; raises ``GitError``."""
+        if tip == self.base:
+            return ()
+        return tuple(objects(self._git("rev-list", "--reverse", f"{self.base}..{tip}")))
 
     def commit(self, title: str, text: str = "") -> str | None:
         """Commit what is not committed, in a worktree of its own; gives the new commit.
@@ -235,26 +278,31 @@ class Workplace:
         if not self.own:
             return None
         for tries_left in reversed(range(COMMIT_TRIES_MAX)):
-            before = self.head()
+            before = ""
             try:
                 self.come_back()
-                return self._commit(title, text)
+                # Where ``come_back`` has just seen it.
+                before = self.head() if self.mine is None else self.mine.tip
+                return self._commit(title, text, before)
             except GitError:
                 # A killed git may have made it before it could say so.
-                if self.head() != before and not self.status()[2]:
+                if before and self.head() != before and not self.status()[2]:
                     return self.head()
                 if not tries_left:
                     raise
         raise AssertionError("the last try returns or raises")
 
-    def _commit(self, title: str, text: str) -> str | None:
-        unlock_worktree(self.folder)
-        self._check_operation()
-        self._check_gitlinks()
-        if not self.status()[2] and not self._merging():
+    def _commit(self, title: str, text: str, tip: str) -> str | None:
+        self._unlock()
+        self._check_operation(tip)
+        found = self._status()[2]
+        # A repository inside is shown as a folder, or in one.
+        has_folders = any(name.endswith("/") for name in found)
+        files = self._without_worktrees(found) if has_folders else found
+        if not files and not self._merging():
+            self._check_gitlinks(tip)
             return None
-        self._stage()
-        if not self._git("diff", "--cached", "--name-only", "-z") and not self._merging():
+        if not self._stage(tip, has_folders=has_folders) and not self._merging():
             return None
         who = self._identity()
         message = f"{_subject(title)}\n\n{text}{self._trailers(self.trailers, who)}"
@@ -263,15 +311,23 @@ class Workplace:
             raise GitError(done.error or f"git commit exited with {done.status}")
         return self.head()
 
-    def _stage(self) -> None:
-        at_top = at_top_of(self._git)
-        worktrees, repositories = self._nested(at_top)
+    def _stage(self, tip: str, *, has_folders: bool) -> bool:
+        """Stage what is there; whether that differs from ``tip``."""
+        at_top = self._at_top
+        worktrees, repositories = self._nested(at_top) if has_folders else ([], [])
         _refuse(repositories)
         at_top("add", "--all", *without(worktrees))
-        self._check_gitlinks()
+        is_changed = self._check_gitlinks(tip)
+        if self.base in (None, tip):
+            return is_changed
+        return bool(self._git("diff", "--cached", "--name-only", "-z"))
 
-    def _check_gitlinks(self) -> None:
-        _refuse(bare_gitlinks(at_top_of(self._git), self.base or self._tip()))
+    def _check_gitlinks(self, tip: str) -> bool:
+        """Refuse bare ones; whether anything in the index differs from its base."""
+        base = self.base or tip
+        found = in_index(self._at_top, base)
+        _refuse(bare_gitlinks(self._at_top, base, found))
+        return bool(found)
 
     def _identity(self) -> tuple[str, ...]:
         """Options by which a commit can be made, also if nobody ever said who commits."""
@@ -285,11 +341,24 @@ class Workplace:
 
     def _tip(self) -> str:
         self._check_dot_git()
-        return "HEAD" if self.mine is None else self.mine.commit()
+        if self.mine is None:
+            return "HEAD"
+        self.mine.look()
+        return self.mine.tip
 
-    def tree(self) -> str:
-        """The tree of that commit; raises ``GitError``."""
-        return self._git("rev-parse", f"{self._tip()}^{{tree}}").strip()
+    def _look(self) -> BranchNow:
+        """Its branch, or the last known commit of that; raises ``GitError``."""
+        self._check_dot_git()
+        seen = BranchNow() if self.mine is None else self.mine.look()
+        return (
+            seen
+            if seen.commit
+            else BranchNow(*self._state_of(self.mine.tip if self.mine else "HEAD"))
+        )
+
+    def _state_of(self, tip: str) -> tuple[str, str]:
+        commit, tree = lines(self._git("rev-parse", tip, f"{tip}^{{tree}}"), 2)
+        return commit, tree
 
     def branch(self) -> str:
         """Its own branch; in a shared folder the one that is checked out, "" if none is."""
@@ -313,15 +382,15 @@ class Workplace:
         """With what git says of the work; raises ``GitError``."""
         if self.base is None:
             return receipt
-        commits = self.changes().commits
+        seen = self._look()
         return replace(
             receipt,
             branch=self.branch(),
             base=self.base,
-            head=self.head() if self.own else "",
-            commits=commits[-limits.RECEIPT_ITEMS_MAX :],
+            head=seen.commit if self.own else "",
+            commits=self._commits(seen.commit)[-limits.RECEIPT_ITEMS_MAX :],
             diffstat=self.diffstat(),
-            tree=self.tree(),
+            tree=seen.tree,
             flags=(*receipt.flags, *self.moved(), *self._obeyed(), *self._programs()),
         )
 
@@ -359,7 +428,7 @@ class Workplace:
                 self.discard()
                 self._merge(tip)
         self.base = tip
-        return unmerged(self._git)
+        return unmerged(self.folder, self._at_top)
 
     def _merge(self, tip: str) -> None:
         for tries_left in reversed(range(COMMIT_TRIES_MAX)):
@@ -371,7 +440,7 @@ class Workplace:
                 if not tries_left:
                     raise
                 # Nobody else works here: what the killed one has locked is nobody's.
-                unlock_worktree(self.folder)
+                self._unlock()
             else:
                 if done.status == 0 or self._merging():
                     return
@@ -385,65 +454,65 @@ class Workplace:
 
         For a caller that knows whose changes these are. Raises ``GitError``.
         """
-        unlock_worktree(self.folder)
-        at_top = at_top_of(self._git)
+        self._unlock()
+        at_top = self._at_top
         at_top("reset", "--quiet", "--hard")
         at_top("clean", "--quiet", "-d", "--force")
 
-    def keep(self) -> str | None:
+    def keep(self, besides: Sequence[str] | None = None) -> str | None:
         """Keep the tree as it is, whatever becomes of the worktree; gives the name of the ref.
 
-        Files that the repository ignores are left out. None outside of a worktree of its own.
+        ``besides``: hidden files, if they are known; others that the repository ignores are left
+        out. None outside of a worktree of its own.
         """
         if not self.own or self.base is None:
             return None
-        tree, head = self.whole_tree(self.hidden()[0]), self._git("rev-parse", "HEAD").strip()
-        commit, own = head, self.head()
-        if tree != self._git("rev-parse", "HEAD^{tree}").strip() or own != head:
+        besides = self.hidden()[0] if besides is None else besides
+        seen = self._look()
+        head, committed = (seen.commit, seen.tree) if seen.here else self._state_of("HEAD")
+        tree, commit = self._whole_tree(besides, committed), head
+        if tree != committed or seen.commit != head:
             message = f"Attempt {self.attempt} at {self.issue_id}, as it was left\n"
             commit = self._git(
                 *(*self._identity(), "commit-tree", tree),
-                *(word for each in dict.fromkeys((head, own)) for word in ("-p", each)),
+                *(word for each in dict.fromkeys((head, seen.commit)) for word in ("-p", each)),
                 *("-F", "-"),
                 given=message + "\n" + self._trailers(OWN_TRAILERS),
             ).strip()
         ref = f"{ATTEMPTS}/{branch_part(self.issue_id)}/{self.attempt}"
-        unlock(self._place("--git-common-dir"), ref)
+        unlock(str(self._common()), ref)
         self._git("update-ref", ref, commit)
         return ref
 
-    def began_before(self) -> None:
-        """Know what there was before the first attempt, which nobody looked at as it began."""
-        if self.mine is not None:
-            self.refs = self.mine.before
-            with suppress(OSError):
-                self.began = (self._git_directory() / REFS_FILE).stat().st_mtime
-
     def keep_all(self, hidden: tuple[list[str], list[str]]) -> list[str]:
         """``keep``; gives what a person should know of ``hidden`` files."""
-        ref, (kept, left) = self.keep(), hidden
+        kept, left = hidden
+        ref = self.keep(kept)
         rules = "your own ignore rules hide"
         flags = [f"{rules} {some(kept)}: kept in {ref}"] if kept else []
         return [*flags, f"{rules} {some(left)}: too large or too many, not kept"] if left else flags
 
     def hidden(self) -> tuple[list[str], list[str]]:
         """See ``nested.hidden``; raises ``GitError``."""
-        return hidden(at_top_of(self._git), self.began) if self.own else ([], [])
+        return hidden(self._at_top, self.began) if self.own else ([], [])
 
-    def whole_tree(self, besides: Sequence[str] = ()) -> str:
+    def whole_tree(self) -> str:
         """Of all that is there, committed or not, but for ignored files; raises ``GitError``."""
+        return self._whole_tree((), self._state_of("HEAD")[1])
+
+    def _whole_tree(self, besides: Sequence[str], committed: str) -> str:
         if not besides and not self.status()[2]:
-            return self._git("rev-parse", "HEAD^{tree}").strip()
-        at_top = at_top_of(self._git)
+            return committed
+        at_top = self._at_top
         worktrees, repositories = self._nested(at_top)
         return whole_tree(at_top, without([*worktrees, *repositories]), besides)
 
-    def _check_operation(self) -> None:
+    def _check_operation(self, tip: str) -> None:
         if under_way := self._operation(except_for=("BISECT_LOG", "MERGE_HEAD")):
             raise CannotCommit(f"{under_way} is under way in the worktree")
         # A merge ends with the commit, once nothing is left of its conflicts.
-        base = self.base or self._tip()
-        if standing := left_marks(self._git, self._git_directory(), base, self._tip()):
+        of = (self._git_directory(), self.base or tip, tip)
+        if standing := left_marks(self.folder, self._at_top, *of):
             raise CannotCommit(f"conflicts stand in {', '.join(standing[:FILES_NAMED])}")
 
     def _operation(self, except_for: Sequence[str] = ("BISECT_LOG",)) -> str:
@@ -456,12 +525,21 @@ class Workplace:
         return there[0] if there else ""
 
     def _git_directory(self) -> Path:
-        return Path(self._place("--absolute-git-dir"))
+        return Path(self._asked_places()[0])
 
-    def _place(self, asked: str) -> str:
-        if asked not in self._places:
-            self._places[asked] = answers(self._git(*questions(asked)))[0]
-        return self._places[asked]
+    def _common(self) -> Path:
+        return Path(self._asked_places()[1])
+
+    def _asked_places(self) -> tuple[str, str, str]:
+        if self._places is None:
+            asked = questions("--absolute-git-dir", "--git-common-dir", "--show-toplevel")
+            own, common, top = answers(self._git(*asked), 3)
+            self._places = own, common, top
+        return self._places
+
+    def _unlock(self) -> None:
+        """Nobody works in it any more: what a killed git has locked is nobody's."""
+        unlock_here(self._git_directory(), self._common())
 
     def _merging(self) -> bool:
         return (self._git_directory() / "MERGE_HEAD").exists()

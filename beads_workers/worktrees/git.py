@@ -233,11 +233,16 @@ def delete_refs(common: str, *below: str) -> None:
 
 
 def unlock_worktree(folder: str) -> None:
-    """The same for a worktree of ours in which nobody works any more: its index, its ``HEAD`` and
-    the branch that is checked out, however young their locks are."""
+    """The same for a worktree of ours in which nobody works any more; see ``unlock_here``."""
     asked = questions("--absolute-git-dir", "--git-common-dir")
-    with suppress(GitError, OSError):
-        own, common = (Path(place) for place in answers(git(folder, *asked), 2))
+    with suppress(GitError):
+        unlock_here(*(Path(place) for place in answers(git(folder, *asked), 2)))
+
+
+def unlock_here(own: Path, common: Path) -> None:
+    """Remove the locks of its index, its ``HEAD`` and the branch that is checked out, however young
+    they are. ``own`` and ``common``: its git directories."""
+    with suppress(OSError):
         head = (own / "HEAD").read_text().strip().removeprefix("ref: ")
         branch = [common / f"{head}.lock"] if head.startswith(f"refs/heads/{BRANCHES}/") else []
         for lock in (own / "index.lock", own / "HEAD.lock", *branch):

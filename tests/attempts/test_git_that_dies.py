@@ -9,6 +9,7 @@ import errno
 import json
 import os
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ from beads_workers.core.worker import detail
 from beads_workers.runtime.attempt_channel import AttemptChannel
 from beads_workers.worktrees.git import GitError
 from beads_workers.worktrees.preparation import Preparation, keep_refs
+from tests.support.mortal_git import MortalGit as CountingGit
 from tests.support.repository import IDENTITY, git, make_repository
 
 RESULT = {"type": "result", "subtype": "success", "is_error": False, "num_turns": 1, "result": "ok"}
@@ -114,6 +116,23 @@ def test_what_a_command_did_to_other_refs_and_what_is_hidden_is_named(place: Pla
     made = [f"{name} was made while this attempt ran" for name in ("other", "refs/tags/v1")]
     assert [flag.partition(":")[0] for flag in flags[1:]] == made
     assert flags[0] == "your own ignore rules hide hit.cache: kept in refs/bw/attempts/i-1/1"
+
+
+def test_what_a_command_left_is_delivered_with_few_calls_of_git(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.again()
+    keep_refs(str(place.worktree))
+    (place.worktree / "cart.py").write_text("1\n")
+    counting = CountingGit(tmp_path / "counting")
+    monkeypatch.setenv("PATH", counting.variables()["PATH"])
+    counting.counts()
+    assert answered(PREPARATION, "A cart").outcome is OutcomeKind.SUCCESS
+    calls = counting.named()
+    # Where it is, once; what its branch is: before and after the commit, as it is kept, and said.
+    kinds = Counter(" ".join(call.split()[:2]) for call in calls)
+    assert kinds["rev-parse --path-format=absolute"] == 1
+    assert len(calls) <= 19, calls
 
 
 NO_SPACE = "fatal: unable to write new index file: No space left on device"
