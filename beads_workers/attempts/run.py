@@ -239,7 +239,8 @@ class AgentAttempt:
         if verdict.kind is Kind.NO_CHANGE:
             return ""
         try:
-            commit = self._place.commit(self._asked.title, _for_commit(verdict.text))
+            words = verdict.text.strip()[:COMMIT_TEXT_CHARS_MAX]
+            commit = self._place.commit(self._asked.title, words)
         except (CannotCommit, Misplaced) as error:
             return f"your work cannot be committed: {error}"
         if commit is not None:
@@ -485,11 +486,6 @@ def _fault(error: GitError) -> str:
     if isinstance(error, GitNoAnswer):
         return CANNOT_READ
     return "" if isinstance(error, Misplaced) else CANNOT_COMMIT
-
-
-def _for_commit(text: str) -> str:
-    words = text.strip()[:COMMIT_TEXT_CHARS_MAX].strip()
-    return f"{words}\n\n" if words else ""
 
 
 if __name__ == "__main__":

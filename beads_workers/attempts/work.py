@@ -6,7 +6,6 @@ Nothing here touches a branch that is not the attempt's own, and no hook of the 
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -27,7 +26,15 @@ from beads_workers.attempts.nested import (
 from beads_workers.attempts.own_branch import BranchNow, DoesNotFit, OwnBranch, whole_tree
 from beads_workers.attempts.refs import moved, refs_at_first, refs_now
 from beads_workers.core import limits
-from beads_workers.core.commit_form import OWN_TRAILERS, filled_trailers
+from beads_workers.core.commit_form import (
+    NO_TITLE,
+    OWN_TRAILERS,
+    SUBJECT_COLUMNS,
+    filled_trailers,
+    one_line,
+    shortened,
+    wrapped,
+)
 from beads_workers.core.landing import FILES_NAMED
 from beads_workers.core.model import value
 from beads_workers.core.receipts import Receipt
@@ -305,7 +312,9 @@ class Workplace:
         if not self._stage(tip, has_folders=has_folders) and not self._merging():
             return None
         who = self._identity()
-        message = f"{_subject(title)}\n\n{text}{self._trailers(self.trailers, who)}"
+        subject = shortened(one_line(title), SUBJECT_COLUMNS) or NO_TITLE
+        words = f"{wrapped(text)}\n\n" if text.strip() else ""
+        message = f"{subject}\n\n{words}{self._trailers(self.trailers, who)}"
         done = self._git.once(*who, "commit", "--no-gpg-sign", "--quiet", "--file=-", given=message)
         if done.status != 0:
             raise GitError(done.error or f"git commit exited with {done.status}")
@@ -559,8 +568,3 @@ def _refuse(repositories: Sequence[str]) -> None:
             " so that its files are committed (first 'git rm --cached' it if it was added), or make"
             " it a submodule"
         )
-
-
-def _subject(title: str) -> str:
-    line = " ".join(re.sub(r"[\x00-\x1f\x7f]", " ", title).split())
-    return line[:72] or "Work of an agent"

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from typing import Any
 
 from beads_workers.core.model import value
@@ -19,6 +20,11 @@ TYPES = (("bug", "fix"), ("feature", "feat"))
 TRAILERS_KEPT = ("full", "short", "none")
 CO_AUTHOR = "{agent} <{agent}@localhost>"
 NOBODY = "none"
+NO_TITLE = "Work of an agent"
+SUBJECT_COLUMNS = 72
+BODY_COLUMNS = 72
+TRAILER_COLUMNS = 100
+"""The limit of commitlint's usual rules, for what may not be wrapped: trailers and code."""
 
 
 @value
@@ -55,6 +61,38 @@ def filled_trailers(templates: tuple[str, ...], agent: str, **said: str) -> list
     wanted = [each for each in templates if agent or not each.startswith(_CO_AUTHORED)]
     fill = {"agent": agent, **said}
     return [re.sub(r"\{([a-z]+)\}", lambda m: fill.get(m[1], m[0]), each) for each in wanted]
+
+
+def shortened(text: str, room: int) -> str:
+    """At a word, if one ends in there."""
+    if len(text) <= room:
+        return text
+    whole, blank, _ = text[: room + 1].rpartition(" ")
+    return (whole if blank else text[:room]).rstrip(" ,;:-(")
+
+
+def one_line(text: str) -> str:
+    """Return it without line ends and control characters."""
+    return " ".join(re.sub(r"[\x00-\x1f\x7f]", " ", text).split())
+
+
+def wrapped(text: str) -> str:
+    """Longer lines than ``BODY_COLUMNS`` are wrapped; all others stay as they are."""
+    lines, fenced = list[str](), False
+    for line in re.sub(r"[\x00-\x08\x0b-\x1f\x7f]", "", text.expandtabs(4)).strip("\n").split("\n"):
+        fenced ^= line.lstrip().startswith("```")
+        code = fenced or line.startswith("    ")
+        room = TRAILER_COLUMNS if code else BODY_COLUMNS
+        lines += _folded(line.rstrip(), room) if len(line) > room else [line.rstrip()]
+    return "\n".join(lines)
+
+
+def _folded(line: str, room: int) -> list[str]:
+    begin = re.match(r" *(?:[-*+] |\d+[.)] )?", line)
+    indent = " " * min(len(begin[0]) if begin else 0, room // 2)
+    return textwrap.wrap(
+        line, room, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def form_from_json(fields: dict[str, Any]) -> CommitForm:

@@ -10,20 +10,25 @@ import re
 import textwrap
 from collections.abc import Iterable, Sequence
 
-from beads_workers.core.commit_form import PLACEHOLDER, CommitForm
+from beads_workers.core.commit_form import (
+    NO_TITLE,
+    PLACEHOLDER,
+    SUBJECT_COLUMNS,
+    TRAILER_COLUMNS,
+    CommitForm,
+    one_line,
+    shortened,
+    wrapped,
+)
 from beads_workers.core.landing import Add
 from beads_workers.core.model import value
 from beads_workers.worktrees.landed import TRAILERS, trailers
 from beads_workers.worktrees.ledger import LandedCommit
 
 BODY_CHARS_MAX = 4000
-BODY_COLUMNS = 72
-TRAILER_COLUMNS = 100
-"""The limit of commitlint's usual rules, for what may not be wrapped: trailers and code."""
 TITLE_CHARS_MIN = 20
 """With less room than that for the title, the whole subject is shortened."""
 OTHER_TYPES = "chore"
-NO_TITLE = "Work of an agent"
 
 
 @value
@@ -49,11 +54,13 @@ def landed_message(
     """What the commit of a whole branch says. ``commits``: of the branch, the oldest first;
     ``author``: of the commit that lands."""
     mine = [each for each in commits if not made_for_it(add, each)]
-    title = _line(add.title) or next((each.subject for each in reversed(commits)), "") or NO_TITLE
-    subject, shortened = (add.subject, False) if add.subject else _subject(form, add, title)
+    title = (
+        one_line(add.title) or next((each.subject for each in reversed(commits)), "") or NO_TITLE
+    )
+    subject, cut = (add.subject, False) if add.subject else _subject(form, add, title)
     bodies = [(each.subject, split(each.body)[0]) for each in mine]
     said = _said_by_agent(bodies, {_bare(title), _bare(subject)})
-    parts = [wrapped(title)] if shortened else []
+    parts = [wrapped(title)] if cut else []
     parts += said or [wrapped(split(add.text)[0])]
     found = [line for each in commits for line in split(each.body)[1]]
     others = [f"Co-authored-by: {each.author}" for each in mine if each.author not in ("", author)]
@@ -63,17 +70,17 @@ def landed_message(
 def replayed_message(form: CommitForm, add: Add, commit: AgentCommit) -> Message:
     """What one commit of a branch says that lands by itself."""
     body, found = split(commit.body)
-    subject = _line(commit.subject) or NO_TITLE
+    subject = one_line(commit.subject) or NO_TITLE
     says_nothing = made_for_it(add, commit) or _NOISE.fullmatch(subject)
     if add.title and not add.subject and says_nothing:
-        subject, shortened = _subject(form, add, _line(add.title))
-        body = f"{_line(add.title)}\n\n{body}" if shortened else body
+        subject, cut = _subject(form, add, one_line(add.title))
+        body = f"{one_line(add.title)}\n\n{body}" if cut else body
     return Message(_joined(subject, [wrapped(body)]), _unique(found))
 
 
 def revert_message(form: CommitForm, subject: str, commit: str) -> str:
     """What a commit says that takes back another one: git's own words."""
-    line = _shortened(f'Revert "{subject}', form.subject_max - 1)
+    line = shortened(f'Revert "{subject}', form.subject_max - 1)
     return f'{line}"\n\nThis reverts commit {commit}.'
 
 
@@ -104,8 +111,9 @@ def made_for_it(add: Add, commit: AgentCommit) -> bool:
     said = trailers(f"-\n\n{commit.body}")
     if said.get("Issue") == add.issue_id and "Attempt" in said:
         return True
-    body = split(commit.body)[0]
-    return bool(add.title) and commit.subject == _line(add.title) and body == add.text.strip()
+    body, title = split(commit.body)[0], one_line(add.title)
+    subjects = (title, shortened(title, SUBJECT_COLUMNS))
+    return bool(title) and commit.subject in subjects and _bare(body) == _bare(add.text)
 
 
 # --- the subject ----------------------------------------------------------------------------------
@@ -119,8 +127,8 @@ def _subject(form: CommitForm, add: Add, title: str) -> tuple[str, bool]:
         return line, "{title" not in form.subject
     room = form.subject_max - (len(line) - len(title))
     if "{title" in form.subject and room >= TITLE_CHARS_MIN:
-        line = _filled(form, add, _shortened(title, room))
-    return _shortened(line, form.subject_max), True
+        line = _filled(form, add, shortened(title, room))
+    return shortened(line, form.subject_max), True
 
 
 def _filled(form: CommitForm, add: Add, title: str) -> str:
@@ -130,7 +138,7 @@ def _filled(form: CommitForm, add: Add, title: str) -> str:
         # Brackets around nothing go with it.
         return f"{before}{text}{after}" if text or not (before and after) else ""
 
-    line = _line(PLACEHOLDER.sub(fill, form.subject))
+    line = one_line(PLACEHOLDER.sub(fill, form.subject))
     return line.lstrip(":-/ ") if form.subject.startswith("{label:") else line
 
 
@@ -146,25 +154,13 @@ def _value(form: CommitForm, add: Add, title: str, name: str) -> str:
             return dict(form.types).get(add.issue_type, OTHER_TYPES)
         case _, _, prefix:
             found = (each for each in add.labels if each.startswith(prefix))
-            return _line(next(found, "").removeprefix(prefix))
+            return one_line(next(found, "").removeprefix(prefix))
 
 
 def _lowered(title: str) -> str:
     """It begins in lower case: "Add it", "README", "HTTPServer" become "add it", "readme",
     "httpServer"."""
     return re.sub(r"^(?:[A-Z]+(?![a-z])|\w)", lambda found: found[0].lower(), title)
-
-
-def _shortened(text: str, room: int) -> str:
-    """At a word, if one ends in there."""
-    if len(text) <= room:
-        return text
-    whole, blank, _ = text[: room + 1].rpartition(" ")
-    return (whole if blank else text[:room]).rstrip(" ,;:-(")
-
-
-def _line(text: str) -> str:
-    return " ".join(re.sub(r"[\x00-\x1f\x7f]", " ", text).split())
 
 
 # --- the body -------------------------------------------------------------------------------------
@@ -202,25 +198,6 @@ def _is_new(part: str, said: set[str]) -> bool:
 
 def _bare(text: str) -> str:
     return re.sub(r"\W+", " ", text).strip().casefold()
-
-
-def wrapped(text: str) -> str:
-    """Longer lines than ``BODY_COLUMNS`` are wrapped; all others stay as they are."""
-    lines, fenced = list[str](), False
-    for line in re.sub(r"[\x00-\x08\x0b-\x1f\x7f]", "", text.expandtabs(4)).strip("\n").split("\n"):
-        fenced ^= line.lstrip().startswith("```")
-        code = fenced or line.startswith("    ")
-        room = TRAILER_COLUMNS if code else BODY_COLUMNS
-        lines += _folded(line.rstrip(), room) if len(line) > room else [line.rstrip()]
-    return "\n".join(lines)
-
-
-def _folded(line: str, room: int) -> list[str]:
-    begin = re.match(r" *(?:[-*+] |\d+[.)] )?", line)
-    indent = " " * min(len(begin[0]) if begin else 0, room // 2)
-    return textwrap.wrap(
-        line, room, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-    )
 
 
 def _joined(subject: str, parts: Iterable[str]) -> str:

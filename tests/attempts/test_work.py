@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -43,11 +44,13 @@ def test_what_lies_there_is_committed_with_trailers(folder: Path) -> None:
     (folder / "cart.py").write_text("total = 1\n")
     (folder / "new file.py").write_text("x\n")
     assert set(place.changes().files) == {"cart.py", "new file.py"}
-    made = place.commit("A\ncart \x1b[31m" + "x" * 200, "All of it.\n\n")
+    made = place.commit("A\ncart \x1b[31m" + "of things " * 20, f"All {'of it ' * 20}\n\n")
     assert made == place.head() == place.changes().commits[0]
     subject, _, rest = git(folder, "log", "-1", "--format=%B").partition("\n")
-    assert subject.startswith("A cart [31mxxx") and len(subject) == 72
-    assert rest == "\nAll of it.\n\nIssue: i-1\nAttempt: 1\nRun: run"
+    assert subject == f"A cart [31m{'of things ' * 6}".rstrip(), "cut at a word"
+    body, trailers = rest.strip().split("\n\n")
+    assert body == textwrap.fill(f"All {'of it ' * 20}", 72)
+    assert trailers == "Issue: i-1\nAttempt: 1\nRun: run"
     assert place.diffstat().startswith("2 files changed")
     assert git(folder, "status", "--porcelain") == ""
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from beads_workers.core.commit_form import CommitForm
+from beads_workers.core.commit_form import SUBJECT_COLUMNS, CommitForm, shortened, wrapped
 from beads_workers.core.landing import Add
 from beads_workers.landing.message import (
     AgentCommit,
@@ -107,6 +107,15 @@ def test_what_we_committed_for_it_is_no_message_of_its_own() -> None:
     assert message(made, add=add, author="Me <m>").text.endswith("\n\nLast words.")
     bare = AgentCommit("Add the export", "Last words.", "Me <m>")
     assert message(agents, bare, add=add).text == "Add the export\n\nRead the header"
+
+
+def test_nor_is_it_with_a_long_title_and_few_trailers() -> None:
+    """As ``style = "merge"`` has it, which lands it as it is."""
+    add = replace(ADD, title=LONG, text="It was long. " * 9)
+    ours = AgentCommit(shortened(LONG, SUBJECT_COLUMNS), wrapped(add.text))
+    assert message(ours, AgentCommit("Test it"), add=add).text == (
+        f"{ours.subject}\n\n{wrapped(LONG)}\n\nTest it"
+    )
 
 
 def test_lines_are_wrapped_but_not_code_or_addresses() -> None:
