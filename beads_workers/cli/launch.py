@@ -111,7 +111,9 @@ def _next(ended: dict[str, Any], queue: dict[str, Any], quarantined: list[dict[s
         pids = " ".join(str(each["pid"]) for each in stayed[:SHOWN_MAX])
         return f"nobody gets what these have before they are gone: kill {pids}"
     if ended.get("pending"):
-        ids = " ".join(printable(issue_id) for issue_id in ended["pending"][:SHOWN_MAX])
+        ids = " ".join(printable(issue_id) for issue_id in ended["pending"])
+        if ended.get("broken"):
+            return f"start again when that is mended: this run still holds {ids}"
         return f"start again when the tracker works: writes are still pending for {ids}"
     if queue["unclosed"]:
         return "start again when the tracker works: what is done is closed then, never run again"

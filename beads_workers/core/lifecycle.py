@@ -19,6 +19,7 @@ from beads_workers.core.journal import (
     RunChanged,
     RunEnded,
 )
+from beads_workers.core.model import IssueId
 from beads_workers.core.parts import Parts
 from beads_workers.core.states import RUN, ConnState, RunReaction, RunState, RunStimulus, step
 
@@ -327,15 +328,19 @@ class Ending:
     def _end(self) -> None:
         code = self._exit_code or (7 if self._something_failed() else 0)
         self._effects.write(RunEnded(code, self._why or self._parts.reason))
-        round_trips = self._parts.round_trips
-        tasks = self._parts.tasks
-        kept = {in_flight.job.issue_id for in_flight in tasks.orphaned()}
-        ours = (issue_id for issue_id in tasks.in_flight if issue_id not in kept)
-        pending = tuple(dict.fromkeys((*ours, *round_trips.pending)))
+        round_trips, pending = self._parts.round_trips, self.held()
         # A round trip that is under way, or that failed, may hold claims nobody has heard of.
         unknown = round_trips.busy or round_trips.troubled_now or round_trips.claims_unknown
         settled = not pending and not unknown and not self._lost_here()
         self._effects.ask(End(code, pending, settled))
+
+    def held(self) -> tuple[IssueId, ...]:
+        """Issues that this run has taken, and of whose end the tracker has not heard; not those
+        that a worker keeps which has not left."""
+        tasks = self._parts.tasks
+        kept = {in_flight.job.issue_id for in_flight in tasks.orphaned()}
+        ours = (issue_id for issue_id in tasks.in_flight if issue_id not in kept)
+        return tuple(dict.fromkeys((*ours, *self._parts.round_trips.pending)))
 
     def _something_failed(self) -> bool:
         # What earlier runs failed at and this one did not touch is not its failure.

@@ -122,6 +122,10 @@ class Orchestrator:
         self._at(now, boot, wall)
         return self._after_events()
 
+    def held(self) -> tuple[IssueId, ...]:
+        """See ``lifecycle.Ending.held``."""
+        return self._ending.held()
+
     def deadline(self) -> float | None:
         """When ``on_deadline`` is to be called at the latest; None: not before an event."""
         return self._effects.timers.deadline()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import selectors
 import signal
@@ -38,7 +39,7 @@ from beads_workers.core.events import (
     OwnerGone,
     StopAsked,
 )
-from beads_workers.core.journal import AccountClosed, AccountOpened
+from beads_workers.core.journal import AccountClosed, AccountOpened, Entry, Noted, encode
 from beads_workers.core.model import value
 from beads_workers.core.orchestrator import Orchestrator
 from beads_workers.core.settings import FleetSettings
@@ -119,20 +120,23 @@ class Mailbox:
 
 
 AGAIN_SECONDS = 0.5
+NOT_WRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
 
 
 @value
 class RequiredFolder:
-    """A folder that is needed. ``what`` names it for people; ``writes``: room is needed there."""
+    """A folder that is needed. ``what`` names it for people; ``writes``: room is needed there.
+    ``file``: one in it that is opened to see whether anything can be written."""
 
     what: str
     path: Path
     writes: bool = False
+    file: str = ""
 
 
 def places_of(settings: FleetSettings, folder: Path) -> list[RequiredFolder]:
     """What a fleet needs, whose run has this ``folder``."""
-    places = [RequiredFolder("the run directory", folder, writes=True)]
+    places = [RequiredFolder("the run directory", folder, writes=True, file="alive")]
     # One word for one disk; elsewhere, the tracker can fill up by itself.
     for what, path in (("the folder of logs", folder / "logs"), ("the tracker", settings.tracker)):
         elsewhere = Path(path).stat().st_dev != folder.stat().st_dev
@@ -176,6 +180,9 @@ def judge(place: RequiredFolder) -> Degraded | None:
     except OSError as error:
         text = f"{place.what} cannot be used: {place.path}: {error.strerror}"
         return Degraded(place.what, text, f"ls -d {place.path}", stops=True)
+    if why := _not_written(place):
+        text = f"{place.what} cannot be written: {place.path}: {why}"
+        return Degraded(place.what, text, f"ls -ld {place.path}", stops=True)
     if not place.writes:
         return None
     # Some file systems say 0 of 0: they make room, or files, as they go.
@@ -189,6 +196,20 @@ def judge(place: RequiredFolder) -> Degraded | None:
     return Degraded(place.what, text, f"df {flag} {place.path}", stops=True)
 
 
+def _not_written(place: RequiredFolder) -> str:
+    """Why nothing can be written there; a kernel that gives a disk up says it of open files only.
+
+    A tracker is not opened: SQLite's locks would go with the descriptor.
+    """
+    if not place.file:
+        return ""
+    try:
+        os.close(os.open(place.path / place.file, os.O_WRONLY | os.O_CLOEXEC))
+    except OSError as error:
+        return str(error.strerror) if error.errno in NOT_WRITABLE else ""
+    return "" if os.access(place.path, os.W_OK) else "no right to write there"
+
+
 # --- loop ----------------------------------------------------------------------------------------
 # The one loop of the orchestrator: waits, tells the core, and carries out what it asks.
 #
@@ -196,11 +217,12 @@ def judge(place: RequiredFolder) -> Degraded | None:
 # workers, processes, answers. It decides nothing and never blocks.
 
 
-BLOCKED_STOP_SECONDS = 10.0
+BLOCKED_STOP_SECONDS = 6.0
 """How long a stop waits for a journal that cannot be written. Then the run ends without it, as if
 it were killed."""
 
-_OVER = (RunState.DRAINING, RunState.STOPPING, RunState.SETTLING, RunState.ENDED)
+_ENDING = (RunState.STOPPING, RunState.SETTLING, RunState.ENDED)
+_OVER = (RunState.DRAINING, *_ENDING)
 
 
 class Loop:
@@ -467,6 +489,10 @@ class Loop:
 
     # --- odds and ends ------------------------------------------------------------------------
 
+    def held(self) -> tuple[str, ...]:
+        """What the run has taken and not given back, if it is to end without its core's word."""
+        return self._core.held()
+
     def _check_memory(self) -> None:
         if not self._memory_lost and self._journal.is_gone():
             self._memory_lost = True
@@ -500,6 +526,9 @@ class Loop:
         else:
             todo = f"df -h {self._journal.path.parent}" if error.errno in DISK_FULL else "doctor"
             self.tell(Degraded(what, text, todo, stops=True))
+        if self._blocked is not None:  # That record is not on file before the trouble is over.
+            told = Entry(Noted("error", text), time.time(), self._journal.elapsed())
+            self.control.publish(encode(told))
 
     def _show_blocked(self, now: float) -> None:
         # Not on file yet, like the answer to ``status``: or nobody who watches would see why.
@@ -508,7 +537,7 @@ class Loop:
             self.control.show(self.snapshot())
 
     def _end_blocked_stop(self, error: OSError) -> None:
-        if self._core.state in (RunState.STOPPING, RunState.SETTLING):
+        if self._core.state in _ENDING:
             now = time.monotonic()
             self._end_due = min(self._end_due, now + BLOCKED_STOP_SECONDS)
             if now >= self._end_due:

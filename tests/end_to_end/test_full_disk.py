@@ -166,7 +166,9 @@ def test_a_stop_ends_a_run_without_its_journal_with_a_word_and_the_next_start_se
     assert stopped.returncode == 1
     assert stopped.stderr.startswith("error: the journal cannot be kept (File too large)")
     assert fleet.wait() == 1, fleet.said()
+    assert "error: the journal cannot be written: File too large; nothing new" in fleet.output
     assert "ended because: the journal cannot be kept (File too large)" in fleet.output
+    assert "next: start again when that is mended: this run still holds bw-" in fleet.output
     last = json.loads((fleet.run_folder / "ended.json").read_text())
     assert "the journal cannot be kept" in last["how"] and last["exit_code"] == 1
     shown = fleet.call("status")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 from beads_workers.core.events import ConditionRecovered, Degraded, Event
-from beads_workers.runtime.loop import AGAIN_SECONDS, Conditions, RequiredFolder
+from beads_workers.runtime.loop import AGAIN_SECONDS, Conditions, RequiredFolder, judge
+from tests.support.shortage import small_disk
 
 
 def test_a_folder_that_goes_and_comes_back_is_told_once_each(tmp_path: Path) -> None:
@@ -34,3 +36,14 @@ def test_what_is_in_the_way_is_looked_at_more_often(tmp_path: Path) -> None:
     folder.mkdir()
     conditions.look(now := conditions.deadline())
     assert conditions.deadline() > now + AGAIN_SECONDS
+
+
+def test_a_folder_that_cannot_be_written_any_more_is_noticed(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", "16m") as folder:
+        (folder / "alive").touch()
+        place = RequiredFolder("the folder", folder, writes=True, file="alive")
+        assert judge(place) is None
+        subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)
+        found = judge(place)
+    assert found is not None
+    assert found.text == f"the folder cannot be written: {folder}: Read-only file system"

@@ -93,12 +93,13 @@ class Fleet:
         environment: Mapping[str, str] | None = None,
         folder: Path | None = None,
         verb: str = "start",
+        scratch: Path | None = None,
     ) -> None:
         self.project = project
         self.state_directory = project.folder / ".beads-workers"
         if "--state-dir" in arguments:
             self.state_directory = Path(arguments[arguments.index("--state-dir") + 1])
-        self._scratch = project.folder.parent
+        self._scratch = scratch or project.folder.parent
         number = len(list(self._scratch.glob("start-*.out")))
         self._out = self._scratch / f"start-{number}.out"
         self._err = self._scratch / f"start-{number}.err"
