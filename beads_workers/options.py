@@ -372,6 +372,12 @@ class Options:
         "Who calls bd: grouped (the fleet, for all), or worker (each its own).",
         panel=ATTEMPTS,
     )
+    bd_timeout: float | None = _option(
+        _duration(1),
+        limits.BD_SECONDS,
+        "End a call of bd that takes longer, 2s more for each issue in it; default 1m.",
+        panel=FLEET,
+    )
     agent: str | None = _option(
         TEXT,
         help="claude, codex, or one of your own. Of several (claude,codex) the next takes over "

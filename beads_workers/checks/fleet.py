@@ -89,6 +89,7 @@ def settings_of(
             retry_delay_seconds=known(options.retry_delay),
         ),
         bd_calls=options.bd_calls or "grouped",
+        bd_seconds=known(options.bd_timeout),
         until_empty=bool(options.until_empty),
         issues_max=options.limit,
         runtime_max_seconds=options.max_runtime,

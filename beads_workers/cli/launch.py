@@ -20,6 +20,7 @@ from beads_workers.cli.client import ControlClient, wait_for_exit
 from beads_workers.cli.errors import CommandError
 from beads_workers.cli.last_run import how_it_ended
 from beads_workers.core.journal import from_json, heads
+from beads_workers.core.model import FLEETS
 from beads_workers.core.settings import FleetSettings, Worktrees
 from beads_workers.core.text import counted, printable
 from beads_workers.exits import EXIT_UNKNOWN
@@ -128,6 +129,8 @@ def _next(ended: dict[str, Any], queue: dict[str, Any], quarantined: list[dict[s
         return f"to go on with what {what}: {start_again(ended.get('argv', []))}"
     if held := ended.get("held_elsewhere"):
         first = printable(shlex.quote(held[0]["issue_id"]))
+        if not any(each["actor"].startswith(FLEETS) for each in held):
+            return f"'beads-workers release {first}' opens again what nobody works on"
         return (
             f"'beads-workers why {first}' says who has it; 'beads-workers release --abandoned'"
             " gives back what no run is at work on"
@@ -182,7 +185,10 @@ class Launch:
     def tell(self, settings: FleetSettings) -> dict[str, Any]:
         """Let it run a fleet; returns its ``started``. Raises ``CommandError``."""
         self.send(settings)
-        answer = self.client.read()
+        while (answer := self.client.read()) is not None and "waiting" in answer:
+            waits = answer["waiting"]
+            text = f"{printable(waits['error'])}; asked again in {waits['seconds']:g} s"
+            print(f"beads-workers: {text}", file=sys.stderr, flush=True)
         if answer is None or "failed" in answer:
             wait_for_exit(self.pid)
             failed = (answer or {}).get("failed", {})

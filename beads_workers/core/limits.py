@@ -289,6 +289,11 @@ LANDER_DEATHS_MAX = 5
 # --- the tracker in trouble -----------------------------------------------------------------
 SOURCE_RETRY_SECONDS = 1.0
 SOURCE_RETRY_MAX_SECONDS = 30.0
+START_TRIES = 6
+"""So often a start asks a tracker whose trouble may pass, half a minute in all, if it answers."""
+BD_SECONDS = 60.0
+"""Of one call of ``bd``, far above any that was measured: what takes longer is stuck on a lock or
+on the network, and is ended."""
 SETTLE_TIMEOUT_SECONDS = 60.0
 """Under --until-empty a close that fails this long ends the run; it is kept for the next start."""
 FORGETFUL_SETTLE_SECONDS = 3.0

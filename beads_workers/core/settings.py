@@ -284,6 +284,8 @@ class FleetSettings:
     filters: Filters = field(default_factory=Filters)
     policy: Policy = field(default_factory=Policy)
     bd_calls: str = "grouped"
+    # A call of bd that takes longer is ended; 2 s more for each issue that it names.
+    bd_seconds: float = limits.BD_SECONDS
     until_empty: bool = False
     issues_max: int | None = None
     runtime_max_seconds: float | None = None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import os
+import select
 import selectors
 import socket
 import sys
@@ -21,6 +22,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Protocol
 
 from beads_workers import __version__, registry
+from beads_workers.core import limits
 from beads_workers.core.events import Warned
 from beads_workers.core.framing import read_with
 from beads_workers.core.journal import CheckpointEnded, Entry, Noted, RunEnded, RunStarted
@@ -113,15 +115,29 @@ class Fleet:
         size = Size(self._settings.journal_bytes_max)
         self._journal = Journal(self._folder / "journal.jsonl", size=size)
         self._source = open_source(self._settings, self._actor, JournalCalls(self._journal))
-        try:
-            description = self._source.describe()
-        except SourceError as error:
-            self._directory.mark_settled(self._run_id)
-            raise StartRefused(str(error), error.hint, 6) from error
+        description = self._described()
         code = self._work(zygote_client, unsettled, last, description)
         for lock in locks:
             os.close(lock)
         return code
+
+    def _described(self) -> str:
+        """Ask what the tracker is; what may pass is asked again, as it is later."""
+        for tries in range(1, limits.START_TRIES + 1):
+            try:
+                return self._source.describe()
+            except SourceError as error:
+                delay = limits.SOURCE_RETRY_SECONDS * 2.0 ** (tries - 1)
+                again = error.passing and tries < limits.START_TRIES
+                if not (again and self._is_awaited(str(error), delay)):
+                    self._directory.mark_settled(self._run_id)
+                    raise StartRefused(str(error), error.hint, 6) from error
+        raise AssertionError("the last one is raised")
+
+    def _is_awaited(self, error: str, seconds: float) -> bool:
+        """Tell the client that the tracker is asked again, and wait; False if it has left."""
+        say(self._client, {"waiting": {"error": error, "seconds": seconds}})
+        return not select.select([self._client], [], [], seconds)[0]
 
     def _zygote_client(self, alive: int) -> ZygoteClient:
         soft = raise_file_limit()
@@ -211,6 +227,7 @@ class Fleet:
             Keep(self._settings.keep_runs),
             inherits=not is_push(self._settings),
             grace_seconds=self._settings.orphan_grace_seconds,
+            call_seconds=self._settings.bd_seconds,
         )
 
     def _run(self, loop: Loop, board: Board) -> int:

@@ -8,10 +8,13 @@ whether somebody else has written to the tracker.
 
 from __future__ import annotations
 
+import os
 import queue
+import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -345,13 +348,16 @@ class Recovery:
         *,
         inherits: bool = True,
         grace_seconds: float | None = limits.ORPHAN_GRACE_SECONDS,
+        call_seconds: float = limits.BD_SECONDS,
     ) -> None:
         """``keep``: what stays of older runs once nothing is pending for them. ``inherits``: what
         is with workers that live on is left for ``release``; a push source waits for them here, for
-        ``grace_seconds`` at most (None: for ever)."""
+        ``grace_seconds`` at most (None: for ever). ``call_seconds``: so long a tracker process that
+        a crashed run has left may go on; then it is ended."""
         self._keep = keep
         self._inherits = inherits
         self._grace_seconds = grace_seconds
+        self._call_seconds = call_seconds
         self._left: dict[str, _Left] = {}
         self._told: set[str] = set()
         """Runs of which more was found than their journals tell (what their agents had used, and
@@ -523,9 +529,17 @@ class Recovery:
                 self._wait_for_owner(issue_id, pid, start_time)
         if left.last_call is None:
             return
-        pid, start_time = left.last_call
-        # A tracker process finishes its work although its caller died; it has its own limit.
+        self._wait_for_call(*left.last_call)
+
+    def _wait_for_call(self, pid: int, start_time: int) -> None:
+        # It finishes its work although its caller died, unless it hangs.
+        numbers = iter((signal.SIGTERM, signal.SIGKILL))
+        until = time.monotonic() + self._call_seconds
         while sessions.start_time(pid) == start_time and not self._abandoned.is_set():
+            if time.monotonic() > until and (number := next(numbers, None)) is not None:
+                with suppress(OSError):  # It has just ended.
+                    os.killpg(pid, number)
+                until = time.monotonic() + limits.TERM_GRACE_SECONDS
             self._abandoned.wait(LOOK_SECONDS)
 
     def _wait_for_owner(self, issue_id: str, pid: int, start_time: int) -> None:

@@ -105,7 +105,7 @@ def test_a_bd_that_hangs_holds_up_nobody_else(
     ids = bd_project.create_many([{} for _ in range(3)])
     fleet: Fleet = start(
         bd_project,
-        *("-n", "1", "--until-empty", "--"),
+        *("-n", "1", "--until-empty", "--bd-timeout", "4s", "--"),
         *ran.command('while ! [ -e "$RAN.gate" ]; do sleep 0.2; done'),
         environment={**ran.environment, **switchable.environment},
     )
@@ -113,15 +113,30 @@ def test_a_bd_that_hangs_holds_up_nobody_else(
     switchable.say("hang")
     Path(f"{ran.file}.gate").touch()
     until(ran.ended)
-    hanging = until(lambda: _running_call(fleet))
+    until(lambda: _running_call(fleet))
     # The fleet answers, and a worker in the middle of a conversation is told to wait.
     assert fleet.status()["queue"]["unclosed"] == 1
     switchable.heal()
-    # A minute later the fleet would do this by itself.
-    os.kill(hanging, signal.SIGKILL)
     assert fleet.wait() == 0, fleet.said()
+    assert "did not answer in 6 s" in fleet.output
     ran.each_once(ids)
     fleet.leaves_nothing()
+
+
+@pytest.mark.parametrize("bd_project", [OLD], indirect=True)
+def test_a_start_asks_again_what_may_pass(
+    bd_project: BdProject, switchable: SwitchableBd, start: StartFleet, ran: Ran
+) -> None:
+    ids = bd_project.create_many([{}])
+    switchable.say("object")
+    environment = {**ran.environment, **switchable.environment}
+    fleet: Fleet = start(
+        bd_project, "-n", "1", "--until-empty", "--", *ran.command(), environment=environment
+    )
+    until(lambda: "asked again in 1 s" in fleet.errors)
+    switchable.heal()
+    assert fleet.wait() == 0, fleet.said()
+    ran.each_once(ids)
 
 
 def _running_call(fleet: Fleet) -> int:

@@ -26,6 +26,7 @@ max_attempts = 5
 retry_delay = 2.5
 verify = "make test"
 bd_calls = "worker"
+bd_timeout = "90s"
 agent = "mine"
 prompt = "prompts/p.txt"
 review = "other"
@@ -110,7 +111,7 @@ def test_every_key_is_read_and_its_origin_kept(tmp_path: Path) -> None:
     resolved = resolve(Options(), tmp_path, TRUSTED)
     assert resolved.options == Options(
         8, "sqlite", ("a", "b"), ("c",), ("d",), ("bug",), (0, 1), "bw-1", 300.0, 5, 2.5,
-        "make test", "worker", "mine", str(tmp_path / "prompts/p.txt"),
+        "make test", "worker", 90.0, "mine", str(tmp_path / "prompts/p.txt"),
         "other", True, ("clock",), 3, "fresh", "owner", "take", 1200.0, "$20", "5Mtok", 60.0,
         1800.0, True,
         86_400.0, 10, 7200.0, 90.0, 0.5,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
+import subprocess
 import threading
 from pathlib import Path
 
@@ -243,6 +245,21 @@ def test_nor_while_what_it_has_left_behind_runs(scene: Scene, what: str) -> None
     os.waitpid(child, 0)
     os.close(wait)
     thread.join(10)
+    assert scene.source.tracker.issues["a"].status == "open"
+
+
+def test_a_call_of_the_tracker_that_hangs_is_ended(scene: Scene) -> None:
+    os.close(scene.alive)
+    with subprocess.Popen(["sleep", "60"], process_group=0) as hangs:
+        scene.dead.last_call = (hangs.pid, sessions.start_time(hangs.pid) or 0)
+        reaper = threading.Thread(target=hangs.wait)
+        reaper.start()
+        recovery = Recovery(
+            scene.directory, scene.source, [scene.dead], scene.failed, call_seconds=0.1
+        )
+        recovery.run()
+        reaper.join(10)
+        assert hangs.returncode == -signal.SIGTERM
     assert scene.source.tracker.issues["a"].status == "open"
 
 

@@ -16,6 +16,7 @@ def _open(opening: Opening) -> Source:
         filters=settings.filters,
         listed_max=opening.listed_max,
         call_log=opening.call_log,
+        call_seconds=settings.bd_seconds,
         shared=settings.shared,
         whole=settings.work.reads_issues,
     )

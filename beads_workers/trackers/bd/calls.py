@@ -1,9 +1,10 @@
-"""Running ``bd``: one process at a time, bounded in time and output, never killed by us."""
+"""Running ``bd``: one process at a time, bounded in time and output; one that hangs is ended."""
 
 from __future__ import annotations
 
 import os
 import select
+import signal
 import subprocess
 import tempfile
 import time
@@ -13,13 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+from beads_workers.core import limits
 from beads_workers.core.model import value
 from beads_workers.core.source import Calls, SourceError
 from beads_workers.kinds import CallLog
 from beads_workers.trackers.bd.gate import GatedProcess, could_not_begin
 
-CALL_SECONDS = 60.0
-"""Far above any measured call: what takes longer is stuck on a lock or on the network."""
 CALL_SECONDS_PER_ID = 2.0
 """Ten times the dearest write of one issue that was measured (0.2 s)."""
 OUTPUT_BYTES_MAX = 64 << 20
@@ -30,6 +30,8 @@ MESSAGE_CHARS_MAX = 300
 
 class UnknownOutcome(SourceError):
     """The call may or may not have done its work: ask what holds before anything is written."""
+
+    passing = True
 
 
 @value
@@ -49,7 +51,8 @@ class BdCalls:
     """Runs ``bd`` in ``folder`` as ``actor``; counts what it costs in ``calls``.
 
     ``fixed`` holds the global options of every call; it grows when this ``bd`` turns out to
-    need more. ``call_seconds`` and ``call_seconds_per_id`` bound one call.
+    need more. ``call_seconds`` and ``call_seconds_per_id`` bound one call: it is ended then, with
+    all that it has started in its process group (hooks; its daemon and its server have their own).
     """
 
     program: str
@@ -58,7 +61,7 @@ class BdCalls:
     calls: Calls
     log: CallLog | None = None
     environment: Mapping[str, str] | None = None
-    call_seconds: float = CALL_SECONDS
+    call_seconds: float = limits.BD_SECONDS
     call_seconds_per_id: float = CALL_SECONDS_PER_ID
     fixed: list[str] = field(default_factory=list)
     _had_tracker: bool = False
@@ -67,8 +70,8 @@ class BdCalls:
     def run(
         self, arguments: Sequence[str], *, ids: int = 0, text: str = "", actor: str = ""
     ) -> BdResult:
-        """One call; raises ``SourceError`` when it cannot start, ``UnknownOutcome`` when it is
-        late.
+        """One call; raises ``SourceError`` when it cannot start, ``UnknownOutcome`` when it was
+        ended because it hung.
 
         ``ids``: how many issues it names. ``text`` is what it reads on stdin (else nothing).
         ``actor``: on whose behalf, where that is not this run. The exit status is the caller's
@@ -86,10 +89,11 @@ class BdCalls:
             self.calls.count += 1
             self.calls.seconds += seconds
             if not ended:
-                self._late = process
+                self._end(process)
                 raise UnknownOutcome(
                     f"bd {arguments[0]} (pid {process.pid}) did not answer in {limit:g} s",
-                    "it is left to finish; see what holds it: a lock, the disk, the network",
+                    "it was ended; see what holds it (a lock, the disk, the network), or give it"
+                    " more time with --bd-timeout",
                 )
             self._told_end(process)
             answer = _answer(arguments[0], process.returncode, stdout, stderr, seconds)
@@ -108,13 +112,25 @@ class BdCalls:
                 f"{beads} is gone", f"put {beads} back; 'bd init' would make a new one"
             )
 
+    def _end(self, process: subprocess.Popen[bytes]) -> None:
+        self._late = process
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            try:
+                os.killpg(process.pid, number)
+            except ProcessLookupError:
+                pass
+            if _wait(process, limits.TERM_GRACE_SECONDS):
+                self._await_late()
+                return
+
     def _await_late(self) -> None:
+        """Raise while one lives on that could not be ended: the kernel waits for a disk."""
         if self._late is None:
             return
         if self._late.poll() is None:
             raise UnknownOutcome(
-                f"bd (pid {self._late.pid}) is still running",
-                "nothing else is asked until it has ended",
+                f"bd (pid {self._late.pid}) cannot be ended",
+                "nothing else is asked until it is gone; see what it waits for: a disk, a network",
             )
         self._told_end(self._late)
         self._late = None

@@ -22,7 +22,7 @@ from beads_workers.core.model import (
     value,
 )
 from beads_workers.core.source import SourceError
-from beads_workers.trackers.bd.calls import BdCalls, BdResult, plain
+from beads_workers.trackers.bd.calls import BdCalls, BdResult, UnknownOutcome, plain
 
 # --- answers -------------------------------------------------------------------------------------
 # What ``bd`` prints, as values. The exit status and the JSON are judged together.
@@ -122,7 +122,13 @@ def failed(answer: BdResult) -> SourceError:
         message = plain(answer.stdout[:200].decode("utf-8", "replace"))
         message = f"no JSON in its answer: {message}" if message else "it printed nothing"
     status = f" (exit {answer.status})" if answer.status else ""
-    return SourceError(f"bd {answer.command}{status}: {message}", _hint(message))
+    error = SourceError(f"bd {answer.command}{status}: {message}", _hint(message))
+    error.passing = bool(_PASSING.search(message)) and not answer.cut
+    return error
+
+
+_PASSING = re.compile(r"\block|busy|no JSON in its answer|printed nothing|out of sync")
+"""What a later call may no longer say; ``bd`` has no exit status for it."""
 
 
 def is_out_of_sync(answer: BdResult) -> bool:
@@ -372,9 +378,7 @@ def version_in(answer: BdResult) -> str:
     if answer.status != 0:
         raise failed(answer)
     if found is None:
-        raise SourceError(
-            f"bd --version says no version: {plain(text)[:80]}", "is this bd really beads?"
-        )
+        raise _no_answer(f"bd --version says no version: {plain(text)[:80]}")
     return found[1]
 
 
@@ -382,7 +386,17 @@ def _help(calls: BdCalls, *command: str) -> str:
     answer = calls.run([*command, "--help"])
     if answer.status != 0:
         raise failed(answer)
-    return answer.stdout.decode("utf-8", "replace")
+    text = answer.stdout.decode("utf-8", "replace")
+    if "Usage:" not in text:
+        # What it can do would be read off it: without leases, claims would lapse.
+        raise _no_answer(f"bd {' '.join(command)} --help says nothing of use: {plain(text)[:80]}")
+    return text
+
+
+def _no_answer(message: str) -> SourceError:
+    error = SourceError(message, "is this bd really beads?")
+    error.passing = True
+    return error
 
 
 def _has(text: str, option: str) -> bool:
@@ -512,7 +526,13 @@ class BdTracker:
     ) -> BdResult:
         """One call, or two when this ``bd`` turns out to need an option that it was not given."""
         has_daemon = self.abilities.daemon
-        answer = self.calls.run(arguments, ids=ids, text=text, actor=actor)
+        try:
+            answer = self.calls.run(arguments, ids=ids, text=text, actor=actor)
+        except UnknownOutcome:
+            if has_daemon:
+                # It may be the daemon that hangs: it has a session of its own, and is not ours.
+                self._always("--no-daemon")
+            raise
         if not has_daemon:
             return answer
         if b"Daemon failed to start" in answer.stderr or answer.seconds >= DAEMON_WAIT_SECONDS:
