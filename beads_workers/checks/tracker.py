@@ -26,7 +26,7 @@ from beads_workers.runtime.abandoned import claims_of_runs
 from beads_workers.runtime.run_directory import RunDirectory, tracker_folder
 from beads_workers.runtime.sources import open_source
 from beads_workers.trackers.bd.calls import BdCalls
-from beads_workers.trackers.bd.source import Listings, held_by_runs
+from beads_workers.trackers.bd.source import Listings, held_elsewhere
 from beads_workers.trackers.bd.tracker import Abilities, BdTracker, object_of
 
 ACTOR = "beads-workers/doctor"
@@ -47,6 +47,8 @@ PLACES = (
 )
 """Where installers put ``bd``, for when it is not on PATH."""
 INSTALL = "npm install -g @beads/bd"
+WITHDRAWN = ("1.0.5", "1.2.0", "1.2.1")
+"""Releases of beads that their authors took back."""
 
 
 def tracker(looked: Looked) -> list[Check]:
@@ -90,7 +92,8 @@ def _listed(fleet: FleetSettings, lead: str, remedy: Callable[[SourceError], str
 
 
 def _abandoned(fleet: FleetSettings, held: Sequence[HeldElsewhere]) -> Iterator[Check]:
-    """What the tracker shows in the name of runs that are over, or that nobody here knows."""
+    """What the tracker shows in the name of runs that are over, or that nobody here knows; and what
+    is in progress in nobody's name: no fleet takes it."""
     directory, folder = RunDirectory(Path(fleet.state_directory)), tracker_folder(fleet.tracker)
     for each in claims_of_runs(held, directory, folder):
         if each.living:
@@ -98,8 +101,15 @@ def _abandoned(fleet: FleetSettings, held: Sequence[HeldElsewhere]) -> Iterator[
         ids = printable(some(each.issue_ids))
         where = "a run of another machine" if each.elsewhere else "a run that is over"
         text = f"{counted(len(each.issue_ids), 'issue')} held by {where} ({each.actor}): {ids}"
-        named = " " + shlex.join(each.issue_ids) if each.elsewhere else ""
-        yield warn("issues", text, f"beads-workers release --abandoned{named}")
+        if not each.elsewhere and directory.is_settled(each.actor.rsplit("/", 1)[1]):
+            text += "; that run had opened or closed them: the tracker did not keep what it wrote"
+        only = " " + shlex.join(each.issue_ids) if each.elsewhere else ""
+        yield warn("issues", text, f"beads-workers release --abandoned{only}")
+    if stale := [each.issue_id for each in held if not each.actor]:
+        are = counted(len(stale), "issue is", "issues are")
+        text = f"{are} in progress, in nobody's name: {printable(some(stale))}"
+        hint = "if nobody works on it; no fleet takes it while it is in progress"
+        yield warn("issues", text, f"beads-workers release {shlex.quote(stale[0])}", hint)
 
 
 # --- bd ---------------------------------------------------------------------------------------
@@ -124,7 +134,7 @@ def _bd(fleet: FleetSettings, place: Path) -> list[Check]:
         began = time.monotonic()
         listing = Listings(bd, fleet.filters, ACTOR, LISTED_MAX).ready(0, ())
         seconds = time.monotonic() - began
-        held = held_by_runs(bd, ACTOR, shared=False)
+        held = held_elsewhere(bd, ACTOR, shared=False)
     except SourceError as error:
         return [_failed(error, place)]
     text = (
@@ -137,6 +147,7 @@ def _bd(fleet: FleetSettings, place: Path) -> list[Check]:
     ready = f"{len(listing.rows)}{'+' if listing.more else ''} ready{_counts(bd)}"
     return [
         shown,
+        *_known_faults(abilities.version, place),
         *_in_the_way(bd, place),
         ok("issues", ready + _filtered(fleet)),
         *_abandoned(fleet, held),
@@ -180,6 +191,24 @@ def _in_the_way(bd: BdTracker, place: Path) -> Iterator[Check]:
     if "--no-daemon" in bd.calls.fixed:
         text = "bd's daemon does not start: other calls of bd wait 5 s for it, ours do not"
         yield warn("tracker", text, "export BEADS_NO_DAEMON=1")
+
+
+def _known_faults(version: str, place: Path) -> Iterator[Check]:
+    """What is known to lose issues: withdrawn releases, and a server that outlived an upgrade."""
+    if version in WITHDRAWN:
+        yield warn("tracker", f"bd {version} was withdrawn by its authors", INSTALL)
+    try:
+        pid = int((place / "dolt-server.pid").read_text())
+        program = str(Path(f"/proc/{pid}/exe").readlink())
+    except (OSError, ValueError):
+        return
+    running = program.removesuffix(" (deleted)")
+    installed = os.path.realpath(shutil.which("dolt") or running)
+    if Path(running).name == "dolt" and program != installed:
+        text = f"the Dolt server (pid {pid}) is older than the installed dolt: an upgrade does not"
+        text += " end it, and both together have damaged databases"
+        mend = f"cd {shlex.quote(str(place.parent))} && bd dolt stop && bd dolt start"
+        yield warn("tracker", text, mend)
 
 
 def _counts(bd: BdTracker) -> str:

@@ -1,4 +1,4 @@
-"""``release --abandoned``: what runs hold that are over is given back to the tracker."""
+"""``release`` without a fleet: what is in progress, and with no living run, is opened again."""
 
 from __future__ import annotations
 
@@ -10,13 +10,24 @@ from typing import Any
 from beads_workers.cli.errors import CommandError
 from beads_workers.cli.trust import refuse_hooks
 from beads_workers.cli.why import Scheduler
-from beads_workers.core.model import IssueId
-from beads_workers.core.source import ClaimingSource, Result, Settled, SourceError
+from beads_workers.core.model import FLEETS, IssueId
+from beads_workers.core.settings import FleetSettings
+from beads_workers.core.source import (
+    Action,
+    ClaimingSource,
+    Result,
+    Seen,
+    Settled,
+    Settlement,
+    SourceError,
+)
 from beads_workers.core.text import json_line, printable
 from beads_workers.exits import EXIT_TRACKER, EXIT_UNKNOWN, EXIT_USAGE
+from beads_workers.registry import kind_of
 from beads_workers.runtime.abandoned import RunClaims, claims_of_runs, give_back
 from beads_workers.runtime.run_directory import RunDirectory, tracker_folder
 from beads_workers.runtime.sources import open_source
+from beads_workers.trackers.settlement_rules import IN_PROGRESS
 
 
 def release_abandoned(issues: Sequence[str], directory: Path, *, as_json: bool) -> None:
@@ -39,6 +50,47 @@ def release_abandoned(issues: Sequence[str], directory: Path, *, as_json: bool) 
         raise CommandError(str(error), error.hint, EXIT_TRACKER) from error
     left = [] if issues else [each for each in claims if each.living or each.elsewhere]
     _tell(settled, left, as_json=as_json)
+
+
+def release_stale(
+    issues: Sequence[str], directory: Path, refusal: CommandError, *, as_json: bool
+) -> None:
+    """Open again what is in progress in no run's name, or in that of a run that is over.
+
+    ``refusal`` is raised if none of these is: no fleet runs, or the fleet has none of them.
+    """
+    try:
+        refuse_hooks(None)
+        settings = Scheduler(directory, None).settings
+    except CommandError:
+        raise refusal from None
+    if kind_of(settings.source).capabilities.push:
+        raise refusal
+    try:
+        with closing(open_source(settings, "beads-workers/release")) as source:
+            seen = source.look([IssueId(each) for each in issues])
+        held = [each for each in seen.values() if each.status == IN_PROGRESS]
+        if not held:
+            raise refusal
+        of_runs = [each.issue_id for each in held if each.assignee.startswith(FLEETS)]
+        stale = [each for each in held if each.issue_id not in of_runs]
+        settled = [(each.assignee or "nobody", _opened(settings, each)) for each in stale]
+    except SourceError as error:
+        raise CommandError(str(error), error.hint, EXIT_TRACKER) from error
+    if of_runs:
+        release_abandoned(of_runs, directory, as_json=as_json)
+    if settled:
+        _tell(settled, [], as_json=as_json)
+    if left := [each for each in issues if each not in {one.issue_id for one in held}]:
+        text = f"not in progress: {printable(' '.join(left))}"
+        raise CommandError(text, "'beads-workers why ISSUE' says what it is", EXIT_UNKNOWN)
+
+
+def _opened(settings: FleetSettings, seen: Seen) -> Settled:
+    """Open it in the name that holds it, if nothing has changed meanwhile."""
+    wanted = Settlement(Action.RELEASE, seen.issue_id, read_first=True, handed_over=True)
+    with closing(open_source(settings, seen.assignee or "beads-workers/release")) as source:
+        return source.settle([wanted])[0]
 
 
 def _check(issues: Sequence[str], claims: Sequence[RunClaims]) -> None:

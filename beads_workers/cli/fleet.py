@@ -345,9 +345,10 @@ def release(
     as_json: Json = False,
     state_dir: StateDir = None,
 ) -> None:
-    """Release issues from the fleet, until 'retry'.
+    """Release issues from the fleet, until 'retry'; or from nobody's hands.
 
-    Their tasks are ended. With --abandoned: claims in the tracker whose run is over.
+    Their tasks are ended. An issue that is in progress in no fleet is opened again in the tracker.
+    With --abandoned: claims whose run is over.
     """
     if abandoned:
         from beads_workers.cli.abandoned import release_abandoned
@@ -357,7 +358,24 @@ def release(
     if not issues:
         hint = "'beads-workers status' lists what runs; 'beads-workers release ID' releases it"
         raise CommandError("which issues?", hint, EXIT_USAGE)
-    _ask("bw.release", {"issue_ids": issues}, state_dir, as_json=as_json)
+    directory = find_state_directory(state_dir)
+    try:
+        answer = connect(directory).ask("bw.release", {"issue_ids": issues})
+        if not answer.get("not_found"):
+            report(answer, as_json=as_json)
+            return
+        refusal = CommandError(
+            answer["error"], "'beads-workers status' shows what is there", EXIT_UNKNOWN
+        )
+    except CommandError as error:
+        if error.exit_code != EXIT_NOT_RUNNING:
+            raise
+        refusal, answer = error, {}
+    from beads_workers.cli.abandoned import release_stale
+
+    if answer.get("text") and not as_json:
+        print(answer["text"])
+    release_stale(issues, directory, refusal, as_json=as_json)
 
 
 def _ask(control: str, data: dict[str, Any], state_dir: str | None, *, as_json: bool) -> None:

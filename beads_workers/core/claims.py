@@ -13,7 +13,7 @@ from beads_workers.core import limits
 from beads_workers.core.commands import RoundTrip
 from beads_workers.core.events import RoundTripEnded
 from beads_workers.core.journal import Listed
-from beads_workers.core.model import PRIORITY_DEFAULT, IssueId, Job, value
+from beads_workers.core.model import FLEETS, PRIORITY_DEFAULT, IssueId, Job, value
 from beads_workers.core.parts import Parts
 from beads_workers.core.round_trips import CLAIM_AGAIN
 from beads_workers.core.sessions import Connection
@@ -171,6 +171,8 @@ class ClaimScheduler:
         take = want if want > 0 or self._recheck or self._listing_due() else None
         lingers = take is None and self._may_linger()
         settlements = () if lingers else round_trips.due_writes()
+        if self._parts.state is RunState.SETTLING and not settlements and self._is_unsure():
+            take = 0
         renew = self._parts.leases.to_renew({s.issue_id for s in settlements})
         if take is None and not renew and not settlements:
             return
@@ -184,6 +186,10 @@ class ClaimScheduler:
         self._overtaken = False
         self._parts.leases.asked(renew)
         round_trips.begin(RoundTrip(settlements, renew, take, skip))
+
+    def _is_unsure(self) -> bool:
+        """Whether the run must not end yet: what is in its name has to be looked at."""
+        return self._round_trips.claims_unknown and not self._parts.push
 
     def _heed_landing(self) -> None:
         """While nothing lands, no more is begun than there are workers: each attempt would be paid
@@ -240,7 +246,8 @@ class ClaimScheduler:
         # Rows of a mere listing are there for the next READY.
         self._exhausted = len(taken.jobs) < asked_for or not (asked_for or taken.listed)
         self._looked = True
-        self.found_nothing = not (taken.jobs or taken.listed or taken.waiting or taken.later)
+        there = taken.jobs or taken.listed or taken.waiting or taken.later
+        self.found_nothing = not (there or taken.unsure)
         if self._overtaken or self._requeued(round_trip):
             self._exhausted = self._looked = self.found_nothing = False
         if asked_for and not taken.jobs and self._parts.preparation.tried:
@@ -351,7 +358,7 @@ class ClaimScheduler:
         found = [each for each in taken.held if each.issue_id not in self._tasks.in_flight]
         self.others_work = any(each.leased for each in found)
         for actor in dict.fromkeys(each.actor for each in found):
-            if actor not in before.holders:
+            if actor not in before.holders and actor.startswith(FLEETS):
                 held = some([each.issue_id for each in found if each.actor == actor])
                 todo = "where that run is over, 'release --abandoned' gives it back"
                 self._effects.note("warning", f"{held}: held by {actor}; {todo}")

@@ -19,7 +19,7 @@ from beads_workers.core.journal import (
     RunChanged,
     RunEnded,
 )
-from beads_workers.core.model import IssueId
+from beads_workers.core.model import FLEETS, IssueId
 from beads_workers.core.parts import Parts
 from beads_workers.core.states import RUN, ConnState, RunReaction, RunState, RunStimulus, step
 
@@ -114,7 +114,9 @@ class Ending:
         if self._parts.state is RunState.SETTLING:
             tasks = self._parts.tasks
             nothing = len(tasks.in_flight) == len(tasks.orphaned())
-            if nothing and not self._parts.round_trips.pending and not self._parts.round_trips.busy:
+            trips = self._parts.round_trips
+            unsure = trips.claims_unknown and not self._parts.push
+            if nothing and not (trips.pending or trips.busy or unsure):
                 self.move(RunStimulus.SETTLED)
 
     def _is_busy(self) -> bool:
@@ -156,6 +158,7 @@ class Ending:
         """The tracker had its time; the journal remembers what is pending."""
         if self._parts.state is RunState.SETTLING:
             pending = ", ".join(list(self._parts.round_trips.pending)[:10])
+            pending = pending or "what it has claimed in our name"
             self._effects.note("error", f"left for the next start, the tracker fails: {pending}")
             self._exit_code = self._exit_code or 7
             self.move(RunStimulus.SETTLED)
@@ -350,6 +353,7 @@ class Ending:
         stands = (retry_state.standing(each) for each in retry_state.failed_here)
         unfinished = bool(issues.standing(Standing.UNCLOSED)) or any(charged)
         unfinished = unfinished or Standing.QUARANTINED in stands
-        if self._parts.settings.until_empty and self._parts.listed.held:
+        runs = [each for each in self._parts.listed.holders if each.startswith(FLEETS)]
+        if self._parts.settings.until_empty and runs:
             return True  # They are not done, and perhaps nobody is at work on them.
         return unfinished or bool(self._parts.round_trips.pending) or self._parts.breaker.is_open

@@ -77,7 +77,8 @@ class RoundTrips:
         self.trip_seconds = 0.0
         self.trouble: Trouble | None = None
         self.claims_unknown = False
-        """A take was not answered, and none since: it may hold issues that nobody knows of."""
+        """The tracker may hold issues in our name that nobody here knows of: a take was not
+        answered, or said so."""
         self._resting = False
         self._failed_at = 0.0
 
@@ -192,9 +193,11 @@ class RoundTrips:
         self.trip_seconds += (round_trip.seconds - self.trip_seconds) * 0.25
         if not self._push:
             self._effects.write(Spent(round_trip.calls, round(round_trip.call_seconds, 3)))
-        self.claims_unknown = bool(round_trip.take_error) or (
-            self.claims_unknown and round_trip.taken is None
-        )
+        taken = round_trip.taken
+        unsure = self.claims_unknown if taken is None else taken.unsure
+        # "Not ours" may be a mistake of the tracker's.
+        unsure = unsure or any(s.result is Result.NOT_OURS for s in round_trip.settled)
+        self.claims_unknown = bool(round_trip.take_error) or unsure
         error = round_trip.settle_error or round_trip.take_error
         if error:
             self._trouble(error, round_trip.hint)

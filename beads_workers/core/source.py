@@ -28,6 +28,9 @@ from beads_workers.core.model import (
 class SourceError(Exception):
     """The tracker could not be asked. ``str()`` is one line; ``hint`` says what to do."""
 
+    passing = False
+    """Whether it may be over in a moment, so that a start asks again."""
+
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
         self.hint = hint
@@ -153,11 +156,12 @@ class Renewed:
 
 @value
 class HeldElsewhere:
-    """An issue in progress that another run of ours holds. ``leased``: it comes back by itself
-    where that run is over."""
+    """An issue in progress that this run has not in hand."""
 
     issue_id: IssueId
+    # Another run of ours, a person, or "" for nobody.
     actor: str
+    # It comes back by itself if that run is over.
     leased: bool = False
 
 
@@ -171,8 +175,9 @@ class Taken:
     jobs whose claim lapses unless it is renewed. ``reclaimed``: what another orchestrator had
     left, and is open again. ``waiting``: how many more could be taken that are not ``listed``;
     ``later``: how many will be by themselves, beside what is ``blocked``. ``discovered``: what
-    could be taken but for ``Filters.hold_discovered``. ``held``: what other runs of ours hold;
-    None where the tracker was not asked.
+    could be taken but for ``Filters.hold_discovered``. ``held``: what is in progress elsewhere;
+    None where the tracker was not asked. ``unsure``: more may be claimed in our name than was ever
+    told, until another take, which may be of 0, says otherwise.
     """
 
     jobs: tuple[Job, ...] = ()
@@ -185,6 +190,7 @@ class Taken:
     later: int = 0
     discovered: tuple[IssueId, ...] = ()
     held: tuple[HeldElsewhere, ...] | None = None
+    unsure: bool = False
 
 
 _UNKNOWN = Outcome(OutcomeKind.SUCCESS)
@@ -306,7 +312,7 @@ class ClaimingSource(Protocol):
     """A source whose tracker shows which run holds what."""
 
     def held(self) -> tuple[HeldElsewhere, ...]:
-        """What runs of ours hold, but for this actor's, whatever the filters.
+        """What is in progress in another name than this actor's, whatever the filters.
 
         Never writes. Raises ``SourceError``.
         """

@@ -13,6 +13,7 @@ from beads_workers.core import journal as rec
 from beads_workers.core import limits
 from beads_workers.core.issues import Issue, Standing, Transition
 from beads_workers.core.journal import CallEnded, CallStarted, Entry
+from beads_workers.core.model import FLEETS
 from beads_workers.core.receipts import receipt_from_text
 from beads_workers.core.snapshot import (
     Asking,
@@ -342,10 +343,12 @@ def needs(board: Board) -> Iterator[tuple[str, str]]:
             f"start {some(list(found))}",
         )
     if held := board.listed.held:
-        runs = list(dict.fromkeys(board.listed.holders))
+        holders = list(dict.fromkeys(board.listed.holders))
+        runs = any(each.startswith(FLEETS) for each in holders)
+        who = (holders[0] or "nobody") if len(holders) == 1 else "others"
         yield (
-            f"{counted(len(held), 'issue')} held by {runs[0] if len(runs) == 1 else 'other runs'}",
-            f"why {held[0]}; release --abandoned",
+            f"{counted(len(held), 'issue')} in progress, held by {who}",
+            f"why {held[0]}; release {'--abandoned' if runs else held[0]}",
         )
     if quarantined := list(board.quarantined):
         again = " ".join(quarantined) if len(quarantined) <= TYPED_MAX else "--all"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
-from beads_workers.core.model import IssueId, value
+from beads_workers.core.model import FLEETS, IssueId, value
 from beads_workers.core.recovery import host_of
 from beads_workers.core.source import CrashedRun, HeldElsewhere, Settled, Source
 from beads_workers.runtime import sessions
@@ -32,7 +32,7 @@ def claims_of_runs(
 ) -> list[RunClaims]:
     """What the tracker shows in the name of any run of ours, run by run."""
     by_actor: dict[str, list[IssueId]] = {}
-    for each in held:
+    for each in (each for each in held if each.actor.startswith(FLEETS)):
         by_actor.setdefault(each.actor, []).append(each.issue_id)
     if not by_actor:
         return []

@@ -290,10 +290,11 @@ def _worker(worker: dict[str, Any]) -> str:
 
 
 def held_elsewhere(ended: Mapping[str, Any]) -> Iterator[str]:
-    """Of a run's end: what other runs hold, and which."""
+    """Of a run's end: what is in progress elsewhere, and who holds it."""
     by_actor: dict[str, list[str]] = {}
     for row in ended.get("held_elsewhere", ()):
         by_actor.setdefault(row["actor"], []).append(row["issue_id"])
     for actor, held in by_actor.items():
         are = "is" if len(held) == 1 else "are"
-        yield f"{printable(some(held))} {are} held by {printable(actor)}, and not done"
+        who = f"held by {printable(actor)}" if actor else "in progress, in nobody's name"
+        yield f"{printable(some(held))} {are} {who}, and not done"

@@ -141,13 +141,15 @@ def _by_the_tracker(seen: Seen, picture: Picture, *, marked: bool) -> list[Reaso
 
 
 def _in_progress(seen: Seen, picture: Picture) -> Reason:
+    release = f"'beads-workers release {shlex.quote(seen.issue_id)}'"
     if not seen.assignee:
-        change = "set its status to open in the tracker, if nobody works on it"
+        change = f"if nobody works on it: {release}"
         return Reason(Cause.IN_PROGRESS, "in progress, in nobody's name", change)
     text = f"in progress by {seen.assignee}"
     words = seen.assignee.split("/")
     if words[0] != "beads-workers":
-        return Reason(Cause.IN_PROGRESS, text, f"{seen.assignee} finishes it, or requeues it")
+        change = f"{seen.assignee} finishes it; if nobody works on it: {release}"
+        return Reason(Cause.IN_PROGRESS, text, change)
     if picture.facts.run_id in words[1:]:
         if picture.has_fleet:
             return Reason(Cause.IN_PROGRESS, "claimed by this fleet just now", "nothing to do")

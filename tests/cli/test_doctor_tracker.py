@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from beads_workers.checks.tracker import _known_faults
 from beads_workers.runtime.run_directory import host_name
 from tests.cli.doctor_support import Patient, initialised, patient
 from tests.support.bd import OLD, BdProject
@@ -51,6 +52,33 @@ def test_issues_of_a_run_that_nobody_knows_are_requeued_by_the_remedy(
     assert found["text"] == f"1 issue held by a run that is over ({GONE}): {stuck}"
     assert here.type(found["remedy"]).returncode == 0
     assert project.read_all() == {stuck: ("open", ""), other: ("in_progress", "ann")}
+
+
+def test_what_is_in_progress_in_nobodys_name_is_opened_by_the_remedy(project: BdProject) -> None:
+    here = of(project)
+    stale, other = project.create_many([{"status": "in_progress"}, {"status": "in_progress"}])
+    project.put(other, "in_progress", "ann")
+    found = here.doctor("--", "true").one("issues")
+    assert found["text"].startswith(f"1 issue is in progress, in nobody's name: {stale};")
+    assert here.type(found["remedy"]).returncode == 0
+    assert project.read_all() == {stale: ("open", ""), other: ("in_progress", "ann")}
+    assert here.type(f"beads-workers release {other}").returncode == 0
+    assert project.read(other) == ("open", "")
+    assert here.type(f"beads-workers release {other}").returncode == 3
+
+
+def test_known_faults_of_bd_are_named(tmp_path: Path) -> None:
+    withdrawn, server = list(_known_faults("1.2.1", tmp_path)), tmp_path / "dolt"
+    assert "1.2.1 was withdrawn" in withdrawn[0].text and withdrawn[0].remedy
+    shutil.copy("/bin/sleep", server)
+    with subprocess.Popen([server, "60"]) as process:
+        (tmp_path / "dolt-server.pid").write_text(f"{process.pid}\n")
+        assert list(_known_faults("1.3.0", tmp_path)) == []
+        server.unlink()
+        (old,) = _known_faults("1.3.0", tmp_path)
+        assert f"pid {process.pid}" in old.text and "bd dolt stop" in old.remedy
+        process.kill()
+    assert list(_known_faults("1.3.0", tmp_path)) == []
 
 
 def test_a_bd_that_is_not_on_path_is_found_where_installers_put_it(
@@ -104,7 +132,7 @@ def test_a_variable_that_sends_bd_elsewhere_is_named(project_old: BdProject) -> 
 def test_a_bd_without_claims_is_too_old(project_old: BdProject) -> None:
     here = of(project_old)
     (here.bin / "bd").unlink()
-    here.put("bd", "#!/bin/sh\necho bd version 0.9.0\n")
+    here.put("bd", "#!/bin/sh\necho bd version 0.9.0, Usage: bd\n")
     found = here.doctor("--", "true")
     assert (found.status, "too old" in found.one("tracker")["text"]) == (6, True)
 

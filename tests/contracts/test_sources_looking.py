@@ -32,20 +32,23 @@ def test_a_look_shows_issues_and_who_holds_them_and_leaves_them_alone(
     assert tracker.read(free) == ("open", NOBODY)
 
 
-def test_what_other_runs_hold_is_named_and_what_people_hold_is_not(
+def test_what_is_in_progress_elsewhere_is_named_whoever_holds_it(
     tracker: Tracker, source: Source
 ) -> None:
     if not isinstance(source, ClaimingSource):
         pytest.skip("its tracker shows no runs")
     ours, theirs = tracker.create("ours", priority=0), tracker.create("theirs")
-    person, _ = tracker.create("a person's"), tracker.create("nobody's")
+    person, nobody = tracker.create("a person's"), tracker.create("nobody's")
     assert taken(source, 1) == [ours]
     tracker.put(theirs, "in_progress", f"{THEM}/W3")
     tracker.put(person, "in_progress", STRANGER)
-    (held,) = source.held()
-    assert (held.issue_id, held.actor, held.leased) == (theirs, THEM, False)
-    assert source.take(5, ()).held == (held,)
-    tracker.put(theirs, "open", NOBODY)
+    tracker.put(nobody, "in_progress", NOBODY)
+    held = source.held()
+    found = {each.issue_id: (each.actor, each.leased) for each in held}
+    assert found == {theirs: (THEM, False), person: (STRANGER, False), nobody: ("", False)}
+    assert source.take(5, ()).held == held
+    for each in (theirs, person, nobody):
+        tracker.put(each, "open", NOBODY)
     assert source.held() == ()
     assert source.take(5, [ours]).held in (None, ())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from beads_workers.core import events as ev
 from beads_workers.core.commands import Command, End
-from beads_workers.core.source import Result
+from beads_workers.core.source import Result, Taken
 from beads_workers.core.states import RunState
 from tests.core.playbook import Play, done, lost, of
 
@@ -39,7 +39,8 @@ def test_asked_to_hurry_it_does_not_wait_for_a_tracker_that_fails() -> None:
     assert end.pending == ("a",) and not end.settled
 
 
-def test_a_run_whose_last_claim_was_not_answered_is_not_settled() -> None:
+def unanswered() -> Play:
+    """A stop after a claim that nobody has heard of: all are gone, and the release is written."""
     play = Play()
     play.working("a")
     play.join(2)
@@ -47,11 +48,36 @@ def test_a_run_whose_last_claim_was_not_answered_is_not_settled() -> None:
     assert play.core._parts.round_trips.claims_unknown
     play.do(ev.StopAsked())
     play.do(lost(1), ev.OwnerGone(901))
-    # The release is answered: the tracker is well, and what that claim has won is as unknown.
+    play.do(lost(2))
+    while play.round_trip is not None and play.round_trip.settlements:
+        play.answer()
+    assert play.round_trip is not None and play.round_trip.take == 0
+    return play
+
+
+def test_a_run_asks_what_is_in_its_name_before_it_ends() -> None:
+    play = unanswered()
+    play.answer(taken=Taken(unsure=True))
+    assert play.round_trip is not None and play.round_trip.take == 0
+    end = of(play.answer(), End)[0]
+    assert (end.pending, end.settled, end.exit_code) == ((), True, 0)
+
+
+def test_a_run_whose_last_claim_was_never_answered_is_not_settled() -> None:
+    play = unanswered()
     commands: list[Command] = []
     while play.ended is None:
-        commands = play.answer() if play.round_trip is not None else play.do(lost(2))
-    assert of(commands, End)[0].pending == () and not of(commands, End)[0].settled
+        failed = play.round_trip is not None
+        commands = play.answer(take_error="locked") if failed else play.wait(30.0)
+    end = of(commands, End)[0]
+    assert (end.pending, end.settled, end.exit_code) == ((), False, 7)
+
+
+def test_nothing_is_left_only_if_the_tracker_is_sure() -> None:
+    play = Play(until_empty=True)
+    play.join(1)
+    play.answer(taken=Taken(unsure=True))
+    assert play.ended is None and play.core.state is RunState.RUNNING
 
 
 def test_a_run_that_has_nothing_pending_is_settled() -> None:

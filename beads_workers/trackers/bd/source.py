@@ -29,7 +29,7 @@ from beads_workers.core.source import (
 )
 from beads_workers.core.traces import KEY
 from beads_workers.kinds import CallLog
-from beads_workers.trackers.bd.calls import CALL_SECONDS, BdCalls, BdResult
+from beads_workers.trackers.bd.calls import BdCalls, BdResult
 from beads_workers.trackers.bd.changes import ChangeWatch
 from beads_workers.trackers.bd.settlements import SettlementGroup, rounds, whose
 from beads_workers.trackers.bd.tracker import (
@@ -235,18 +235,16 @@ def _is_abandoned(row: BdRow, actor: str, now: float) -> bool:
     return ends is not None and now - ends > limits.TAKEOVER_SECONDS
 
 
-def held_by_runs(tracker: BdTracker, actor: str, *, shared: bool) -> tuple[HeldElsewhere, ...]:
+def held_elsewhere(tracker: BdTracker, actor: str, *, shared: bool) -> tuple[HeldElsewhere, ...]:
     """See ``ClaimingSource.held``; only who shares the tracker gets leases back."""
-    return tuple(_as_held(row, actor, shared=shared) for row in _rows_of_runs(tracker, actor))
+    others = [row for row in tracker.in_progress() if not held_by(row.assignee, actor)]
+    return tuple(_as_held(row, shared=shared) for row in others)
 
 
-def _rows_of_runs(tracker: BdTracker, actor: str) -> list[BdRow]:
-    return [row for row in tracker.in_progress() if other_run(row.assignee, actor)]
-
-
-def _as_held(row: BdRow, actor: str, *, shared: bool) -> HeldElsewhere:
-    leased = shared and _moment(row.original.get("lease_expires_at")) is not None
-    return HeldElsewhere(row.issue_id, other_run(row.assignee, actor), leased)
+def _as_held(row: BdRow, *, shared: bool) -> HeldElsewhere:
+    run = other_run(row.assignee)
+    leased = bool(run) and shared and _moment(row.original.get("lease_expires_at")) is not None
+    return HeldElsewhere(row.issue_id, run or row.assignee, leased)
 
 
 def _life(row: BdRow) -> float:
@@ -406,7 +404,7 @@ class BdSource:
         program: str = "bd",
         call_log: CallLog | None = None,
         environment: Mapping[str, str] | None = None,
-        call_seconds: float = CALL_SECONDS,
+        call_seconds: float = limits.BD_SECONDS,
         shared: bool = False,
         reuse_seconds: float = REUSE_SECONDS,
         known: Abilities | None = None,
@@ -425,6 +423,9 @@ class BdSource:
         self._takes = 0
         self._looked_for_held = boot_seconds()
         self._wrote_since_held = True
+        self._claimed_since_look = False
+        self._let_go: set[IssueId] = set()
+        """What was settled since the last look: whoever begins a take may not have heard of it."""
         self._leases = ClaimedIssues()
         self._claims_unanswered: tuple[IssueId, ...] = ()
         self._wrote = False
@@ -454,16 +455,21 @@ class BdSource:
     # --- taking -------------------------------------------------------------------------------
 
     def take(self, limit: int, skip: Collection[IssueId]) -> Taken:
-        """One listing at most, and one claim for the group."""
+        """One listing, and one claim for the group; two if the first shows nothing at all."""
         self._settle_unanswered_claims()
         self._stamp = self._changes.stamp()
         reclaimed = self._reclaim() if self._shared else ()
         listing = self._listings.ready(limit, skip)
+        if not (listing.rows or skip) and self._wrote_since_held:
+            # Nothing is in hand: a run ends over this answer, so one that is wrong must not do.
+            self._listings.forget()
+            listing = self._listings.ready(limit, skip)
         found = [row for row in listing.rows if row.issue_id not in skip]
         picked, rest = found[:limit], found[limit:]
         with self._changes.own():
             jobs, leases = self._claim(picked) if picked else ((), ())
         listing.rows = rest
+        held = self._look_around(skip, jobs) if self._look_due(limit, found) else None
         return Taken(
             jobs=jobs,
             listed=tuple(
@@ -473,7 +479,8 @@ class BdSource:
             leases=leases,
             reclaimed=reclaimed,
             discovered=listing.held,
-            held=self._held() if self._held_due(found) else None,
+            held=held,
+            unsure=self._claimed_since_look,
         )
 
     def changed(self) -> bool:
@@ -481,27 +488,48 @@ class BdSource:
         before, self._stamp = self._stamp, self._changes.stamp()
         return self._stamp != before
 
-    def _held_due(self, found: Sequence[BdRow]) -> bool:
+    def _look_due(self, limit: int, found: Sequence[BdRow]) -> bool:
         """It takes a call: once for whoever starts a fleet, and where nothing else is left."""
-        if self._filters.parent is not None:
-            return False  # A listing of what is in progress does not tell who descends from whom.
         self._takes += 1
         if self._takes == HELD_AT_TAKE:
             return True
         waited = boot_seconds() - self._looked_for_held >= limits.TAKEOVER_LOOK_SECONDS
-        return not found and (waited or self._wrote_since_held or self._shared)
+        due = waited or self._wrote_since_held or self._shared
+        return (due and not found) or (limit == 0 and self._claimed_since_look)
 
-    def _held(self) -> tuple[HeldElsewhere, ...]:
+    def _look_around(
+        self, skip: Collection[IssueId], jobs: Sequence[Job]
+    ) -> tuple[HeldElsewhere, ...] | None:
+        """What is in progress, and not in our hands.
+
+        What is in our own name and was never told is requeued by the next take: a claim said
+        that it was lost, or said nothing of it. What was claimed just now is told in any case."""
+        try:
+            rows = self._tracker.in_progress()
+        except SourceError:
+            if jobs:
+                return None
+            raise
         self._looked_for_held, self._wrote_since_held = boot_seconds(), False
-        rows = _rows_of_runs(self._tracker, self.actor)
+        known = set(skip) - self._let_go
+        self._let_go.clear()
+        rows = [r for r in rows if r.issue_id not in known]
+        rows = [r for r in rows if not self._leases.is_known(r.issue_id)]
+        strays = [row.issue_id for row in rows if row.assignee == self.actor]
+        self._claims_unanswered = (*self._claims_unanswered, *strays)
+        self._claimed_since_look = bool(self._claims_unanswered)
         if any(_is_abandoned(row, self.actor, time.time()) for row in rows):
             self._looked_for_others = -TAKEOVER_LOOK_SECONDS  # The next take frees it.
-        ours = [r for r in rows if wanted(replace(r, status=OPEN, assignee=""), self._filters, "")]
-        return tuple(_as_held(row, self.actor, shared=self._shared) for row in ours)
+        if self._filters.parent is not None:
+            return None  # This listing does not tell who descends from whom.
+        others = [row for row in rows if row.assignee != self.actor]
+        asked = self._filters
+        ours = [r for r in others if wanted(replace(r, status=OPEN, assignee=""), asked, "")]
+        return tuple(_as_held(row, shared=self._shared) for row in ours)
 
     def held(self) -> tuple[HeldElsewhere, ...]:
         """See ``ClaimingSource``."""
-        return held_by_runs(self._tracker, self.actor, shared=self._shared)
+        return held_elsewhere(self._tracker, self.actor, shared=self._shared)
 
     def _reclaim(self) -> tuple[Lost, ...]:
         """Now and then: what another orchestrator has left, and never came back for."""
@@ -519,7 +547,7 @@ class BdSource:
         ids = [row.issue_id for row in picked]
         # Until bd has said what became of it, any of these may be ours.
         self._claims_unanswered = tuple(ids)
-        self._wrote = self._wrote_since_held = True
+        self._wrote = self._wrote_since_held = self._claimed_since_look = True
         won = self._claimed(picked)
         if not self._tracker.abilities.compare_and_swap:
             # This bd reads, then writes: of two that claim at once, the last writer has it.
@@ -565,6 +593,7 @@ class BdSource:
         """A claim that was never answered may have been done: what it won is requeued."""
         if not self._claims_unanswered:
             return
+        self._claimed_since_look = True
         seen = self._tracker.look(self._claims_unanswered)
         ours = [i for i, row in seen.items() if held_by(row.assignee, self.actor)]
         answers = self.settle([Settlement(Action.RELEASE, i, read_first=True) for i in ours])
@@ -596,7 +625,10 @@ class BdSource:
         # Whatever happens now, these are looked at before they are written again.
         self._leases.forget(s.issue_id for s in safe if s.action is not Action.CONFIRM)
         group_settled = SettlementGroup(self._tracker, self.actor, safe, self._shared, sure)
-        return answers + group_settled.settle(known)
+        settled = group_settled.settle(known)
+        self._let_go |= {s.settlement.issue_id for s in settled if _is_over(s)}
+        self._claimed_since_look |= any(s.result is Result.NOT_OURS for s in settled)
+        return answers + settled
 
     def _is_known(self, settlement: Settlement) -> bool:
         unseen = settlement.read_first or settlement.handed_over
@@ -658,6 +690,11 @@ class BdSource:
         except SourceError:
             # The next start asks the tracker what this actor holds.
             return
+
+
+def _is_over(settled: Settled) -> bool:
+    goes_on = (Action.CONFIRM, Action.HAND_OVER)
+    return settled.result is not Result.FAILED and settled.settlement.action not in goes_on
 
 
 def _is_held(row: BdRow, dead: CrashedRun) -> bool:

@@ -41,6 +41,7 @@ from beads_workers.trackers.settlement_rules import (
     FINISHED,
     IN_PROGRESS,
     Ownership,
+    is_held_by,
     is_left_by,
     other_run,
     pending,
@@ -384,12 +385,15 @@ class SqliteSource:
     ) -> tuple[HeldElsewhere, ...]:
         self._told_held = True
         rows = tracker.connection.execute(
-            "SELECT id, assignee FROM issues WHERE assignee > ? AND assignee < ?"
-            f" AND status = ? AND {condition} ORDER BY priority, created_us, id",
-            (FLEETS, FLEETS[:-1] + "0", IN_PROGRESS, *parameters),
+            f"SELECT id, assignee FROM issues WHERE status = ? AND {condition}"
+            " ORDER BY priority, created_us, id",
+            (IN_PROGRESS, *parameters),
         )
-        found = ((IssueId(key), other_run(assignee, self.actor)) for key, assignee in rows)
-        return tuple(HeldElsewhere(key, holder) for key, holder in found if holder)
+        return tuple(
+            HeldElsewhere(IssueId(key), other_run(assignee) or assignee)
+            for key, assignee in rows
+            if not is_held_by(assignee, self.actor)
+        )
 
     def _discovered(self, tracker: _Opened) -> tuple[IssueId, ...]:
         if not self._filters.hold_discovered:

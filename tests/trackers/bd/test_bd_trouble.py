@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-import select
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from beads_workers.core.model import Filters
-from beads_workers.core.source import Action, Result, Settlement, SourceError
-from beads_workers.trackers.bd.calls import start_time
+from beads_workers.core.source import Action, Calls, Result, Settlement, SourceError
+from beads_workers.trackers.bd.calls import BdCalls, UnknownOutcome, start_time
 from beads_workers.trackers.bd.source import BdSource
 from tests.support.bd import NEW, BdProject
+from tests.support.fleet import until
 
 US = "beads-workers/host/run-1"
 
@@ -110,32 +110,81 @@ def test_when_a_look_fails_as_well_nothing_is_known(
     assert project.read(held) == ("in_progress", US)
 
 
-def test_a_late_bd_is_waited_for_and_what_it_won_is_requeued(
-    project: BdProject, wrapped: Wrapped, tmp_path: Path
+def test_a_bd_that_hangs_is_ended_and_what_it_won_is_requeued(
+    project: BdProject, wrapped: Wrapped
 ) -> None:
     (key,) = project.create_many([{}])
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
     # A listing comes before the claim, and takes a second where much else runs.
     source = project.source(US, program=str(wrapped.program), call_seconds=5.0)
     source.describe()
-    # The claim is done, but its answer does not come before somebody opens the gate.
-    wrapped.break_("--claim", f'"$BD" "$@"; read x <"{gate}"; exit 0')
-    with pytest.raises(SourceError, match="did not answer in"):
+    wrapped.break_("--claim", '"$BD" "$@"; exec sleep 60')
+    with pytest.raises(SourceError, match="did not answer in 7 s") as trouble:
         source.take(1, ())
-    assert project.read(key) == ("in_progress", US)
-    for _ in range(2):
-        with pytest.raises(SourceError, match="is still running") as trouble:
-            source.take(1, ())
+    assert trouble.value.passing and "--bd-timeout" in trouble.value.hint
     pid = int(str(trouble.value).split("pid ")[1].split(")")[0])
+    assert start_time(pid) == 0, "it lives on"
+    assert project.read(key) == ("in_progress", US)
     wrapped.mend()
-    descriptor = os.pidfd_open(pid)
-    gate.write_text("go\n")
-    assert select.select([descriptor], [], [], 10)[0]
-    os.close(descriptor)
     assert source.take(0, ()).listed[0].issue_id == key
     assert project.read(key) == ("open", "")
     assert [job.issue_id for job in source.take(1, ()).jobs] == [key]
+    if project.version != NEW:
+        assert "--no-daemon" in source.self_claiming_argv, "its daemon may be what hung"
+
+
+def test_a_bd_that_outlives_its_term_is_killed_with_its_hook(tmp_path: Path) -> None:
+    program, hook = tmp_path / "bd", tmp_path / "hook"
+    program.write_text(f"#!/bin/sh\ntrap '' TERM\nsleep 60 & echo $! >{hook}\nsleep 60\n")
+    program.chmod(0o755)
+    calls = BdCalls(str(program), tmp_path, US, Calls(), call_seconds=0.3)
+    with pytest.raises(UnknownOutcome, match="did not answer"):
+        calls.run(["list"])
+    until(lambda: start_time(int(hook.read_text())) == 0)
+
+
+def test_what_was_claimed_is_told_although_a_look_beside_it_fails(
+    project: BdProject, wrapped: Wrapped, source: BdSource
+) -> None:
+    project.create_many([{}, {}, {}])
+    assert len(source.take(1, ()).jobs) == 1
+    wrapped.break_("--status=in_progress", "echo 'Error: database is locked' >&2; exit 1")
+    taken = source.take(1, ())
+    assert len(taken.jobs) == 1 and taken.held is None and taken.unsure
+    wrapped.mend()
+    last = source.take(1, ())
+    assert len(last.jobs) == 1
+    assert not source.take(1, ()).unsure
+
+
+LIES = {
+    "says that it did nothing": "[]",
+    "names another issue": '[{"id": "bw-9", "status": "in_progress", "title": "another"}]',
+}
+
+
+@pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
+def test_what_a_lying_claim_won_is_found_and_requeued(
+    project: BdProject, wrapped: Wrapped, source: BdSource, lie: str
+) -> None:
+    (key,) = project.create_many([{}])
+    wrapped.break_("--claim", f'"$BD" "$@" >/dev/null; echo \'{lie}\'; exit 0')
+    taken = source.take(1, ())
+    assert taken.jobs == () and taken.unsure
+    assert project.read(key) == ("in_progress", US)
+    wrapped.mend()
+    # No run ends before such a take: it finds what is in our name, and the next one requeues it.
+    assert source.take(0, ()).unsure
+    again = source.take(1, ())
+    assert [job.issue_id for job in again.jobs] == [key]
+
+
+def test_nothing_is_ready_only_if_bd_says_so_twice(
+    project: BdProject, wrapped: Wrapped, source: BdSource
+) -> None:
+    (key,) = project.create_many([{}])
+    mark = wrapped.program.with_name("lied")
+    wrapped.break_("' ready '", f'mkdir "{mark}" 2>/dev/null && {{ echo "[]"; exit 0; }}')
+    assert [job.issue_id for job in source.take(1, ()).jobs] == [key] and mark.exists()
 
 
 def bd_source(folder: Path, program: str) -> BdSource:
@@ -159,7 +208,11 @@ def test_a_folder_without_a_tracker_is_an_error(project: BdProject, tmp_path: Pa
 
 @pytest.mark.parametrize(
     ("version", "help_text", "said"),
-    [("bd version 0.9.1", "  --status string", "too old"), ("go away", "", "no version")],
+    [
+        ("bd version 0.9.1", "Usage:  --status string", "too old"),
+        ("bd version 0.9.1", "", "help says nothing of use"),
+        ("go away", "", "no version"),
+    ],
 )
 def test_a_bd_that_cannot_claim_is_refused(
     tmp_path: Path, version: str, help_text: str, said: str
