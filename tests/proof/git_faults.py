@@ -18,17 +18,33 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tests.proof.git_scenarios import SCENARIOS, Scenario
-from tests.support.mortal_git import MortalGit
+from tests.support.mortal_git import MortalGit, MortalProgram
 from tests.support.repository import IDENTITY
 
 TRIES_UNBROKEN = 2
-WAYS = tuple(dict.fromkeys(how for each in SCENARIOS.values() for how in each.hows))
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """``prog``: how it is called; ``mortal``: makes the program that breaks, in a folder."""
+
+    prog: str
+    doc: str
+    scenarios: Mapping[str, type[Scenario]]
+    mortal: Callable[[Path], MortalProgram]
+
+    def ways(self) -> tuple[str, ...]:
+        """In which a call breaks."""
+        return tuple(dict.fromkeys(how for each in self.scenarios.values() for how in each.hows))
+
+
+SUITE = Suite("scripts/faults git", str(__doc__), SCENARIOS, MortalGit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,18 +69,18 @@ class Case:
 class Bench:
     """One process's place for scenarios; each is made once, and copied for each case.
 
-    Until ``close`` its git is the first on PATH, and no configuration of the user's takes part."""
+    Until ``close`` its program is the first on PATH, and no configuration of git's takes part."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder, self._before = folder, dict(os.environ)
-        self.mortal = MortalGit(folder / "git")
+    def __init__(self, folder: Path, suite: Suite = SUITE) -> None:
+        self._folder, self._before, self.suite = folder, dict(os.environ), suite
+        self.mortal = suite.mortal(folder / "mortal")
         for name in [name for name in os.environ if name.startswith("GIT_")]:
             del os.environ[name]
         os.environ.update(IDENTITY | self.mortal.variables())
         self._made: dict[str, Scenario] = {}
 
     def calls(self, name: str) -> list[str]:
-        """Run it unbroken; what git is called with. Raises ``AssertionError``."""
+        """Run it unbroken; what the program is called with. Raises ``AssertionError``."""
         scenario = self._ready(name)
         self.mortal.counts()
         try:
@@ -94,7 +110,9 @@ class Bench:
 
     def _ready(self, name: str) -> Scenario:
         if name not in self._made:
-            made = SCENARIOS[name](self._folder / f"scenario-{len(self._made)}", self.mortal)
+            made = self.suite.scenarios[name](
+                self._folder / f"scenario-{len(self._made)}", self.mortal
+            )
             made.make()
             self._made[name] = made
         else:
@@ -108,10 +126,10 @@ class Bench:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def cases_of(name: str, count: int) -> Iterator[Case]:
+def cases_of(name: str, count: int, suite: Suite = SUITE) -> Iterator[Case]:
     """Each position, in each way that this scenario knows."""
     for position in range(1, count + 1):
-        for how in SCENARIOS[name].hows:
+        for how in suite.scenarios[name].hows:
             yield Case(name, position, how)
 
 
@@ -147,11 +165,11 @@ class Account:
 _bench: list[Bench] = []
 
 
-def _begin(folder: str) -> None:
+def _begin(folder: str, suite: Suite) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     place = Path(folder, str(os.getpid()))
     place.mkdir()
-    _bench.append(Bench(place))
+    _bench.append(Bench(place, suite))
 
 
 def _count(name: str) -> tuple[str, list[str], str]:
@@ -168,21 +186,23 @@ def _try(case: Case) -> tuple[Case, str]:
     return case, _bench[0].try_it(case)
 
 
-def run(said: argparse.Namespace) -> Account:
+def run(said: argparse.Namespace, suite: Suite) -> Account:
     """Try all that was asked for, in ``--jobs`` processes."""
     account, began = Account(), time.monotonic()
     with (
         tempfile.TemporaryDirectory(prefix="bw-git-", dir="/tmp") as folder,
-        multiprocessing.get_context("fork").Pool(said.jobs, _begin, (folder,)) as pool,
+        multiprocessing.get_context("fork").Pool(said.jobs, _begin, (folder, suite)) as pool,
     ):
         cases = [Case.read(each) for each in said.only or ()]
         named: dict[str, list[str]] = {}
         if not cases:
-            for name, calls, why in pool.imap(_count, said.scenario or list(SCENARIOS)):
+            for name, calls, why in pool.imap(_count, said.scenario or list(suite.scenarios)):
                 account.violations += [why] if why else []
                 account.positions[name], named[name] = len(calls), calls
-                account.hows[name] = list(SCENARIOS[name].hows)
-                cases += [c for c in cases_of(name, len(calls)) if c.how in (said.way or (c.how,))]
+                account.hows[name] = list(suite.scenarios[name].hows)
+                cases += [
+                    c for c in cases_of(name, len(calls), suite) if c.how in (said.way or (c.how,))
+                ]
             if said.calls:
                 print(
                     "\n".join(
@@ -216,20 +236,20 @@ def table(account: Account) -> str:
     return "\n".join([*lines, total, *account.violations])
 
 
-def main(arguments: Sequence[str]) -> int:
+def main(arguments: Sequence[str], suite: Suite = SUITE) -> int:
     """0 if nothing is broken."""
-    parser = argparse.ArgumentParser(prog="scripts/faults git", description=__doc__)
+    parser = argparse.ArgumentParser(prog=suite.prog, description=suite.doc)
     add: Any = parser.add_argument
     add("--cases", type=int, default=1_000_000, help="a sample of so many (default: all)")
     add("--seed", type=int, default=1, help="of the sample")
-    add("--scenario", action="append", choices=list(SCENARIOS), help="only this one")
-    add("--way", action="append", choices=WAYS, help="only calls that break so")
+    add("--scenario", action="append", choices=list(suite.scenarios), help="only this one")
+    add("--way", action="append", choices=suite.ways(), help="only calls that break so")
     add("--only", action="append", metavar="CASE", help="one case, as --progress names it")
     add("--calls", action="store_true", help="name each call")
     add("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: cores)")
     add("--json", action="store_true", help="one JSON object")
     add("--progress", action="store_true", help="each case as it ends, on stderr")
-    account = run(parser.parse_args(arguments))
+    account = run(parser.parse_args(arguments), suite)
     print(json.dumps(asdict(account)) if "--json" in arguments else table(account))
     return 1 if account.violations else 0
 

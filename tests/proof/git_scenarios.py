@@ -34,7 +34,7 @@ from tests.landing.program import Program
 from tests.landing.world import BRANCH, LandingWorld, configure_user
 from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import Called, Fleet, call
-from tests.support.mortal_git import MortalGit
+from tests.support.mortal_git import MortalProgram
 from tests.support.repository import git, make_repository
 from tests.support.worktrees import World, start_preparation
 
@@ -49,7 +49,7 @@ class Scenario:
 
     hows: ClassVar[tuple[str, ...]] = ONCE
 
-    def __init__(self, folder: Path, mortal: MortalGit) -> None:
+    def __init__(self, folder: Path, mortal: MortalProgram) -> None:
         self.mortal, self.folder = mortal, folder
         self.live, self._copy = folder / "live", folder / "kept"
         folder.mkdir()

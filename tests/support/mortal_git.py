@@ -1,10 +1,12 @@
-"""A ``git`` that dies: first on PATH, it counts the calls of all processes, and breaks one."""
+"""A program that dies: first on PATH, it counts the calls of all processes, and breaks one."""
 
 from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from typing import ClassVar
 
 from beads_workers.worktrees.overrides import OPTIONS
 
@@ -23,7 +25,7 @@ DEATHS = {
 
 SCRIPT = """#!/bin/sh
 # Whoever appends knows by the place where its byte ends the how-manieth call this is.
-real='{real}'
+real="{real}"
 read -r at test how <'{folder}/at'
 if [ "$at" != off ]; then
     exec 9>>'{folder}/count'
@@ -41,24 +43,29 @@ exec "$real" "$@"
 """
 
 
-class MortalGit:
-    """``folder``: of its own; nothing is counted until it is told so."""
+class MortalProgram:
+    """``folder``: of its own; nothing is counted until it is told so.
 
-    def __init__(self, folder: Path) -> None:
-        real = shutil.which("git")
-        assert real is not None
+    ``real``: the program, as a shell reads it; ``deaths``: how a call of it breaks."""
+
+    bound: ClassVar[dict[str, str]] = {}
+    """What makes a call that hangs short."""
+    always: ClassVar[str] = ""
+    """Words with which each call begins."""
+
+    def __init__(self, folder: Path, name: str, real: str, deaths: Mapping[str, str]) -> None:
         self.real, self.folder = real, folder
         self.path = folder / "bin"
         self.path.mkdir(parents=True)
-        deaths = "\n".join(f"        '{how}') {does} ;;" for how, does in DEATHS.items())
-        text = SCRIPT.format(real=real, folder=folder, deaths=deaths)
+        cases = "\n".join(f"        '{how}') {does} ;;" for how, does in deaths.items())
+        text = SCRIPT.format(real=real, folder=folder, deaths=cases)
         self.rests()
-        (self.path / "git").write_text(text)
-        (self.path / "git").chmod(0o755)
+        (self.path / name).write_text(text)
+        (self.path / name).chmod(0o755)
 
     def variables(self) -> dict[str, str]:
         """What makes it the first on PATH, and a call that hangs short."""
-        return {"PATH": f"{self.path}{os.pathsep}{os.environ['PATH']}", **BOUND}
+        return {"PATH": f"{self.path}{os.pathsep}{os.environ['PATH']}", **self.bound}
 
     def rests(self) -> None:
         """From here on it is git."""
@@ -81,8 +88,7 @@ class MortalGit:
         """The calls that were counted, in order, without the options that all have."""
         rows = (self.folder / "calls").read_text(errors="replace").split("\0")
         numbered = (row.partition(" ") for row in rows if row)
-        ours = f"{' '.join(OPTIONS)} "
-        return [text.removeprefix(ours) for _, _, text in sorted(numbered, key=_number)]
+        return [text.removeprefix(self.always) for _, _, text in sorted(numbered, key=_number)]
 
     def _anew(self, state: str) -> None:
         for name in ("count", "calls"):
@@ -93,6 +99,18 @@ class MortalGit:
         fresh = self.folder / "at.new"
         fresh.write_text(f"{state}\n")
         fresh.rename(self.folder / "at")
+
+
+class MortalGit(MortalProgram):
+    """``git``."""
+
+    bound = BOUND
+    always = f"{' '.join(OPTIONS)} "
+
+    def __init__(self, folder: Path) -> None:
+        real = shutil.which("git")
+        assert real is not None
+        super().__init__(folder, "git", real, DEATHS)
 
 
 def _number(row: tuple[str, str, str]) -> int:
