@@ -231,7 +231,8 @@ class Sender:
             self._timers.set(short, now + limits.HOLD_SECONDS)
             return
         # Those who came together are not told together, and whoever is told wakes nobody alone.
-        until = now + limits.IDLE_SECONDS_MAX * (1 - 0.2 * jitter(f"{connection.conn_id} {now}"))
+        most = limits.OWN_IDLE_SECONDS_MAX if connection.own else limits.IDLE_SECONDS_MAX
+        until = now + most * (1 - 0.2 * jitter(f"{connection.conn_id} {now}"))
         self._timers.set(long, until // limits.IDLE_BEAT_SECONDS * limits.IDLE_BEAT_SECONDS)
 
     def wait_no_more(self, connection: Connection) -> None:

@@ -74,11 +74,13 @@ HELLO_SECONDS = 10.0
 HOLD_SECONDS = 3.0
 """A READY is kept waiting this long while the tracker is asked, then answered with WAIT."""
 
-IDLE_SECONDS_MAX = 60.0
+IDLE_SECONDS_MAX = 25.0
+OWN_IDLE_SECONDS_MAX = 60.0
 IDLE_BEAT_SECONDS = 5.0
 """A READY for which nothing is there is kept waiting this long at most: a hundred who wait cost
-nothing to speak of, and have work as soon as it comes. A peer that is gone without a word is found
-out. WAITs go out on one beat: an idle fleet wakes once for several of them."""
+nothing to speak of, and have work as soon as it comes. Sockets of others give up after 30 s. A peer
+that is gone without a word is found out. WAITs go out on one beat: an idle fleet wakes once for
+several of them."""
 
 WAIT_AT_ONCE_SECONDS_MAX = 86_400.0
 """A selector refuses waits of more than 24 days; after a day it may look up for nothing."""
@@ -379,7 +381,7 @@ assert HOLD_SECONDS < HELLO_SECONDS
 assert HEARTBEAT_SECONDS_MIN <= WORKER_HEARTBEAT_SECONDS <= HEARTBEAT_SECONDS_MAX
 assert TERM_GRACE_SECONDS < STOP_SECONDS
 assert TERM_GRACE_SECONDS < TIMEOUT_MARGIN_SECONDS
-assert HOLD_SECONDS + IDLE_BEAT_SECONDS < IDLE_SECONDS_MAX * 0.8
+assert HOLD_SECONDS + IDLE_BEAT_SECONDS < IDLE_SECONDS_MAX * 0.8 < OWN_IDLE_SECONDS_MAX
 assert WAIT_SECONDS_MIN <= WAIT_SECONDS_RESYNC <= WAIT_SECONDS_MAX
 assert WATCH_SECONDS < POLL_SECONDS
 assert LISTED_MIN > CLAIM_AHEAD_MAX

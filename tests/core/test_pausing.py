@@ -80,6 +80,15 @@ def test_its_ready_is_held_and_nothing_is_claimed_for_it() -> None:
     assert play.round_trip is None or not play.round_trip.take
 
 
+def test_a_worker_that_does_not_understand_pause_is_told_to_wait_in_time() -> None:
+    play = Play()
+    play.connect(1)
+    play.do(ready(1))
+    play.quiet()
+    play.do(hold())
+    assert said(play.wait(limits.IDLE_SECONDS_MAX), 1) == [Wait(1)]
+
+
 def test_resume_has_it_served_again() -> None:
     play = waiting()
     play.do(hold())
