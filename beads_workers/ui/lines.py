@@ -217,6 +217,8 @@ def _id(issue_id: str) -> str:
 
 
 STATUS_TITLE_WIDTH = 50
+FOLDED_MIN = 10
+"""So many workers of one state without an issue are one line."""
 
 
 def status_lines(shown: dict[str, Any]) -> Iterator[str]:
@@ -269,13 +271,29 @@ def status_lines(shown: dict[str, Any]) -> Iterator[str]:
         )
     if (more := queue["quarantined"] - len(shown["quarantined"])) > 0:
         yield f"quarantined: {more} more"
-    for worker in shown["workers"]:
-        yield _worker(worker)
+    yield from _workers(shown["workers"])
+
+
+def _workers(workers: Sequence[dict[str, Any]]) -> Iterator[str]:
+    idle: dict[str, list[dict[str, Any]]] = {}
+    for worker in workers:
+        if worker["issue_id"] is None:
+            idle.setdefault(_state(worker), []).append(worker)
+    for worker in workers:
+        if worker["issue_id"] is not None or len(idle[_state(worker)]) < FOLDED_MIN:
+            yield _worker(worker)
+    for state, alike in idle.items():
+        if len(alike) >= FOLDED_MIN:
+            done, failed = (sum(each[name] for each in alike) for name in ("done", "failed"))
+            yield f"{len(alike)} workers {state}: done {done}, failed {failed}"
+
+
+def _state(worker: dict[str, Any]) -> str:
+    return "paused" if worker.get("paused") is not None else str(worker["state"])
 
 
 def _worker(worker: dict[str, Any]) -> str:
-    state = "paused" if worker.get("paused") is not None else worker["state"]
-    head = f"{worker['worker_id']:>5} {state:<8}"
+    head = f"{worker['worker_id']:>5} {_state(worker):<8}"
     counts = f"done {worker['done']}, failed {worker['failed']}"
     if worker["issue_id"] is None:
         return f"{head} {counts}"

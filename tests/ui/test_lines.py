@@ -24,7 +24,7 @@ from beads_workers.core.journal import (
 from beads_workers.core.receipts import Receipt, Tokens, to_text
 from beads_workers.ui.lines import SILENT, line, status_lines
 from tests.core.test_journal import bare, filled
-from tests.ui.snapshots import EPOCH, after, agents_at_work, closed
+from tests.ui.snapshots import EPOCH, after, agents_at_work, closed, fleet
 
 
 @pytest.mark.parametrize("kind", sorted(SILENT))
@@ -91,6 +91,14 @@ def test_status_shows_agents_money_and_what_they_do() -> None:
     assert "agent codex" in shown
     assert "spent: $0.41 of $20, 12.3k tok" in shown
     assert any("[claude, editing shop/cart.py, 12.3k tok $0.41]" in each for each in shown)
+
+
+def test_status_folds_many_workers_without_an_issue_and_shows_each_that_has_one() -> None:
+    several = [each for each in status_lines(after(*fleet(10, busy=1))) if " W" in each]
+    assert len(several) == 10
+    many = list(status_lines(after(*fleet(1000, busy=2))))[3:]
+    assert [each.split()[:2] for each in many[:2]] == [["W1", "busy"], ["W2", "busy"]]
+    assert many[2:] == ["998 workers idle: done 0, failed 0"]
 
 
 def said(record: Record) -> str | None:
