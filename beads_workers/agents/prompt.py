@@ -14,6 +14,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from beads_workers.core.model import value
+from beads_workers.core.ready import HOLDING
 from beads_workers.core.text import counted, printable
 
 TEMPLATE = """\
@@ -350,7 +351,9 @@ def _id(dependency: Mapping[str, Any]) -> str:
 
 def _is_delivered(dependency: Mapping[str, Any]) -> bool:
     """Whether it had to come first, and has: other kinds of dependencies only inform."""
-    return dependency.get("status") == "closed" and not _HOLDS_BACK.isdisjoint(_kinds(dependency))
+    return dependency.get("status") == "closed" and any(
+        kind in HOLDING for kind in _kinds(dependency)
+    )
 
 
 def _delivered(dependency: Mapping[str, Any]) -> Delivered:
@@ -373,7 +376,6 @@ def _is_hash(text: str) -> bool:
     return len(text) in (40, 64) or not (text.isdigit() or text.isalpha())
 
 
-_HOLDS_BACK = frozenset({"blocks", "conditional-blocks", "waits-for"})
 _SHA = r"[0-9a-f]{7,64}"
 _NAMED = re.compile(
     rf"\b(?:commits?|landed|merged)(?:, the last \d+)?(?: as| in)?:? ({_SHA}(?: {_SHA})*)\b"

@@ -88,7 +88,8 @@ def _says_source(folder: Path) -> bool:
 
 def _issue(seen: Seen) -> TrackerIssue:
     """In the shape in which the embedded tracker's issues are shown."""
-    from beads_workers.trackers.issue import PARENT_CHILD, Dependency, TrackerIssue
+    from beads_workers.core.ready import PARENT_CHILD
+    from beads_workers.trackers.issue import Dependency, TrackerIssue
 
     parents = [Dependency(each, PARENT_CHILD) for each in seen.parents]
     return TrackerIssue(

@@ -283,7 +283,8 @@ def _find(issue_id: str) -> TrackerIssue | None:
 
 
 def _list_located(issues: list[TrackerIssue], *, as_json: bool) -> None:
-    from beads_workers.trackers.issue import BLOCKS, to_object
+    from beads_workers.core.ready import BLOCKS
+    from beads_workers.trackers.issue import to_object
 
     if as_json:
         print_array(json_line(to_object(issue)) for issue in issues)

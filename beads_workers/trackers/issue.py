@@ -21,14 +21,14 @@ from beads_workers.core.model import (
     path_of,
     value,
 )
+from beads_workers.core.ready import APART, BLOCKS, PARENT_CHILD, UNTIL_CLOSED
 from beads_workers.core.source import Seen
 from beads_workers.core.times import parse_duration
 from beads_workers.core.traces import KEY
-from beads_workers.trackers.settlement_rules import OPEN
+from beads_workers.trackers.settlement_rules import OPEN, TOMBSTONE
 
-BLOCKS = "blocks"
-PARENT_CHILD = "parent-child"
 TIMEOUT_LABEL = "timeout:"
+DEFER_UNTIL = "defer_until"
 
 ID_CHARS_MAX = 200
 _ID = re.compile(rf"\w[\w.:-]{{0,{ID_CHARS_MAX - 1}}}")
@@ -45,11 +45,8 @@ class BadIssue(ValueError):
 
 @value
 class Dependency:
-    """``depends_on_id`` must be closed first where ``type`` is ``blocks``.
-
-    With ``parent-child`` it is the parent, and what holds that back holds the child back too. Every
-    other type (``related``, ``discovered-from``) only informs.
-    """
+    """``type`` says whether ``depends_on_id`` holds it back, is its parent, or only informs: see
+    ``core/ready``. ``extra``: with ``waits-for`` the gate, in ``metadata``."""
 
     depends_on_id: str
     type: str = BLOCKS
@@ -134,6 +131,7 @@ def from_object(fields: Mapping[str, Any]) -> TrackerIssue:
     texts = {name: _typed(fields, name, str, "") for name in _TEXTS}
     for name in ("created_at", "updated_at", "closed_at"):
         _checked_time(texts[name], name)
+    _checked_time(_typed(fields, DEFER_UNTIL, str, ""), DEFER_UNTIL)
     return TrackerIssue(
         id=key,
         title=title,
@@ -151,7 +149,6 @@ def from_object(fields: Mapping[str, Any]) -> TrackerIssue:
 
 def to_seen(issue: TrackerIssue) -> Seen:
     """What a person who asks is told of it."""
-    deferred = issue.extra.get("defer_until")
     return Seen(
         issue_id=IssueId(issue.id),
         title=issue.title,
@@ -160,14 +157,21 @@ def to_seen(issue: TrackerIssue) -> Seen:
         priority=issue.priority,
         issue_type=issue.issue_type,
         labels=issue.labels,
-        waits_for=_depends_on(issue, BLOCKS),
+        waits_for=_depends_on(issue, *UNTIL_CLOSED),
         parents=_depends_on(issue, PARENT_CHILD),
-        deferred_until=deferred if isinstance(deferred, str) else "",
+        deferred_until=_deferred_until(issue),
+        apart=next((key for key in APART if issue.extra.get(key) is True), ""),
         closed_at=issue.closed_at,
         close_reason=issue.close_reason,
         calls=path_of(issue.extra, issue.labels),
         has_command=issue.command is not None,
     )
+
+
+def due(issue: TrackerIssue) -> int | None:
+    """Until when it is deferred, in microseconds since 1970; None without such a moment."""
+    text = _deferred_until(issue)
+    return microseconds(text) if text and issue.status != TOMBSTONE else None
 
 
 def microseconds(time_text: str) -> int:
@@ -223,8 +227,14 @@ def checked_id(value: object, what: str) -> str:
     raise BadIssue(f"{what} {value[:40]!r} {why}")
 
 
-def _depends_on(issue: TrackerIssue, kind: str) -> tuple[IssueId, ...]:
-    return tuple(IssueId(d.depends_on_id) for d in issue.dependencies if d.type == kind)
+def _deferred_until(issue: TrackerIssue) -> str:
+    found = issue.extra.get(DEFER_UNTIL)
+    return found if isinstance(found, str) else ""
+
+
+def _depends_on(issue: TrackerIssue, *kinds: str) -> tuple[IssueId, ...]:
+    found = (d.depends_on_id for d in issue.dependencies if d.type in kinds)
+    return tuple(map(IssueId, dict.fromkeys(found)))
 
 
 def _dependency_object(issue_id: str, dependency: Dependency) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import assert_never
 
 from beads_workers.core.model import FLEETS, IssueId, value
+from beads_workers.core.ready import FINISHED
 from beads_workers.core.source import (
     CLOSED_BY_OTHERS,
     Action,
@@ -24,11 +25,6 @@ IN_PROGRESS = "in_progress"
 BLOCKED = "blocked"
 CLOSED = "closed"
 TOMBSTONE = "tombstone"
-"""How beads keeps a deleted issue: it holds nothing back, and nobody works on it."""
-
-FINISHED = (CLOSED, TOMBSTONE)
-CONTAINERS = ("epic", "gate", "molecule")
-"""Types that group or gate issues: nothing to run, so left out unless asked for by type."""
 
 
 @value

@@ -15,6 +15,7 @@ from functools import cached_property
 
 from beads_workers.core.facts import NO_FLEET, AccountFacts, Facts, IssueFacts
 from beads_workers.core.model import Filters, IssueId, value
+from beads_workers.core.ready import HOLDS_NOTHING, NO_WORK
 from beads_workers.core.source import Seen, brought
 from beads_workers.core.text import counted
 
@@ -305,10 +306,6 @@ def its_turn(seen: Seen, picture: Picture) -> list[Reason]:
 # What an issue waits for in the tracker, down to the roots, with cycles named.
 
 
-FINISHED = ("closed", "tombstone")
-CONTAINERS = ("epic", "gate", "molecule")
-"""Types that hold work of others; taken only where their type is asked for."""
-
 CHAIN_LINES_MAX = 30
 """Of what an issue waits for: more is no answer any more."""
 
@@ -335,7 +332,8 @@ def chain(issue_id: IssueId, picture: Picture) -> list[Link]:
 
 def blockers(seen: Seen, picture: Picture) -> list[IssueId]:
     """What it waits for directly, and is not finished; what does not exist holds nothing back."""
-    return [i for i in seen.waits_for if (s := picture.seen.get(i)) and s.status not in FINISHED]
+    named = [i for i in seen.waits_for if i in picture.seen]
+    return [i for i in named if picture.seen[i].status not in HOLDS_NOTHING]
 
 
 def _walk(
@@ -362,7 +360,7 @@ def _walk(
 def is_held_up(issue_id: IssueId, picture: Picture, path: frozenset[IssueId]) -> bool:
     """Whether a parent holds its children back: it waits for something, or its parent does."""
     seen = picture.seen.get(issue_id)
-    if seen is None or issue_id in path or seen.status in FINISHED:
+    if seen is None or issue_id in path or seen.status in HOLDS_NOTHING:
         return False
     if blockers(seen, picture):
         return True
@@ -387,7 +385,7 @@ def _state(issue_id: IssueId, picture: Picture) -> str:
     status = seen.status.replace("_", " ")
     if status == "open" and blockers(seen, picture):
         status = "blocked itself"
-    if seen.issue_type in CONTAINERS:
+    if seen.issue_type in NO_WORK:
         status += f", and no work itself but {a(seen.issue_type)}"
     return f"{status}, {seen.assignee}" if seen.assignee else status
 
@@ -452,10 +450,11 @@ def filtered(seen: Seen, picture: Picture) -> list[Reason]:
 
 
 def _container(seen: Seen, wanted: Filters) -> list[Reason]:
-    if wanted.types or seen.issue_type not in CONTAINERS:
+    if wanted.types or seen.issue_type not in NO_WORK:
         return []
-    kind = a(seen.issue_type)
-    text = f"it is {kind}: it holds the work of others, and is left out"
+    holds = seen.issue_type in ("epic", "gate", "molecule")
+    what = "it holds the work of others" if holds else "that is no work"
+    text = f"it is {a(seen.issue_type)}: {what}, and is left out"
     return [Reason(Cause.FILTERED, text, f"start with --type {seen.issue_type} to take it")]
 
 

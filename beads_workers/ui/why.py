@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from beads_workers.core.facts import IssueFacts
 from beads_workers.core.model import IssueId, value
+from beads_workers.core.ready import FINISHED
 from beads_workers.core.source import Seen
 from beads_workers.core.text import printable
 from beads_workers.ui.reasons import (
-    FINISHED,
     Cause,
     Link,
     Picture,
@@ -128,15 +128,31 @@ def _by_the_tracker(seen: Seen, picture: Picture, *, marked: bool) -> list[Reaso
         text = f"assigned to {seen.assignee}: left to them"
         found.append(Reason(Cause.ASSIGNED, text, "clear the assignee in the tracker"))
     found += _blocked(seen, picture)
-    until = epoch(seen.deferred_until)
-    if until is not None and until > picture.now:
-        text = f"deferred until {picture.at(until - picture.now)}"
-        found.append(Reason(Cause.DEFERRED, text, "wait, or undefer it in the tracker", (), until))
+    later = _later(seen, picture)
+    if seen.apart:
+        text = f"it is {seen.apart}: kept beside the backlog, and no work"
+        found.append(Reason(Cause.STATUS, text, f"take {seen.apart!r} off in the tracker"))
+    if later:
+        found += later
     elif seen.status == "deferred":
         found.append(Reason(Cause.DEFERRED, "deferred", "undefer it in the tracker"))
     elif seen.status not in ("open", "in_progress") and not marked:
         text = f"its status is {seen.status}: somebody took it out of the backlog"
         found.append(Reason(Cause.STATUS, text, "set its status to open in the tracker"))
+    return found
+
+
+def _later(seen: Seen, picture: Picture) -> list[Reason]:
+    """That it is deferred, or a parent, until a moment that is to come."""
+    above = [picture.seen[i] for i in seen.parents if i in picture.seen]
+    found = []
+    for each in (seen, *above):
+        until = epoch(each.deferred_until)
+        if until is not None and until > picture.now:
+            whose = "" if each is seen else f"its parent {each.issue_id} is "
+            text = f"{whose}deferred until {picture.at(until - picture.now)}"
+            change = "wait, or undefer it in the tracker"
+            found.append(Reason(Cause.DEFERRED, text, change, (), until))
     return found
 
 

@@ -13,10 +13,11 @@ from beads_workers.core import limits
 from beads_workers.core.facts import NO_FLEET, Facts
 from beads_workers.core.landing import Add, add_to_text
 from beads_workers.core.model import Filters, IssueId
+from beads_workers.core.ready import BLOCKS
 from beads_workers.core.settings import FleetSettings
 from beads_workers.runtime.journal import Journal
 from beads_workers.runtime.run_directory import RunDirectory
-from beads_workers.trackers.issue import BLOCKS, Dependency, TrackerIssue
+from beads_workers.trackers.issue import Dependency, TrackerIssue
 from tests.contracts.memory import MemorySource
 
 NOW = 1_700_000_000.0

@@ -12,6 +12,15 @@ from enum import Enum
 from typing import TypeVar
 
 from beads_workers.core.model import Filters, IssueId, ListedIssue
+from beads_workers.core.ready import (
+    FINISHED,
+    HIDDEN_TYPES,
+    HOLDS_NOTHING,
+    NO_WORK,
+    PARENT_CHILD,
+    UNTIL_CLOSED,
+    WAITS_FOR,
+)
 from beads_workers.core.source import (
     BLOCKING,
     Calls,
@@ -25,11 +34,9 @@ from beads_workers.core.source import (
     Taken,
     brought,
 )
-from beads_workers.trackers.issue import BLOCKS, PARENT_CHILD, TrackerIssue, to_job, to_seen
+from beads_workers.trackers.issue import TrackerIssue, to_job, to_seen
 from beads_workers.trackers.settlement_rules import (
     CLOSED,
-    CONTAINERS,
-    FINISHED,
     IN_PROGRESS,
     OPEN,
     Ownership,
@@ -101,17 +108,27 @@ class MemoryTracker:
 
     def is_blocked(self, issue_id: str, seen: frozenset[str] = frozenset()) -> bool:
         """Whether it, or a parent of it, waits for an unfinished issue."""
-        if issue_id in seen:
+        if issue_id in seen or self.issues[issue_id].status in HOLDS_NOTHING:
             return False
         for dependency in self.issues[issue_id].dependencies:
             other = self.issues.get(dependency.depends_on_id)
             if other is None:
                 continue
-            if dependency.type == BLOCKS and other.status not in FINISHED:
+            if dependency.type in UNTIL_CLOSED and other.status not in HOLDS_NOTHING:
+                return True
+            if dependency.type == WAITS_FOR and self._has_work_below(other.id, issue_id):
                 return True
             if dependency.type == PARENT_CHILD and self.is_blocked(other.id, seen | {issue_id}):
                 return True
         return False
+
+    def _has_work_below(self, issue_id: str, but: str) -> bool:
+        return any(
+            dependency.type == PARENT_CHILD and dependency.depends_on_id == issue_id
+            for each in self.issues.values()
+            if each.status not in HOLDS_NOTHING and each.id != but
+            for dependency in each.dependencies
+        )
 
     def is_under(self, issue_id: str, ancestor: str, seen: frozenset[str] = frozenset()) -> bool:
         """Whether ``ancestor`` is a parent, or a parent's parent."""
@@ -198,8 +215,9 @@ class MemorySource:
 
     def ready(self) -> frozenset[IssueId]:
         """See ``Source``."""
-        open_ones = [each.id for each in self._in_order() if each.status == OPEN]
-        found = frozenset(IssueId(i) for i in open_ones if not self.tracker.is_blocked(i))
+        open_ones = [each for each in self._in_order() if each.status == OPEN]
+        shown = [each.id for each in open_ones if each.issue_type not in HIDDEN_TYPES]
+        found = frozenset(IssueId(i) for i in shown if not self.tracker.is_blocked(i))
         return self._faulty("ready", lambda: found)
 
     def close(self) -> None:
@@ -287,7 +305,7 @@ def is_wanted(
     f, labels = filters, set(issue.labels)
     return (
         issue.status == OPEN
-        and (issue.issue_type in f.types if f.types else issue.issue_type not in CONTAINERS)
+        and (issue.issue_type in f.types if f.types else issue.issue_type not in NO_WORK)
         and labels.issuperset(f.labels)
         and (not f.labels_any or not labels.isdisjoint(f.labels_any))
         and labels.isdisjoint(f.exclude_labels)

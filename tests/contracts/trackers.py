@@ -13,10 +13,11 @@ from typing import Any, Protocol
 import pytest
 
 from beads_workers.core.model import Filters, IssueId
+from beads_workers.core.ready import BLOCKS, PARENT_CHILD
 from beads_workers.core.source import Source
 from beads_workers.kinds import Capabilities
 from beads_workers.registry import kind_of
-from beads_workers.trackers.issue import BLOCKS, PARENT_CHILD, Dependency, TrackerIssue
+from beads_workers.trackers.issue import Dependency, TrackerIssue
 from beads_workers.trackers.sqlite.exchange import write_issues
 from beads_workers.trackers.sqlite.source import SqliteSource
 from beads_workers.trackers.sqlite.store import SqliteStore, connect, create, transaction

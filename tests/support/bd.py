@@ -218,6 +218,11 @@ class BdProject:
 
         return self._created.once(lines, create)
 
+    def allow_types(self, *types: str) -> None:
+        """Let issues have types that this ``bd`` does not know (``bd`` 1.3.0)."""
+        words = ("config", "set", "types.custom", ",".join(types))
+        self._created.once(words, lambda: self._written(*words))
+
     def put(self, issue_id: IssueId, status: str, assignee: str) -> None:
         """Set both, whoever holds it."""
         force = ["--force"] if self.version == NEW else []

@@ -73,7 +73,9 @@ def known(**fields: Any) -> Facts:
         ({"deferred_until": LATER}, Cause.DEFERRED, "deferred until T+2800, in 47 min"),
         ({"status": "deferred"}, Cause.DEFERRED, "deferred"),
         ({"status": "blocked"}, Cause.STATUS, "its status is blocked"),
-        ({"issue_type": "epic"}, Cause.FILTERED, "it is an epic"),
+        ({"issue_type": "epic"}, Cause.FILTERED, "it is an epic: it holds the work of others"),
+        ({"issue_type": "message"}, Cause.FILTERED, "it is a message: that is no work"),
+        ({"apart": "pinned"}, Cause.STATUS, "it is pinned: kept beside the backlog"),
     ],
 )
 def test_what_the_tracker_shows_is_said_in_its_words(
@@ -87,6 +89,12 @@ def test_what_the_tracker_shows_is_said_in_its_words(
 
 def test_a_deferral_that_is_over_holds_nothing_back() -> None:
     assert causes(picture(issue(deferred_until="2023-11-14T20:00:00.123456789Z"))) == [Cause.DUE]
+
+
+def test_a_child_waits_for_its_parent_to_be_due() -> None:
+    shown = picture(issue(parents=(IssueId("e"),)), issue("e", deferred_until=LATER))
+    assert causes(shown) == [Cause.DEFERRED]
+    assert "its parent e is deferred until T+2800" in said(shown)
 
 
 def test_an_issue_that_does_not_exist_is_not_found() -> None:

@@ -17,6 +17,7 @@ from beads_workers.core.inflight import ISSUE_PATH, arguments, stored_value
 from beads_workers.core.issues import Issues, Transition
 from beads_workers.core.journal import Entry
 from beads_workers.core.model import Call, call_of
+from beads_workers.core.ready import FINISHED
 from beads_workers.core.source import PAST_DEADLINE, Action
 from beads_workers.core.states import IssueState
 from beads_workers.integrations.envelopes.wire import ATTEMPT_MAX, SECONDS_MAX, Envelope, JobState
@@ -29,7 +30,7 @@ from beads_workers.trackers.issue import (
     time_text,
     to_object,
 )
-from beads_workers.trackers.settlement_rules import BLOCKED, CLOSED, FINISHED, IN_PROGRESS
+from beads_workers.trackers.settlement_rules import BLOCKED, CLOSED, IN_PROGRESS
 
 SCRIPT_PATH = "hero.script"
 _PATH_OF_SOURCE = {"hero": SCRIPT_PATH}

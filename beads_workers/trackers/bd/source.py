@@ -12,6 +12,7 @@ from typing import Any
 from beads_workers.core import limits
 from beads_workers.core.limits import TAKEOVER_LOOK_SECONDS
 from beads_workers.core.model import FLEETS, Filters, IssueId, Job, ListedIssue, call_of, path_of
+from beads_workers.core.ready import HOLDING
 from beads_workers.core.source import (
     Action,
     Calls,
@@ -277,10 +278,6 @@ def _why(row: BdRow | None) -> str:
 # ``bd`` 1.3 lists issues with their dependencies; older ones only tell them with ``bd show``.
 
 
-WAITING = ("blocks", "conditional-blocks", "waits-for")
-"""Kinds of dependencies that hold an issue back; the others only inform."""
-
-
 def look(tracker: BdTracker, issue_ids: Sequence[IssueId]) -> dict[IssueId, Seen]:
     """See ``Source.look``; one or two calls for every hundred issues."""
     seen: dict[IssueId, Seen] = {}
@@ -344,7 +341,7 @@ def _seen(row: BdRow) -> Seen:
         priority=row.priority,
         issue_type=row.issue_type,
         labels=row.labels,
-        waits_for=_ids(name for name, kind in named if kind in WAITING),
+        waits_for=_ids(name for name, kind in named if kind in HOLDING),
         parents=_ids(parents),
         deferred_until=_text(fields, "defer_until"),
         closed_at=_text(fields, "closed_at"),

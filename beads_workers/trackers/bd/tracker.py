@@ -21,6 +21,7 @@ from beads_workers.core.model import (
     path_of,
     value,
 )
+from beads_workers.core.ready import NO_WORK
 from beads_workers.core.source import SourceError
 from beads_workers.trackers.bd.calls import BdCalls, BdResult, UnknownOutcome, plain
 
@@ -407,10 +408,6 @@ def _has(text: str, option: str) -> bool:
 # Which ready issues are wanted: what ``bd ready`` can filter, and what we filter ourselves.
 
 
-CONTAINERS = ("epic", "gate", "molecule")
-"""Hold work of others rather than being work; taken only where their type is asked for."""
-
-
 def ready_arguments(filters: Filters, abilities: Abilities, rows_max: int) -> list[str]:
     """``bd ready`` for these filters, at most ``rows_max`` rows (0: all), most urgent first.
 
@@ -427,7 +424,7 @@ def ready_arguments(filters: Filters, abilities: Abilities, rows_max: int) -> li
     if len(filters.types) == 1:
         arguments.append(f"--type={filters.types[0]}")
     elif not filters.types and abilities.exclude_type:
-        arguments.append(f"--exclude-type={','.join(CONTAINERS)}")
+        arguments.append(f"--exclude-type={','.join(NO_WORK)}")
     if len(filters.priorities) == 1:
         arguments.append(f"--priority={filters.priorities[0]}")
     if filters.parent is not None:
@@ -440,7 +437,7 @@ def wanted(row: BdRow, filters: Filters, actor: str) -> bool:
     return (
         row.status == OPEN
         and row.assignee in ("", actor)
-        and (row.issue_type in filters.types if filters.types else not _is_container(row))
+        and (row.issue_type in filters.types if filters.types else row.issue_type not in NO_WORK)
         and (not filters.priorities or row.priority in filters.priorities)
         and set(filters.labels) <= set(row.labels)
         and (not filters.labels_any or not set(filters.labels_any).isdisjoint(row.labels))
@@ -466,10 +463,6 @@ def candidates(
     """The wanted rows, most urgent first, otherwise in the order of the listing."""
     found = [r for r in rows if r.issue_id not in skip and wanted(r, filters, actor)]
     return sorted(found, key=lambda row: row.priority)
-
-
-def _is_container(row: BdRow) -> bool:
-    return row.issue_type in CONTAINERS
 
 
 def _brings(row: BdRow, filters: Filters) -> bool:

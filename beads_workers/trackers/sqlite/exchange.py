@@ -103,13 +103,19 @@ def export_lines(connection: sqlite3.Connection) -> Generator[str, None, None]:
         connection.execute("ROLLBACK")
 
 
-def write_issues(store: SqliteStore, issues: Sequence[TrackerIssue]) -> None:
+def write_issues(store: SqliteStore, issues: Iterable[TrackerIssue]) -> None:
     """Insert or replace, inside the caller's transaction; raises ``DependencyCycle``."""
+    written = list(issues)
+    _write(store, written)
+    _refuse_cycles(store, written)
+
+
+def _write(store: SqliteStore, issues: Sequence[TrackerIssue]) -> None:
+    ids = {issue.id for issue in issues}
+    before = store.dependants(ids)
     for issue in issues:
         store.write(issue)
-    _refuse_cycles(store, issues)
-    ids = {issue.id for issue in issues}
-    store.refresh(ids | store.dependants(ids))
+    store.refresh(before | store.dependants(ids))
 
 
 def _read(lines: Iterable[bytes]) -> tuple[list[_Line], int]:
@@ -149,15 +155,14 @@ def _parsed(raw: bytes) -> _Line | None:
 def _merge(store: SqliteStore, read: Sequence[_Line], now: str) -> Imported:
     counts = {"created": 0, "updated": 0, "unchanged": 0, "older": 0, "held": 0}
     present = {issue.id: issue for issue in store.in_batches(line.issue.id for line in read)}
-    written: set[str] = set()
+    written: list[TrackerIssue] = []
     for line in read:
         old = present.get(line.issue.id)
         kind, issue = _merged(old, line, now)
         counts[kind] += 1
         if issue is not None:
-            store.write(issue)
-            written.add(issue.id)
-    store.refresh(written | store.dependants(written))
+            written.append(issue)
+    _write(store, written)
     return Imported(**counts)
 
 

@@ -21,6 +21,7 @@ from beads_workers.core.model import (
     ListedIssue,
     value,
 )
+from beads_workers.core.ready import FINISHED, HIDDEN_TYPES, NO_WORK
 from beads_workers.core.source import (
     BLOCKING,
     Action,
@@ -37,8 +38,6 @@ from beads_workers.core.source import (
 from beads_workers.trackers.issue import TrackerIssue, time_text, to_job, to_seen
 from beads_workers.trackers.settlement_rules import (
     CLOSED,
-    CONTAINERS,
-    FINISHED,
     IN_PROGRESS,
     Ownership,
     is_held_by,
@@ -83,7 +82,7 @@ def conditions(filters: Filters) -> tuple[str, list[str | int]]:
     if filters.types:
         require(f"issue_type IN {_places(filters.types)}", *filters.types)
     else:
-        require(f"issue_type NOT IN {_places(CONTAINERS)}", *CONTAINERS)
+        require(f"issue_type NOT IN {_places(NO_WORK)}", *NO_WORK)
     for label in filters.labels:
         require(_labelled("= ?"), label)
     if filters.labels_any:
@@ -252,6 +251,7 @@ class SqliteSource:
     def take(self, limit: int, skip: Collection[IssueId]) -> Taken:
         """Claim up to ``limit`` ready issues, most urgent first, oldest first among equals."""
         with self._call() as tracker:
+            self._wake(tracker)
             tracker.written_by_others = _data_version(tracker.connection)
             if limit <= 0:
                 return self._selected(tracker, 0, skip)
@@ -300,8 +300,7 @@ class SqliteSource:
     def look(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, Seen]:
         """See ``Source``."""
         with self._call() as tracker:
-            found = tracker.store.issues(_storable(issue_id) for issue_id in issue_ids)
-        return {IssueId(issue.id): to_seen(issue) for issue in found}
+            return {s.issue_id: s for s in self._seen(tracker, map(_storable, issue_ids))}
 
     def read(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, Job]:
         """See ``ReadableSource``."""
@@ -317,13 +316,17 @@ class SqliteSource:
     def unfinished(self, rows_max: int) -> list[Seen]:
         """See ``Source``."""
         with self._call() as tracker:
-            ids = tracker.store.ids(finished=False)[:rows_max]
-            return [to_seen(issue) for issue in tracker.store.issues(ids)]
+            return self._seen(tracker, tracker.store.ids(finished=False)[:rows_max])
 
     def ready(self) -> frozenset[IssueId]:
         """See ``Source``."""
         with self._call() as tracker:
-            found = tracker.connection.execute(f"SELECT id FROM issues WHERE {SELECTABLE}")
+            self._wake(tracker)
+            found = tracker.connection.execute(
+                f"SELECT id FROM issues WHERE {SELECTABLE}"
+                f" AND issue_type NOT IN {_places(HIDDEN_TYPES)}",
+                HIDDEN_TYPES,
+            )
             return frozenset(IssueId(row[0]) for row in found)
 
     def close(self) -> None:
@@ -359,6 +362,19 @@ class SqliteSource:
             discovered=self._discovered(tracker),
             held=self._held(tracker, where, parameters) if ends or not self._told_held else None,
         )
+
+    def _wake(self, tracker: _Opened) -> None:
+        """Open again what was deferred until now."""
+        now_us = int(self._clock() * 1_000_000)
+        if tracker.store.due(now_us):
+            with transaction(tracker.connection):
+                tracker.store.wake(now_us, self._now())
+
+    def _seen(self, tracker: _Opened, ids: Iterable[str]) -> list[Seen]:
+        """With whatever holds each back by itself, which its own dependencies may not name."""
+        issues = tracker.store.issues(ids)
+        holders = tracker.store.waits_for(issue.id for issue in issues)
+        return [_with(to_seen(issue), holders.get(issue.id, ())) for issue in issues]
 
     def _release_unanswered(self, tracker: _Opened) -> None:
         """A commit whose sync failed may stand in the file all the same: nobody works on those."""
@@ -468,6 +484,11 @@ class SqliteSource:
             connection = connect(self._database)
             self._opened = _Opened(connection, SqliteStore(connection), file)
         return self._opened
+
+
+def _with(seen: Seen, holders: Iterable[str]) -> Seen:
+    named = dict.fromkeys((*seen.waits_for, *map(IssueId, holders)))
+    return replace(seen, waits_for=tuple(named))
 
 
 def _data_version(connection: sqlite3.Connection) -> int:

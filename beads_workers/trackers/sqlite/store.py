@@ -17,17 +17,19 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from beads_workers.core.source import SourceError
-from beads_workers.trackers.issue import (
-    BLOCKS,
+from beads_workers.core.ready import (
+    APART,
+    FINISHED,
+    HOLDING,
+    HOLDS_NOTHING,
     PARENT_CHILD,
-    Dependency,
-    TrackerIssue,
-    microseconds,
+    UNTIL_CLOSED,
 )
+from beads_workers.core.source import SourceError
+from beads_workers.trackers.issue import Dependency, TrackerIssue, due, microseconds
 from beads_workers.trackers.settlement_rules import IN_PROGRESS, OPEN
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """In ``PRAGMA user_version``. A file of a newer version is refused, never guessed at."""
 
 BUSY_SECONDS = 5.0
@@ -54,7 +56,10 @@ CREATE TABLE issues (
   timeout_seconds REAL,
   command TEXT,                 -- JSON list
   extra TEXT NOT NULL,          -- JSON object: imported keys that mean nothing to us
-  blocked INTEGER NOT NULL DEFAULT 0  -- 1: waits for another issue; kept by Store.refresh
+  due_us INTEGER,  -- defer_until as a number, until Store.wake has seen it pass
+  -- Why it is not ready, as bits (1 waits for another issue, 2 is no work: pinned or ephemeral,
+  -- 4 is deferred, or a child of what is), kept by Store.refresh:
+  blocked INTEGER NOT NULL DEFAULT 0
 );
 
 CREATE TABLE labels (
@@ -79,7 +84,14 @@ CREATE INDEX ready ON issues (priority, created_us, id, assignee, issue_type)
   WHERE status = 'open' AND blocked = 0;
 CREATE INDEX waiting ON issues (issue_type, priority, id) WHERE status = 'open' AND blocked = 1;
 CREATE INDEX held ON issues (assignee) WHERE assignee <> '';
+CREATE INDEX due ON issues (due_us) WHERE due_us IS NOT NULL;
 """
+
+_FROM_1 = """
+ALTER TABLE issues ADD COLUMN due_us INTEGER;
+CREATE INDEX due ON issues (due_us) WHERE due_us IS NOT NULL;
+"""
+"""Makes a tracker of version 1, whose ``blocked`` knew of ``blocks`` and parents alone."""
 
 
 def connect(path: Path) -> sqlite3.Connection:
@@ -91,6 +103,8 @@ def connect(path: Path) -> sqlite3.Connection:
     with translated(path):
         connection = _opened(path, "rw")
         try:
+            if _version(connection) == 1:
+                _bring_up(connection)
             _check_version(connection, path)
         except (sqlite3.Error, SourceError):
             connection.close()
@@ -160,6 +174,22 @@ def _create_tables(connection: sqlite3.Connection, prefix: str) -> bool:
     return True
 
 
+def _bring_up(connection: sqlite3.Connection) -> None:
+    """Bring a tracker of version 1 up to date, unless another process has done so meanwhile."""
+    with transaction(connection):
+        if _version(connection) != 1:
+            return
+        for statement in _FROM_1.split(";\n"):
+            connection.execute(statement)
+        store = SqliteStore(connection)
+        ids = store.ids(finished=True)
+        for issue in store.in_batches(ids):
+            if (moment := due(issue)) is not None:
+                connection.execute("UPDATE issues SET due_us = ? WHERE id = ?", (moment, issue.id))
+        store.refresh(ids)
+        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+
 def _check_version(connection: sqlite3.Connection, path: Path) -> None:
     version = _version(connection)
     if version > SCHEMA_VERSION:
@@ -194,16 +224,55 @@ _COLUMNS = (
     "id, title, description, status, priority, issue_type, assignee, created_at, updated_at,"
     " closed_at, close_reason, notes, comments, timeout_seconds, command, extra"
 )
-_PLACES = ", ".join("?" * 17)
+_PLACES = ", ".join("?" * 18)
 
-_BLOCKED = """(
-  EXISTS (SELECT 1 FROM dependencies AS d JOIN issues AS b ON b.id = d.depends_on_id
-          WHERE d.issue_id = issues.id AND d.type = 'blocks'
-            AND b.status NOT IN ('closed', 'tombstone'))
-  OR
-  EXISTS (SELECT 1 FROM dependencies AS d JOIN issues AS p ON p.id = d.depends_on_id
-          WHERE d.issue_id = issues.id AND d.type = 'parent-child' AND p.blocked = 1)
-)"""
+
+def _quoted(words: Iterable[str]) -> str:
+    return "(" + ", ".join(f"'{word}'" for word in words) + ")"
+
+
+_DONE, _LETS_GO, _UNTIL_CLOSED = map(_quoted, (FINISHED, HOLDS_NOTHING, UNTIL_CLOSED))
+
+_CHILDREN = """
+  FROM dependencies AS c JOIN issues AS b ON b.id = c.issue_id
+  WHERE c.depends_on_id = d.depends_on_id AND c.type = 'parent-child' AND b.status"""
+"""Of what ``d`` waits for: those with a status that follows."""
+
+_META = """CASE WHEN json_valid(json_extract(d.extra, '$.metadata'))
+  THEN json_extract(json_extract(d.extra, '$.metadata'), '$.{}') END"""
+
+_HELD_BY = f"""
+  SELECT d.issue_id, b.id, d.position
+  FROM dependencies AS d JOIN issues AS b ON b.id = d.depends_on_id
+  WHERE d.type IN {_UNTIL_CLOSED} AND b.status NOT IN {_LETS_GO} AND d.issue_id {{0}}
+  UNION ALL
+  SELECT d.issue_id, b.id, d.position
+  FROM dependencies AS d JOIN issues AS b ON b.id = d.depends_on_id
+  WHERE d.type = 'waits-for' AND b.status NOT IN {_LETS_GO} AND d.issue_id {{0}}
+    AND {_META.format("also_blocks")} IN (1, 'true')
+  UNION ALL
+  SELECT d.issue_id, b.id, d.position
+  FROM dependencies AS d JOIN issues AS s ON s.id = d.depends_on_id
+    JOIN dependencies AS c ON c.depends_on_id = s.id JOIN issues AS b ON b.id = c.issue_id
+  WHERE d.type = 'waits-for' AND c.type = 'parent-child' AND b.status NOT IN {_LETS_GO}
+    AND s.status <> 'tombstone' AND b.id <> d.issue_id AND d.issue_id {{0}}
+    AND NOT ({_META.format("gate")} IS 'any-children' AND EXISTS (SELECT 1 {_CHILDREN} = 'closed'))
+"""
+"""Issue and what holds it back by itself, where ``d.issue_id`` is as is put in."""
+
+_APART = " OR ".join(f"json_extract(extra, '$.{key}') IS 1" for key in APART)
+
+_FLAGS = f"""CASE WHEN status IN {_LETS_GO} THEN 0 ELSE
+  (EXISTS ({_HELD_BY.format("= issues.id")})
+   OR EXISTS (SELECT 1 FROM dependencies AS d JOIN issues AS p ON p.id = d.depends_on_id
+              WHERE d.issue_id = issues.id AND d.type = 'parent-child' AND p.blocked & 1))
+  END
+  | 2 * ({_APART})
+  | 4 * (due_us IS NOT NULL
+   OR EXISTS (SELECT 1 FROM dependencies AS d JOIN issues AS p ON p.id = d.depends_on_id
+              WHERE d.issue_id = issues.id AND d.type = 'parent-child'
+                AND p.due_us IS NOT NULL))"""
+"""What ``blocked`` should be."""
 
 _BATCH = 1000
 """Issues read at once: an export of any size needs little memory."""
@@ -256,7 +325,7 @@ class SqliteStore:
 
     def ids(self, *, finished: bool) -> list[str]:
         """Ids by priority and age; without ``finished`` only what is not closed."""
-        condition = "1" if finished else "status NOT IN ('closed', 'tombstone')"
+        condition = "1" if finished else f"status NOT IN {_DONE}"
         return self._column(
             f"SELECT id FROM issues WHERE {condition} ORDER BY priority, created_us, id"
         )
@@ -270,22 +339,18 @@ class SqliteStore:
     def waits_for(self, ids: Iterable[str]) -> dict[str, list[str]]:
         """For each blocked issue the unfinished issues that block it directly, in their order."""
         found: dict[str, list[str]] = {}
-        for issue_id, blocker in self._connection.execute(
-            "SELECT d.issue_id, d.depends_on_id FROM dependencies AS d"
-            " JOIN issues AS b ON b.id = d.depends_on_id"
-            f" WHERE d.issue_id IN {_LISTED} AND d.type = 'blocks'"
-            " AND b.status NOT IN ('closed', 'tombstone') ORDER BY d.issue_id, d.position",
-            (_listed(ids),),
+        for issue_id, blocker, _ in self._connection.execute(
+            f"{_HELD_BY.format('IN ' + _LISTED_1)} ORDER BY 1, 3", (_listed(ids),)
         ):
             found.setdefault(issue_id, []).append(blocker)
-        return found
+        return {key: list(dict.fromkeys(each)) for key, each in found.items()}
 
     def write(self, issue: TrackerIssue) -> None:
         """Insert or replace; ``refresh`` it, and its ``dependants``, in the same transaction."""
         self._connection.execute(
-            f"INSERT INTO issues ({_COLUMNS}, created_us) VALUES ({_PLACES})"
+            f"INSERT INTO issues ({_COLUMNS}, created_us, due_us) VALUES ({_PLACES})"
             f" ON CONFLICT (id) DO UPDATE SET {_UPDATES}",
-            (*_row(issue), microseconds(issue.created_at)),
+            (*_row(issue), microseconds(issue.created_at), due(issue)),
         )
         for table in ("labels", "dependencies"):
             self._connection.execute(f"DELETE FROM {table} WHERE issue_id = ?", (issue.id,))
@@ -302,29 +367,54 @@ class SqliteStore:
         )
 
     def dependants(self, ids: Iterable[str]) -> set[str]:
-        """The issues that may be held back by one of ``ids``: those it blocks, and children."""
-        return set(
-            self._column(
-                f"SELECT issue_id FROM dependencies WHERE depends_on_id IN {_LISTED}"
-                " AND type IN ('blocks', 'parent-child')",
-                _listed(ids),
-            )
+        """The issues that one of ``ids`` may hold back, or let go: what waits for it or for its
+        parent's children, and its own children; and ``ids`` themselves, whose status counts."""
+        listed = _listed(ids)
+        found = self._column(
+            f"SELECT issue_id FROM dependencies WHERE depends_on_id IN {_LISTED_1}"
+            f" AND type IN {_quoted((*HOLDING, PARENT_CHILD))}"
+            " UNION SELECT d.issue_id FROM dependencies AS c JOIN dependencies AS d"
+            " ON d.depends_on_id = c.depends_on_id AND d.type = 'waits-for'"
+            f" WHERE c.issue_id IN {_LISTED_1} AND c.type = 'parent-child'"
+            f" UNION SELECT value FROM json_each(?1)",
+            listed,
         )
+        return set(found)
 
     def refresh(self, ids: Collection[str]) -> None:
-        """Find out anew whether ``ids`` are blocked, and then whatever hangs below them."""
+        """Find out anew why ``ids`` are not ready, and then whatever hangs below them."""
         while ids:
             changed = self._column(
-                f"UPDATE issues SET blocked = {_BLOCKED}"
-                f" WHERE id IN {_LISTED} AND blocked <> {_BLOCKED} RETURNING id",
+                "UPDATE issues SET blocked = f.flags FROM"
+                f" (SELECT id AS key, {_FLAGS} AS flags FROM issues WHERE id IN {_LISTED}) AS f"
+                " WHERE id = f.key AND blocked <> f.flags RETURNING id",
                 _listed(ids),
             )
-            # A change of the flag (not of the status) reaches only children.
+            # A change of the flags (not of the status) reaches only children.
             ids = self._column(
                 f"SELECT DISTINCT issue_id FROM dependencies WHERE depends_on_id IN {_LISTED}"
                 f" AND type = '{PARENT_CHILD}'",
                 _listed(changed),
             )
+
+    def due(self, now_us: int) -> list[str]:
+        """What was deferred until a moment that has passed."""
+        return [
+            row[0]
+            for row in self._connection.execute("SELECT id FROM issues WHERE due_us <= ?", [now_us])
+        ]
+
+    def wake(self, now_us: int, now: str) -> None:
+        """What is ``due`` is deferred no longer, and opens again if that is all it waited for."""
+        woken = self.due(now_us)
+        self._connection.execute(
+            "UPDATE issues SET status = 'open', updated_at = ?,"
+            " extra = json_remove(extra, '$.defer_until')"
+            " WHERE due_us <= ? AND status = 'deferred'",
+            (now, now_us),
+        )
+        self._connection.execute("UPDATE issues SET due_us = NULL WHERE due_us <= ?", (now_us,))
+        self.refresh(self.dependants(woken))
 
     def cycle(self) -> list[str]:
         """Issues that would wait for each other for ever, as a closed walk; empty without any."""
@@ -332,9 +422,8 @@ class SqliteStore:
         for issue_id, needed in self._connection.execute(
             "SELECT d.issue_id, d.depends_on_id FROM dependencies AS d"
             " JOIN issues AS b ON b.id = d.depends_on_id JOIN issues AS i ON i.id = d.issue_id"
-            f" WHERE d.type = '{PARENT_CHILD}' OR (d.type = '{BLOCKS}'"
-            " AND b.status NOT IN ('closed', 'tombstone')"
-            " AND i.status NOT IN ('closed', 'tombstone'))"
+            f" WHERE d.type = '{PARENT_CHILD}' OR (d.type IN {_UNTIL_CLOSED}"
+            f" AND b.status NOT IN {_LETS_GO} AND i.status NOT IN {_LETS_GO})"
         ):
             graph[issue_id].append(needed)
         return find_cycle(graph)
@@ -393,8 +482,11 @@ def find_cycle(graph: dict[str, list[str]]) -> list[str]:
 _LISTED = "(SELECT value FROM json_each(?))"
 """Any number of ids in one parameter."""
 
+_LISTED_1 = "(SELECT value FROM json_each(?1))"
+"""The same, more than once in a statement."""
+
 _UPDATES = ", ".join(
-    f"{name} = excluded.{name}" for name in (*_COLUMNS.split(", ")[1:], "created_us")
+    f"{name} = excluded.{name}" for name in (*_COLUMNS.split(", ")[1:], "created_us", "due_us")
 )
 
 

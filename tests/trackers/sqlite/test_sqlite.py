@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from beads_workers.core.model import Filters, IssueId
+from beads_workers.core.ready import PARENT_CHILD
 from beads_workers.core.source import Action, CrashedRun, Result, Settlement, SourceError
-from beads_workers.trackers.issue import PARENT_CHILD, Dependency, TrackerIssue
+from beads_workers.trackers.issue import Dependency, TrackerIssue
 from beads_workers.trackers.sqlite.exchange import DependencyCycle, write_issues
 from beads_workers.trackers.sqlite.source import SqliteSource
 from beads_workers.trackers.sqlite.store import (

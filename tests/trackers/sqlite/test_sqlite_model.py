@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from beads_workers.core.model import Filters, IssueId
+from beads_workers.core.ready import BLOCKS, PARENT_CHILD, WAITS_FOR
 from beads_workers.core.source import Action, CrashedRun, Settlement
-from beads_workers.trackers.issue import BLOCKS, PARENT_CHILD, Dependency, TrackerIssue
+from beads_workers.trackers.issue import Dependency, TrackerIssue
 from beads_workers.trackers.sqlite.exchange import write_issues
 from beads_workers.trackers.sqlite.source import SqliteSource
 from beads_workers.trackers.sqlite.store import SqliteStore, connect, create, transaction
@@ -50,7 +51,9 @@ class SideBySide(RuleBasedStateMachine):
                 # Only on earlier ones: no cycles. Position 0 depends on nothing.
                 st.dictionaries(
                     st.integers(0, 7),
-                    st.sampled_from([BLOCKS, PARENT_CHILD, "related"]),
+                    st.sampled_from(
+                        [BLOCKS, PARENT_CHILD, WAITS_FOR, "conditional-blocks", "related"]
+                    ),
                     max_size=2,
                 ),
             ),
@@ -103,6 +106,14 @@ class SideBySide(RuleBasedStateMachine):
         )
         assert [job.issue_id for job in real.jobs] == [job.issue_id for job in model.jobs]
         assert (real.listed, real.more, real.blocked) == (model.listed, model.more, model.blocked)
+
+    @rule(key=st.sampled_from(KEYS), status=st.sampled_from(["open", "pinned", "closed"]))
+    def put(self, key: str, status: str) -> None:
+        with transaction(self.connection):
+            self.connection.execute("UPDATE issues SET status = ? WHERE id = ?", (status, key))
+            self.store.refresh(self.store.dependants([key]))
+        model = self.tracker.issues[key]
+        self.tracker.put(key, status, model.assignee, model.close_reason)
 
     @rule(actor=st.sampled_from(ACTORS), group=settlements)
     def settle(self, actor: str, group: list[Settlement]) -> None:
