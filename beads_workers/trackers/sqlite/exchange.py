@@ -48,7 +48,7 @@ class Imported:
     """What an import did, as counts of issues.
 
     ``older``: left as they were, because the tracker's are newer. ``held``: updated, except that
-    who works on them stayed. ``skipped``: records of another kind than issues (beads' memories).
+    who works on them stayed. ``skipped``: records that are no issues (beads' memories, its header).
     ``dangling``: dependencies on issues that are not here, which hold nothing back.
     """
 
@@ -147,8 +147,8 @@ def _read(lines: Iterable[bytes]) -> tuple[list[_Line], int]:
 
 def _parsed(raw: bytes) -> _Line | None:
     fields = parse_object(raw)
-    if fields.get("_type", "issue") != "issue":
-        return None
+    if fields.get("_type", "issue") != "issue" or "_schema" in fields:
+        return None  # A memory of beads, or the header of an export.
     return _Line(from_object(fields), has_status="status" in fields)
 
 

@@ -151,9 +151,10 @@ def test_a_cycle_imports_nothing(connection: sqlite3.Connection) -> None:
 def test_records_of_another_kind_and_dangling_dependencies_are_counted(
     connection: sqlite3.Connection,
 ) -> None:
+    header = {"_schema": "beads-jsonl/1", "_sort": "stable-v1"}
     memory = {"_type": "memory", "key": "k", "value": "v"}
-    found = load(connection, memory, issue(dependencies=[{"depends_on_id": "x-gone"}]))
-    assert found == Imported(created=1, skipped=1, dangling=1)
+    found = load(connection, header, memory, issue(dependencies=[{"depends_on_id": "x-gone"}]))
+    assert found == Imported(created=1, skipped=2, dangling=1)
 
 
 def test_an_older_export_undoes_nothing(connection: sqlite3.Connection) -> None:
