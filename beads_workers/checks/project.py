@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pwd
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from shutil import which
 from typing import TYPE_CHECKING, Any
 
-from beads_workers.checks.rules import Check, fail, misused, warn
+from beads_workers.checks.rules import Check, Grade, fail, misused, warn
 from beads_workers.core.model import IssueId
 from beads_workers.core.settings import FleetSettings
-from beads_workers.core.source import SourceError
+from beads_workers.core.source import Damaged, SourceError
 from beads_workers.core.text import printable
 from beads_workers.exits import EXIT_TRACKER, EXIT_UNKNOWN, EXIT_USAGE
 from beads_workers.kinds import SourceKind
@@ -110,22 +111,47 @@ def _settle_on_bd(file: Path | None, folder: Path) -> str:
 
 
 def access(place: Path) -> Iterator[Check]:
-    """Ours to write, as far as that can be seen without writing."""
+    """Ours to read and write, as far as that can be seen without writing."""
+    folder = place if place.is_dir() else place.parent
     try:
         owner = place.stat().st_uid
-        parts = [place, *place.iterdir()] if place.is_dir() else [place.parent, place]
+        parts = [folder, *(each for each in folder.iterdir() if _belongs(each, place))]
     except OSError as error:
         yield fail("tracker", f"{place}: {error.strerror}", f"ls -ld {shlex.quote(str(place))}")
         return
-    closed = [part for part in parts if not part.is_symlink() and not os.access(part, os.W_OK)]
-    quoted = shlex.quote(str(place))
-    if closed and owner != os.geteuid():
-        text = f"{closed[0]} cannot be written: it belongs to another user (uid {owner})"
-        yield fail("tracker", text, f'sudo chown -R "$(id -un)" {quoted}')
-    elif closed:
-        yield fail("tracker", f"{closed[0]} cannot be written", f"chmod -R u+rwX {quoted}")
+    closed = next((part for part in parts if not part.is_symlink() and not _is_open(part)), None)
+    if closed is not None:
+        yield _closed(closed, folder)
     elif owner not in (os.geteuid(), 0) and os.geteuid() != 0:
-        yield warn("tracker", f"{place} belongs to another user (uid {owner})")
+        yield warn("tracker", f"{place} belongs to {_name_of(owner)}")
+
+
+def _belongs(part: Path, place: Path) -> bool:
+    return place.is_dir() or part.name.startswith(place.name)
+
+
+def _is_open(part: Path) -> bool:
+    needed = os.R_OK | os.W_OK | (os.X_OK if part.is_dir() else 0)
+    return os.access(part, needed)
+
+
+def _closed(part: Path, folder: Path) -> Check:
+    text, quoted = f"{part} cannot be written", shlex.quote(str(folder))
+    if os.statvfs(part).f_flag & os.ST_RDONLY:
+        remedy = f'sudo mount -o remount,rw "$(findmnt -no TARGET -T {quoted})"'
+        return fail("tracker", f"{text}: its file system is mounted read-only", remedy)
+    owner = part.stat().st_uid
+    if owner != os.geteuid():
+        text += f": it belongs to {_name_of(owner)}, and this is {_name_of(os.geteuid())}"
+        return fail("tracker", text, f'sudo chown -R "$(id -u)" {quoted}')
+    return fail("tracker", text, f"chmod -R u+rwX {quoted}")
+
+
+def _name_of(uid: int) -> str:
+    try:
+        return f"{pwd.getpwuid(uid).pw_name} (uid {uid})"
+    except KeyError:
+        return f"uid {uid}"
 
 
 # --- what issues bring ---------------------------------------------------------------------------
@@ -141,15 +167,19 @@ def commands_of_issues(tracker: TrackerChoice) -> int | Check:
         with _built_in(tracker) as connection:
             return count_commands(connection)
     except SourceError as error:
-        mend = mend_database(tracker.place)
-        return fail("tracker", printable(str(error)), mend, error.hint, EXIT_TRACKER)
+        return cannot_open(tracker.place, error)
 
 
-def mend_database(path: Path) -> str:
-    """A command that moves a database aside, and makes an empty one."""
-    # Kept, not deleted: somebody may want to look at it.
+def cannot_open(path: Path, error: SourceError) -> Check:
+    """Why a built-in tracker cannot be used. Only one that is damaged is moved aside: it is kept,
+    for somebody may want to look at it."""
+    closed = next((each for each in access(path) if each.status is Grade.FAIL), None)
+    if closed is not None:
+        return replace(closed, exit_code=EXIT_TRACKER)
     quoted, project = shlex.quote(str(path)), shlex.quote(str(path.parent.parent))
-    return f"mv {quoted} {quoted}.broken && cd {project} && beads-workers init"
+    aside = f"mv {quoted} {quoted}.broken && cd {project} && beads-workers init"
+    mend = aside if isinstance(error, Damaged) else ""
+    return fail("tracker", printable(str(error)), mend, error.hint, EXIT_TRACKER)
 
 
 def committed_commands(tracker: TrackerChoice, brought: int) -> Check | None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from beads_workers.checks.project import mend_database
+from beads_workers.checks.project import cannot_open
 from beads_workers.checks.rules import Check, fail, ok, warn
 from beads_workers.core.settings import FleetSettings
 from beads_workers.core.source import Calls, ClaimingSource, HeldElsewhere, SourceError
@@ -56,22 +56,21 @@ def tracker(looked: Looked) -> list[Check]:
     fleet = looked.fleet
     if fleet is None:
         return []
-    return _listed(fleet, "", lambda error: error.hint)
+    return _listed(fleet, "", lambda error: fail("tracker", printable(str(error)), error.hint))
 
 
 def embedded(looked: Looked) -> list[Check]:
     """What can be said of the embedded tracker of this fleet."""
     fleet = looked.fleet
     assert fleet is not None, "its tracker was found"
-    mend = mend_database(Path(fleet.tracker))
-    return _listed(fleet, "embedded, ", lambda error: mend)
+    return _listed(fleet, "embedded, ", lambda error: cannot_open(Path(fleet.tracker), error))
 
 
-def _listed(fleet: FleetSettings, lead: str, remedy: Callable[[SourceError], str]) -> list[Check]:
+def _listed(fleet: FleetSettings, lead: str, wrong: Callable[[SourceError], Check]) -> list[Check]:
     try:
         source = open_source(fleet, ACTOR)
     except SourceError as error:
-        return [fail("tracker", printable(str(error)), remedy(error))]
+        return [wrong(error)]
     try:
         description = source.describe()
         began = time.monotonic()
@@ -79,7 +78,7 @@ def _listed(fleet: FleetSettings, lead: str, remedy: Callable[[SourceError], str
         seconds = time.monotonic() - began
         held = source.held() if isinstance(source, ClaimingSource) else ()
     except SourceError as error:
-        return [fail("tracker", printable(str(error)), remedy(error))]
+        return [wrong(error)]
     finally:
         source.close()
     more = "+" if taken.more else ""

@@ -67,7 +67,7 @@ def init(
         config_made = _write_new(here / CONFIG_FILE, _CONFIG)
     except OSError as error:
         raise CommandError(f"{printable(str(error.filename))}: {error.strerror}") from error
-    with tracker_errors():
+    with tracker_errors(database):
         made = create(database, prefix)
     if (here / ".beads").is_dir():
         warn("there is a .beads folder here too: 'start' takes it, unless --source sqlite is given")
@@ -101,7 +101,7 @@ def opened() -> Iterator[sqlite3.Connection]:
             raise CommandError("the tracker of this project is bd", hint, EXIT_TRACKER)
         hint = "run 'beads-workers init' here, or go to a folder below one"
         raise CommandError("no tracker here", hint, EXIT_TRACKER)
-    with tracker_errors():
+    with tracker_errors(database):
         connection = connect(database)
         try:
             with translated(database):
@@ -111,12 +111,15 @@ def opened() -> Iterator[sqlite3.Connection]:
 
 
 @contextlib.contextmanager
-def tracker_errors() -> Iterator[None]:
+def tracker_errors(database: Path) -> Iterator[None]:
     """A tracker in trouble ends the command with exit code 6."""
     try:
         yield
     except SourceError as error:
-        raise CommandError(printable(str(error)), error.hint, EXIT_TRACKER) from error
+        from beads_workers.checks.project import cannot_open
+        from beads_workers.cli.refusals import refusal
+
+        raise refusal(cannot_open(database, error)) from error
 
 
 def warn(text: str) -> None:

@@ -36,6 +36,10 @@ class SourceError(Exception):
         self.hint = hint
 
 
+class Damaged(SourceError):
+    """What is kept there cannot be read as issues, by anybody."""
+
+
 class Action(Enum):
     """What is to become of a claimed issue in the tracker."""
 

@@ -1,4 +1,4 @@
-"""What is said of a beads-workers.toml with a mistake in it: the line that was meant."""
+"""What is said of a beads-workers.toml with a mistake: the line, and the line that was meant."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from beads_workers.core.ready import (
     PARENT_CHILD,
     UNTIL_CLOSED,
 )
-from beads_workers.core.source import SourceError
+from beads_workers.core.source import Damaged, SourceError
 from beads_workers.trackers.issue import Dependency, TrackerIssue, due, microseconds
 from beads_workers.trackers.settlement_rules import IN_PROGRESS, OPEN
 
@@ -135,7 +135,7 @@ def translated(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        raise SourceError(f"{path}: {error}", _hint(error)) from error
+        raise _as_said(path, error) from error
 
 
 @contextmanager
@@ -198,22 +198,22 @@ def _check_version(connection: sqlite3.Connection, path: Path) -> None:
             "upgrade beads-workers",
         )
     if version < SCHEMA_VERSION:
-        raise SourceError(f"{path} is not a tracker of beads-workers", "run 'beads-workers init'")
+        raise Damaged(f"{path} is not a tracker of beads-workers")
 
 
 def _version(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
-def _hint(error: sqlite3.Error) -> str:
+def _as_said(path: Path, error: sqlite3.Error) -> SourceError:
     text = str(error)
-    if "locked" in text:
-        return "another program holds it; it is asked again"
-    if "unable to open" in text:
-        return "check the permissions, or run 'beads-workers init'"
     if "malformed" in text or "not a database" in text:
-        return "restore it from an export: 'beads-workers export' writes one"
-    return ""
+        return Damaged(f"{path}: {text}; a new one can import the last export")
+    if "locked" in text:
+        return SourceError(f"{path}: {text}", "another program holds it; it is asked again")
+    if "unable to open" in text or "readonly" in text:
+        return SourceError(f"{path}: {text}", "'beads-workers doctor' says who may write it")
+    return SourceError(f"{path}: {text}")
 
 
 # --- store ---------------------------------------------------------------------------------------
