@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import re
-import textwrap
 from typing import Any
 
 from beads_workers.core.model import value
@@ -90,6 +89,8 @@ def wrapped(text: str) -> str:
 def _folded(line: str, room: int) -> list[str]:
     begin = re.match(r" *(?:[-*+] |\d+[.)] )?", line)
     indent = " " * min(len(begin[0]) if begin else 0, room // 2)
+    import textwrap  # A worker knows the form, and wraps nothing.
+
     return textwrap.wrap(
         line, room, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )

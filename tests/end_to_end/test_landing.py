@@ -35,7 +35,10 @@ PATIENCE = 120.0
 def repository(project: Any) -> Path:
     """The project becomes a repository with a first commit on ``main``."""
     project.environment |= IDENTITY
-    git(project.folder, "init", "--quiet", "--initial-branch=main")
+    if not (
+        project.folder / ".git"
+    ).exists():  # bd has made one: git 2.47 makes no reftables of it.
+        git(project.folder, "init", "--quiet", "--initial-branch=main")
     git(project.folder, "symbolic-ref", "HEAD", "refs/heads/main")
     (project.folder / ".gitignore").write_text(".beads-workers/\n.beads/\n.beads.gate.lock\n")
     git(project.folder, "add", ".")
