@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -113,7 +112,11 @@ class WorkingAgent:
     # --- inside -----------------------------------------------------------------------------------
 
     def _new_session(self) -> str:
-        return str(uuid.uuid4()) if self.adapter.own_session else ""
+        if not self.adapter.own_session:
+            return ""
+        import uuid  # It loads what looks at the machine.
+
+        return str(uuid.uuid4())
 
     def _verdict(self, ended: ProcessEnd, *, resumed: bool) -> Verdict:
         verdict = self.adapter.verdict(self.tally, self._ending(ended))

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from beads_workers.core.assignment import Assignment
-from beads_workers.core.journal import Finished
-from beads_workers.runtime.journal_file import entry_of, segments
+
+if TYPE_CHECKING:
+    from beads_workers.core.journal import Finished
 
 RUNS_MAX = 20
 """So many runs back are looked at."""
@@ -24,7 +26,9 @@ def delivered_by_us(asked: Assignment) -> dict[str, Finished]:
 
 
 def _ends(runs: Path, wanted: set[str]) -> dict[str, Finished]:
-    from beads_workers.runtime.run_directory import RunDirectory  # It loads half of the core.
+    # Half of the core, and most issues wait for none.
+    from beads_workers.runtime.journal_file import segments
+    from beads_workers.runtime.run_directory import RunDirectory
 
     found: dict[str, Finished] = {}
     for run_id in list(reversed(RunDirectory(runs.parent).run_ids()))[:RUNS_MAX]:
@@ -40,6 +44,9 @@ def _ends(runs: Path, wanted: set[str]) -> dict[str, Finished]:
 
 def _in_run(paths: Iterable[Path], wanted: set[str]) -> dict[str, Finished]:
     """The last successes of a run; what another attempt did before or failed at is none."""
+    from beads_workers.core.journal import Finished
+    from beads_workers.runtime.journal_file import entry_of
+
     # Nearly every line is of another issue: only the others are read as what they are.
     marks = [json.dumps(issue_id).encode() for issue_id in wanted]
     found: dict[str, Finished] = {}

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from beads_workers.agents.prompt import TEMPLATE, Delivered, Lessons, block, of_issue, render
 from beads_workers.core.assignment import Assignment, Mend
-from beads_workers.core.journal import Finished
 from beads_workers.core.receipts import close_reason, receipt_from_text
+
+if TYPE_CHECKING:
+    from beads_workers.core.journal import Finished
 
 
 def first_prompt(

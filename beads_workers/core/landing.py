@@ -15,7 +15,7 @@ from dataclasses import asdict
 from typing import Any
 
 from beads_workers.core import limits
-from beads_workers.core.journal import BAD_VALUE, read_flat
+from beads_workers.core.flat import BAD_VALUE, read_flat
 from beads_workers.core.model import PRIORITY_DEFAULT, value
 from beads_workers.core.settings import Landing, Worktrees, landing_from_json, worktrees_from_json
 from beads_workers.core.text import counted

@@ -267,7 +267,7 @@ _dumps = json.JSONEncoder().encode
 
 
 def preparation(task: Task, settings: WorkerSettings) -> str:
-    """What a PREPARE step is told, as JSON: ``worktrees.preparation.Preparation``."""
+    """What a PREPARE step is told, as JSON: ``worktrees.asked.Preparation``."""
     assert settings.work.worktrees is not None
     fields = {
         "worktrees": asdict(settings.work.worktrees),

@@ -9,7 +9,6 @@ the hook run before each gate. Source: docs/LANDING.md, "The gate".
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import re
@@ -218,6 +217,8 @@ def watch(worktree: Path, checkout: Path, earlier: KeptSetUp | None) -> Watch | 
 
 
 def _call(name: str, *arguments: object) -> int:
+    import ctypes  # Without a set-up nothing is watched.
+
     found: Callable[..., int] = getattr(ctypes.CDLL(None, use_errno=True), name)
     return found(*arguments)
 

@@ -8,11 +8,13 @@ import io
 import os
 import resource
 import signal
-import socket
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import socket
 
 OPEN_FILES_MAX = 65_536
 
@@ -164,6 +166,8 @@ def outlive_output(lost: Callable[[OSError], bool] = lambda error: True) -> None
 
 def wake_on(signals: Iterable[int]) -> socket.socket:
     """From here on the numbers of these signals arrive here, one byte each, and do nothing else."""
+    import socket  # Most who call this module listen to nobody.
+
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     theirs.setblocking(False)

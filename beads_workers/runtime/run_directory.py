@@ -14,7 +14,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from beads_workers.core.journal import BAD_VALUE, RunStarted, read_flat
+from beads_workers.core.flat import BAD_VALUE, read_flat
+from beads_workers.core.journal import RunStarted
 from beads_workers.core.model import value
 from beads_workers.core.recovery import RecoveryState, host_of, left_over, recovery_state
 from beads_workers.core.settings import FleetSettings, fleet_from_json, to_json

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 
-from beads_workers.core.journal import BAD_VALUE, read_flat
+from beads_workers.core.flat import BAD_VALUE, read_flat
 from beads_workers.core.model import value
 from beads_workers.executors.files import branch_part
 from beads_workers.worktrees.git import (

@@ -13,7 +13,6 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from hashlib import sha256
 from pathlib import Path
 
 from beads_workers.core.settings import Worktrees
@@ -258,6 +257,8 @@ def _is_tracked(folder: Path, name: str) -> bool:
 
 
 def _content(file: Path) -> tuple[int, str]:
+    from hashlib import sha256  # It loads OpenSSL, and most projects copy nothing.
+
     try:
         found = os.fsencode(file.readlink()) if file.is_symlink() else file.read_bytes()
         return file.lstat().st_mode, sha256(found).hexdigest()

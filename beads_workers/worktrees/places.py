@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from hashlib import sha256
 from pathlib import Path
 
 
@@ -77,4 +76,6 @@ def cache_folder(*names: str) -> Path:
 
 
 def _hash(path: Path) -> str:
+    from hashlib import sha256  # It loads OpenSSL, and only a start asks.
+
     return sha256(os.fsencode(path.resolve())).hexdigest()

@@ -20,7 +20,6 @@ import sys
 import time
 from contextlib import suppress
 from dataclasses import asdict, replace
-from hashlib import sha256
 from pathlib import Path
 
 from beads_workers.core.model import value
@@ -170,6 +169,8 @@ def _move(settings: Worktrees, record: WorktreeRecord, state: MadeAhead, base: s
 
 def _recipe(settings: Worktrees) -> str:
     """Whatever else a worktree that is made ahead depends on."""
+    from hashlib import sha256  # It loads OpenSSL, and most worktrees are not made ahead.
+
     settings = replace(settings, disk_floor_bytes=0, setup_reads=())
     about = asdict(replace(settings, base="", base_name="", base_else="", remote="", pool=0))
     return sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()

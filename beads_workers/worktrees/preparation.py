@@ -8,12 +8,11 @@ import os
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from beads_workers.core.model import value
-from beads_workers.core.settings import Worktrees, worktrees_from_json
+from beads_workers.core.settings import Worktrees
 from beads_workers.executors.files import branch_part, file_name
 from beads_workers.worktrees import pool, programs, removal
+from beads_workers.worktrees.asked import Preparation, read_preparation
 from beads_workers.worktrees.git import BRANCHES, GitError, git, unlock_worktree
 from beads_workers.worktrees.making import (
     CannotPrepare,
@@ -42,30 +41,6 @@ from beads_workers.worktrees.records import (
 
 NAMES_MAX = 1000
 """Worktrees that one attempt may leave behind before something must be wrong."""
-
-
-@value
-class Preparation:
-    """What a worker asks for; ``place_file`` is where it looks for the answer.
-
-    ``continues``: the attempt goes on with the work of the one before, in the same worktree, if
-    that is still there. ``lands``: its branch is to land.
-    """
-
-    worktrees: Worktrees
-    issue_id: str
-    attempt: int
-    worker_id: str
-    run_id: str
-    place_file: str
-    continues: bool = False
-    lands: bool = False
-
-
-def read_preparation(text: str) -> Preparation:
-    """Read what ``executors.command.preparation`` wrote."""
-    fields: dict[str, Any] = json.loads(text)
-    return Preparation(**{**fields, "worktrees": worktrees_from_json(fields["worktrees"])})
 
 
 def prepare(asked: Preparation) -> None:

@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from beads_workers.core.journal import BAD_VALUE, read_flat
+from beads_workers.core.flat import BAD_VALUE, read_flat
 from beads_workers.core.model import value
 from beads_workers.core.settings import Worktrees
 from beads_workers.executors.files import place_file

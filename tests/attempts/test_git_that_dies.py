@@ -24,8 +24,9 @@ from beads_workers.core.settings import Worktrees
 from beads_workers.core.wire import CANNOT_PREPARE, Task
 from beads_workers.core.worker import detail
 from beads_workers.runtime.attempt_channel import AttemptChannel
+from beads_workers.worktrees.asked import Preparation
 from beads_workers.worktrees.git import GitError
-from beads_workers.worktrees.preparation import Preparation, keep_refs
+from beads_workers.worktrees.preparation import keep_refs
 from tests.support.mortal_git import MortalGit as CountingGit
 from tests.support.repository import IDENTITY, git, make_repository
 

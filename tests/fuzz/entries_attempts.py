@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from beads_workers.attempts import review
-from beads_workers.core.journal import BAD_VALUE, read_flat
+from beads_workers.core.flat import BAD_VALUE, read_flat
 from beads_workers.core.landing import (
     Add,
     Landed,

@@ -28,8 +28,8 @@ from beads_workers.core.model import OutcomeKind
 from beads_workers.core.receipts import Receipt
 from beads_workers.core.settings import Landing, Worktrees
 from beads_workers.runtime import sessions
+from beads_workers.worktrees.asked import Preparation
 from beads_workers.worktrees.git import GitError
-from beads_workers.worktrees.preparation import Preparation
 from tests.landing.program import Program
 from tests.landing.world import BRANCH, LandingWorld, configure_user
 from tests.support.embedded import EmbeddedProject

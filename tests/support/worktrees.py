@@ -11,7 +11,8 @@ from typing import Any
 from beads_workers.core.settings import Worktrees
 from beads_workers.executors.files import place_file
 from beads_workers.runtime.run_directory import RunDirectory
-from beads_workers.worktrees.preparation import Preparation, prepare
+from beads_workers.worktrees.asked import Preparation
+from beads_workers.worktrees.preparation import prepare
 from beads_workers.worktrees.records import Records, WorktreeRecord
 from beads_workers.worktrees.removal import CleanupResult, clean
 from tests.support import warm

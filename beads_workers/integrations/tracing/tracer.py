@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from beads_workers.core.events import Event, Warned
+from beads_workers.core.flat import BAD_VALUE, read_flat
 from beads_workers.core.framing import Line, LineReader, ProtocolError, parse_object
-from beads_workers.core.journal import BAD_VALUE, read_flat
 from beads_workers.core.model import value
 from beads_workers.core.text import counted, printable
 from beads_workers.integrations.tracing.spans import Span, Spans

@@ -1,0 +1,33 @@
+"""What a worker asks of the PREPARE, DELIVER and REPORT steps, each of which is a process."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from beads_workers.core.model import value
+from beads_workers.core.settings import Worktrees, worktrees_from_json
+
+
+@value
+class Preparation:
+    """What a worker asks for; ``place_file`` is where it looks for the answer.
+
+    ``continues``: the attempt goes on with the work of the one before, in the same worktree, if
+    that is still there. ``lands``: its branch is to land.
+    """
+
+    worktrees: Worktrees
+    issue_id: str
+    attempt: int
+    worker_id: str
+    run_id: str
+    place_file: str
+    continues: bool = False
+    lands: bool = False
+
+
+def read_preparation(text: str) -> Preparation:
+    """Read what ``executors.command.preparation`` wrote."""
+    fields: dict[str, Any] = json.loads(text)
+    return Preparation(**{**fields, "worktrees": worktrees_from_json(fields["worktrees"])})
