@@ -71,11 +71,17 @@ def replayed_message(form: CommitForm, add: Add, commit: AgentCommit) -> Message
     """What one commit of a branch says that lands by itself."""
     body, found = split(commit.body)
     subject = one_line(commit.subject) or NO_TITLE
-    says_nothing = made_for_it(add, commit) or _NOISE.fullmatch(subject)
-    if add.title and not add.subject and says_nothing:
+    if says_nothing(add, commit):
         subject, cut = _subject(form, add, one_line(add.title))
         body = f"{one_line(add.title)}\n\n{body}" if cut else body
     return Message(_joined(subject, [wrapped(body)]), _unique(found))
+
+
+def says_nothing(add: Add, commit: AgentCommit) -> bool:
+    """Whether the title of the issue says more than this commit. One that has landed before has its
+    words already."""
+    noise = made_for_it(add, commit) or _NOISE.fullmatch(one_line(commit.subject) or NO_TITLE)
+    return bool(add.title and not add.subject and noise)
 
 
 def revert_message(form: CommitForm, subject: str, commit: str) -> str:

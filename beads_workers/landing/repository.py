@@ -353,11 +353,13 @@ class LandingRepository:
         head = self.commit_of(kept) or self.commit_of(f"refs/heads/bw/{part}")
         if head is None:
             return None
-        base = self.objects.git("merge-base", f"{landed.commit}^1", head)
+        own = self._landed_with(landed)
+        base = self.objects.git("merge-base", f"{own[0]}^1", head)
         subject = self.builder.subject_of(landed.commit)
-        again = self.builder.anew(base, head, self._landed_with(landed))
+        ended_at = self.builder.written(landed.commit)
+        again = self.builder.anew(base, head, own)
         of = (landed.issue_id, landed.attempt, landed.run_id, again, base, kept)
-        return Add(*of, title=subject, subject=subject)
+        return Add(*of, title=subject, subject=subject, ended_at=ended_at)
 
     def _landed_with(self, landed: LandedCommit) -> list[str]:
         """The commits as which its attempt landed, the oldest first; raises ``GitError``."""
@@ -367,7 +369,7 @@ class LandingRepository:
         asked = ("rev-list", "--first-parent", newest, landed.commit)
         near = as_landed(self.common, objects(self.objects.git(*asked)))
         own = takewhile(lambda each: _attempt_of(each) == _attempt_of(landed), near)
-        return [each.commit for each in own][::-1]
+        return [each.commit for each in own][::-1] or [landed.commit]
 
     def mark_undone(self, each: LandedCommit) -> None:
         """It is about to be taken back; of several commits of an attempt the last one counts.

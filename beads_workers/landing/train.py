@@ -23,6 +23,7 @@ from beads_workers.landing.message import (
     landed_message,
     our_trailers,
     replayed_message,
+    says_nothing,
     sealed,
     split,
 )
@@ -356,32 +357,47 @@ class Builder:
         """The first line of a commit; raises ``GitError``."""
         return self._about(commit)[1]
 
+    def written(self, commit: str) -> float:
+        """When its author wrote it, in epoch seconds; raises ``GitError``."""
+        return float(self._about(commit)[0][2].partition(" ")[0])
+
     def anew(self, base: str, head: str, landed: Sequence[str]) -> str:
-        """What ``head`` has beyond ``base`` once more, in commits of its own that nothing has: one,
-        or as many as the style lands. ``landed``: the commits as which it landed once, the oldest
-        first; what is said and by whom is theirs, but for our trailers. Raises ``GitError``."""
-        steps = [[head, base]]
-        if self.style != "squash":
-            asked = ("rev-list", "--reverse", "--topo-order", "--parents", f"{base}..{head}")
-            steps = [line.split(" ") for line in lines(self.objects.git(*asked))]
+        """What ``head`` has beyond ``base`` once more, in commits of its own that nothing has: as
+        many as the style lands. ``landed``: the commits as which it landed, the oldest first; what
+        is said and by whom is theirs, but for our trailers. Raises ``GitError``."""
         if self.style == "merge":
-            landed = [commit for commit, *_ in steps]
-        elif len(steps) != len(landed):
-            steps, landed = [[head, base]], landed[-1:]
-        made = dict[str, str]()
-        for (commit, *parents), words in zip(steps, landed, strict=True):
+            return self._copied_branch(base, head)
+        if len(landed) > 1 and (made := self._picked_anew(base, landed)):
+            return made
+        return self._copied(self.objects.tree(head), [base], landed[-1])
+
+    def _copied_branch(self, base: str, head: str) -> str:
+        asked = ("rev-list", "--reverse", "--topo-order", "--parents", f"{base}..{head}")
+        made = {head: head}
+        for commit, *parents in (row.split(" ") for row in lines(self.objects.git(*asked))):
             on = [made.get(each, each) for each in parents]
-            made[commit] = self._copied(commit, on, words)
+            made[commit] = self._copied(self.objects.tree(commit), on, commit, whole=True)
         return made[head]
 
-    def _copied(self, commit: str, parents: Sequence[str], words: str) -> str:
+    def _picked_anew(self, base: str, landed: Sequence[str]) -> str:
+        """One commit upon the other; "" if one conflicts."""
+        objects, on, tree = self.objects, base, self.objects.tree(base)
+        for each in landed:
+            picked = _picked(objects, tree, objects.tree(f"{each}^1"), objects.tree(each))
+            if isinstance(picked, Conflict):
+                return ""
+            tree, on = picked, self._copied(picked, [on], each)
+        return on
+
+    def _copied(self, tree: str, parents: Sequence[str], words: str, *, whole: bool = False) -> str:
+        """``words``: the commit that says what is said; ``whole``: with our trailers."""
         author, subject, text = self._about(words)
-        body, found = (text, []) if words == commit else split(text)
+        body, found = (text, []) if whole else split(text)
         message = sealed(Message(f"{subject}\n\n{body}".rstrip(), tuple(found)), (), "")
         named = [word for each in parents for word in ("-p", each)]
         self._who = identity(self.objects.common) if self._who is None else self._who
-        made_by = (*self._who, "commit-tree", self.objects.tree(commit), *named)
-        while (made := self.objects.git(*made_by, given=message, author=author)) in (commit, words):
+        made_by = (*self._who, "commit-tree", tree, *named)
+        while (made := self.objects.git(*made_by, given=message, author=author)) == words:
             time.sleep(SAME_SECONDS)  # In the same second it is the same commit.
         return made
 
@@ -428,17 +444,18 @@ class Builder:
         for commit, *parents in (line.split(" ") for line in lines(listed)):
             if len(parents) != 1:
                 return []
-            # Three commits of which the first is the base of the others: git 2.39 takes no base.
-            base = objects.commit(objects.tree(parents[0]), ())
-            ours = objects.commit(tree, (base,))
-            theirs = objects.commit(self._kept_tree(tree, commit), (base,))
-            replayed = objects.merge(ours, theirs)
+            kept = self._kept_tree(tree, commit)
+            replayed = _picked(objects, tree, objects.tree(parents[0]), kept)
             if isinstance(replayed, Conflict):
                 return []
             if replayed != tree:
                 author, subject, text = self._about(commit)
-                message = replayed_message(self.form, add, AgentCommit(subject, text))
-                found.append(PlannedCommit(replayed, message, author, of=_of(add)))
+                said = AgentCommit(subject, text)
+                message = replayed_message(self.form, add, said)
+                change = PlannedCommit(replayed, message, author, of=_of(add))
+                before = found[-1:] if says_nothing(add, said) else []
+                twins = [e for e in before if (e.message, e.author[:2]) == (message, author[:2])]
+                found[len(found) - len(twins) :] = [change]
             tree = replayed
         return found
 
@@ -496,9 +513,15 @@ class Builder:
 def reverting(objects: Objects, tip: str, landed: str) -> str | Conflict:
     """The tree of ``tip`` without what ``landed`` changed against its first parent; raises
     ``GitError`` and ``OSError``."""
-    base = objects.commit(objects.tree(landed), ())
-    ours = objects.commit(objects.tree(tip), (base,))
-    theirs = objects.commit(objects.tree(f"{landed}^1"), (base,))
+    before, after = objects.tree(landed), objects.tree(f"{landed}^1")
+    return _picked(objects, objects.tree(tip), before, after)
+
+
+def _picked(objects: Objects, tree: str, before: str, after: str) -> str | Conflict:
+    """``tree`` with what changed from ``before`` to ``after``."""
+    # Three commits of which the first is the base of the others: git 2.39 takes no base.
+    base = objects.commit(before, ())
+    ours, theirs = (objects.commit(each, (base,)) for each in (tree, after))
     return objects.merge(ours, theirs)
 
 

@@ -95,6 +95,21 @@ def test_a_merge_keeps_the_branch_and_a_rebase_its_commits(world: LandingWorld) 
             assert log(world, "%b") == "Issue: rebase"
 
 
+def test_commits_that_say_nothing_join_the_one_before_that_has_the_title_already(
+    world: LandingWorld,
+) -> None:
+    for number, subject in enumerate(("wip", "fixup! wip", "Test it", "wip")):
+        if number:
+            world.commit(world.desk, {f"f{number}": "x\n"}, subject)
+        else:
+            world.work("a", {"f0": "x\n"})
+            git(world.desk, "commit", "--quiet", "--amend", "-m", subject)
+    land(world.repository(style="rebase"), world.added("a", world.start, title="Do it"))
+    assert log(world, "%s", 3).splitlines() == ["Do it", "Test it", "Do it"]
+    assert git(world.top, "rev-list", "--count", f"{world.start}..{world.tip()}") == "3"
+    assert set(world.files()) >= {"f0", "f1", "f2", "f3"}
+
+
 def test_a_rebase_of_a_branch_with_merges_is_one_commit(world: LandingWorld) -> None:
     repository = world.repository(style="rebase")
     land(repository, world.work("one", {"one": "1\n"}))
