@@ -1,12 +1,18 @@
 """Files of a repository that an agent obeys by itself, and the arguments that leave them out.
 
-Measured with the versions of ``Adapter.measured``: claude runs committed hooks, ``apiKeyHelper``
-and MCP servers of ``.mcp.json`` unasked with ``-p``. codex ran nothing of the kind.
+Measured with the versions of ``Adapter.measured`` and the arguments that we give: claude runs
+committed hooks, ``apiKeyHelper`` and MCP servers of ``.mcp.json``; gemini (``--skip-trust``) its
+hooks, MCP servers and ``discoveryCommand``; opencode MCP servers, plugins and tools; codex MCP
+servers, if the user has told codex that the repository is trusted, in its worktrees too; copilot
+hooks and MCP servers, those of claude as well, if it is told that the folder is trusted. Agents,
+skills and commands that claude finds there ran nothing unasked.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import tomllib
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,11 +21,11 @@ from beads_workers.core.model import value
 
 @value
 class Planted:
-    """``files``: below the folder it works in, or above it. ``without``: arguments for an agent
-    that is to leave them out."""
+    """``files``: below the folder it works in, or above it; folders too, with all that is in them.
+    ``without``: arguments for an agent that is to leave them out; none if nothing does."""
 
     files: tuple[str, ...]
-    without: tuple[str, ...]
+    without: tuple[str, ...] = ()
 
 
 PLANTED: Mapping[str, Planted] = {
@@ -27,30 +33,61 @@ PLANTED: Mapping[str, Planted] = {
         (".claude/settings.json", ".claude/settings.local.json", ".mcp.json"),
         ("--setting-sources", "user"),
     ),
+    "codex": Planted((".codex/config.toml", ".codex/hooks.json")),
+    "copilot": Planted(
+        (
+            *(".github/hooks", ".github/copilot/settings.json"),
+            *(".github/copilot/settings.local.json",),
+            *(".claude/settings.json", ".mcp.json"),
+        )
+    ),
+    "gemini": Planted((".gemini/settings.json",)),
+    "opencode": Planted(
+        (
+            *("opencode.json", "opencode.jsonc"),
+            *(".opencode/opencode.json", ".opencode/opencode.jsonc", ".opencode/package.json"),
+            *(".opencode/plugin", ".opencode/plugins", ".opencode/tool", ".opencode/tools"),
+        )
+    ),
 }
 """By the name of the adapter."""
 
 WATCHED = tuple(
-    f":(top,glob)**/{name}"
-    for name in (
-        "beads-workers.toml",
-        ".beads/hooks/**",
-        ".beads/redirect",
-        *(file for each in PLANTED.values() for file in each.files),
+    f":(top,glob)**/{name}{below}"
+    for name in dict.fromkeys(
+        (
+            *("beads-workers.toml", ".beads/hooks", ".beads/redirect"),
+            *(file for each in PLANTED.values() for file in each.files),
+        )
     )
+    for below in ("", "/**")
 )
 """What a person should look at before it is merged, for git: whoever pulls it is asked about it."""
 
 OBEYED = "changes what is run by whoever merges it"
 
-_HARMLESS = frozenset(
+_OF_CLAUDE = frozenset(
     {
         *("$schema", "model", "language", "outputStyle", "cleanupPeriodDays", "attribution"),
         *("includeCoAuthoredBy", "spinnerTipsEnabled", "alwaysThinkingEnabled", "plansDirectory"),
         *("disableAllHooks", "disabledMcpjsonServers", "companyAnnouncements", "respectGitignore"),
     }
 )
-"""Keys of claude's settings that run nothing and allow nothing; any other is asked about."""
+_OF_OPENCODE = frozenset({"$schema", "theme", "model", "small_model", "keybinds", "tui"})
+_HARMLESS: Mapping[str, frozenset[str]] = {
+    ".claude/settings.json": _OF_CLAUDE,
+    ".claude/settings.local.json": _OF_CLAUDE,
+    ".codex/config.toml": frozenset(
+        {
+            *("model", "model_reasoning_effort", "model_reasoning_summary", "model_verbosity"),
+            *("hide_agent_reasoning", "personality", "project_doc_max_bytes", "tui"),
+        }
+    ),
+    ".gemini/settings.json": frozenset({"$schema", "ui", "model", "privacy", "output"}),
+    "opencode.json": _OF_OPENCODE,
+    ".opencode/opencode.json": _OF_OPENCODE,
+}
+"""Keys of settings that run nothing and allow nothing; any other is asked about."""
 _REFUSING = frozenset({"deny", "ask"})
 _OF_BD = frozenset(
     f"bd prime{stealth}{hook}" for stealth in ("", " --stealth") for hook in ("", " --hook-json")
@@ -60,19 +97,22 @@ _OF_BD = frozenset(
 
 def risky_part(file: str, content: bytes) -> dict[str, Any]:
     """What in such a file runs something, or allows it; empty if nothing does."""
+    if not file.endswith((".json", ".jsonc", ".toml")):
+        return {"all that is in it": hashlib.sha256(content).hexdigest()}
     try:
-        said = json.loads(content)
+        said = tomllib.loads(content.decode()) if file.endswith(".toml") else json.loads(content)
     except (ValueError, RecursionError):
         return {"what cannot be read": content.decode("latin-1")}
     if not isinstance(said, dict):
         return {}
     if file == ".mcp.json":
         return said if said.get("mcpServers") else {}
-    return {key: each for key, each in said.items() if _is_risky(key, each)}
+    harmless = _HARMLESS.get(file, frozenset())
+    return {key: each for key, each in said.items() if _is_risky(key, each, harmless)}
 
 
-def _is_risky(key: str, said: Any) -> bool:
-    if key in _HARMLESS or not said:
+def _is_risky(key: str, said: Any, harmless: frozenset[str]) -> bool:
+    if key in harmless or not said:
         return False
     if key == "permissions" and isinstance(said, dict):
         return not _REFUSING.issuperset(said)

@@ -69,7 +69,8 @@ def _programs(plan: FleetPlan, *, new: bool) -> Iterator[str]:
     """What this fleet runs of those that obey files; not if they are told to leave them out."""
     review = met(plan.review)
     for agent in (*plan.agents, *([review] if review else [])):
-        if agent.adapter in PLANTED and not (new and plan.options.trust == TRUST_NO_AGENT):
+        told = new and plan.options.trust == TRUST_NO_AGENT
+        if agent.adapter in PLANTED and not (told and PLANTED[agent.adapter].without):
             yield agent.adapter
         elif not agent.adapter and Path(agent.argv[0]).name in PLANTED:
             yield Path(agent.argv[0]).name
@@ -126,12 +127,32 @@ def _committed(plan: FleetPlan, files: tuple[str, ...]) -> Iterator[Content]:
 
 
 def _read(path: Path) -> bytes | None:
+    """What a file says, or of a folder what git would say of it: its tree."""
     try:
+        if path.is_dir():
+            return _tree(path)
         # A named pipe would be waited for.
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             return file.read()
     except OSError:
         return None
+
+
+def _tree(folder: Path) -> bytes:
+    entries = []
+    for path in folder.iterdir():
+        if path.is_symlink():
+            kind, mode, content = "blob", "120000", os.fsencode(path.readlink())
+        elif path.is_dir():
+            kind, mode, content = "tree", "40000", _tree(path)
+        else:
+            kind, mode = "blob", "100755" if path.stat().st_mode & 0o100 else "100644"
+            content = _read(path) or b""
+        digest = hashlib.sha1(f"{kind} {len(content)}\0".encode() + content).digest()
+        name = os.fsencode(path.name)
+        order = name + b"/" if kind == "tree" else name
+        entries.append((order, mode.encode() + b" " + name + b"\0" + digest))
+    return b"".join(entry for _, entry in sorted(entries))
 
 
 def _line(folder: Path, name: str, what: str, content: bytes) -> RiskyLine:

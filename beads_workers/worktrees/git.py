@@ -396,7 +396,7 @@ _OBJECT = re.compile("[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 def contents(told: str, count: int) -> list[bytes | None]:
     """What ``cat-file --batch --follow-symlinks`` says of so many paths: None for what is no file
-    of the repository's; raises ``GitError``."""
+    or folder of the repository's; raises ``GitError``."""
     rest, found = os.fsencode(told), list[bytes | None]()
     while rest:
         head, _, rest = rest.partition(b"\n")
@@ -407,8 +407,9 @@ def contents(told: str, count: int) -> list[bytes | None]:
         if not words[-1].isdigit() or len(rest) <= int(words[-1]):
             raise GitError(f"git's answer is cut off: {told[-80:]!r}")
         size = int(words[-1])
-        # Not a file: a folder, or a link that leads out of the repository, whose name it says.
-        found.append(rest[:size] if words[1:2] == [b"blob"] or words[0] == b"symlink" else None)
+        # A link that leads out of the repository: its name is said.
+        is_there = words[1:2] in ([b"blob"], [b"tree"]) or words[0] == b"symlink"
+        found.append(rest[:size] if is_there else None)
         rest = rest[size + 1 :]
     if len(found) != count:
         raise GitError(f"git's answer is not of {count} parts: {told[:80]!r}")

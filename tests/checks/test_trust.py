@@ -225,9 +225,15 @@ def test_what_is_forgotten_is_asked_about_again(top: Path) -> None:
         (".claude/settings.json", {"hooks": 1}, ["hooks"]),
         (".mcp.json", {"mcpServers": {}}, []),
         (".mcp.json", {"mcpServers": {"a": {}}}, ["mcpServers"]),
+        (".gemini/settings.json", {"ui": 1, "tools": {"discoveryCommand": "x"}}, ["tools"]),
+        ("opencode.json", {"model": "m", "mcp": {"x": {}}, "plugin": ["x"]}, ["mcp", "plugin"]),
+        (".opencode/package.json", {"dependencies": {"x": "1"}}, ["dependencies"]),
+        (".github/hooks", {}, ["all that is in it"]),
     ],
 )  # fmt: skip
-def test_what_runs_something_in_a_file_of_claude(file: str, said: object, keys: list[str]) -> None:
+def test_what_runs_something_in_a_file_of_an_agent(
+    file: str, said: object, keys: list[str]
+) -> None:
     assert sorted(risky_part(file, json.dumps(said).encode())) == keys
 
 
@@ -257,6 +263,26 @@ def test_what_the_commit_has_counts_in_worktrees(top: Path) -> None:
     assert untrusted(plan_of(top)) == [], "what is harmless may change"
     commit(top, ".claude/settings.json", json.dumps({"hooks": HOOK, "apiKeyHelper": "x"}))
     assert len(untrusted(plan_of(top))) == 1
+
+
+def test_a_folder_of_an_agent_counts_whole_and_once(top: Path) -> None:
+    commit(top, ".opencode/plugin/a.js", "a")
+    commit(top, ".opencode/plugin/deeper/b.js", "b")
+    commit(top, ".codex/config.toml", 'model = "m"\n[mcp_servers.x]\ncommand = "x"\n')
+    commit(top, FILE, "[agents.opencode]\n")
+    (top / ".beads").mkdir()
+
+    def asked(agent: str, **said: str) -> list[str]:
+        return [line.text for line in untrusted(FleetPlan(look(top, agent=agent, **said)))]
+
+    plugin = ".opencode/plugin: all that is in it, obeyed by opencode"
+    assert asked("opencode") == [plugin]
+    assert asked("opencode", trust=TRUST_NO_AGENT) == [plugin], "nothing makes it leave that out"
+    assert asked("codex") == [".codex/config.toml: mcp_servers, obeyed by codex"]
+    believe(top)
+    assert asked("opencode") == asked("codex") == []
+    commit(top, ".opencode/plugin/deeper/b.js", "other")
+    assert asked("opencode") == [plugin]
 
 
 def test_what_lies_above_a_project_in_a_part_of_a_repository_counts(
