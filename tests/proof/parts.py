@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.proof.sees import LAYOUTS
+from tests.proof.trust import CASES as TRUST_CASES
 from tests.support.bd import NEW, OLD, bd_environment
 from tests.support.hostile_git import cases as hostile_settings
 
@@ -104,6 +105,7 @@ HOSTILE_GIT = (
     *("-m", "tests.support.hostile_git", "--cases", "{size}", "--json", "--progress"),
 )
 GATES = (sys.executable, "-m", "tests.proof.gates", "--cases", "{size}", "--json", "--progress")
+TRUST = (sys.executable, "-m", "tests.proof.trust", "--cases", "{size}", "--json", "--progress")
 SEES = (sys.executable, "-m", "tests.proof.sees", "--cases", "{size}", "--json", "--progress")
 MORTAL_GIT = (
     sys.executable,
@@ -132,6 +134,7 @@ PARTS: Sequence[Part] = (
     Part("killed", "kills of workers", 70, (*KILLED, "--progress"), 60.0),
     *FAULTS,
     Part("gates", "cases of gates that die", 10, GATES, 60.0),
+    Part("trust", "clones, second users, lost folders", TRUST_CASES, TRUST, 1100.0),
     Part("night", "issues", 40, NIGHT, 600.0),
     Part("hostile-git", "settings of git", len(hostile_settings()), HOSTILE_GIT, 500.0),
     Part("sees", "layouts of projects", len(LAYOUTS), SEES, 240.0),

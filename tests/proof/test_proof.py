@@ -15,6 +15,7 @@ from tests.proof.__main__ import Proving
 from tests.proof.parts import PARTS, ROOT, Part
 from tests.proof.sees import LAYOUTS
 from tests.proof.table import Figure, figure_of, table
+from tests.proof.trust import CASES as TRUST_CASES
 from tests.support.fleet import until
 from tests.support.hostile_git import cases as hostile_settings
 
@@ -52,6 +53,7 @@ def test_full_size_is_what_is_promised() -> None:
         "workers": 216,
         "frames": 1_000_000,
         "gates": 10,
+        "trust": TRUST_CASES,
         "night": 40,
         "messages": 2000,
         "hostile-git": len(hostile_settings()),

@@ -1,0 +1,117 @@
+"""The proof of docs/TRUST.md: strangers' repositories, a second user, and folders that go.
+
+    python -m tests.proof.trust [--cases N] [--only WORD] [--json] [--progress]
+
+Nothing that came with a clone runs before it is trusted, for each line of a settings file and each
+planted file, on both bd, with the real claude and codex. A second user of the machine neither reads
+nor steers the page. A fleet whose folders are removed, replaced or read-only notices, says so, ends
+on TERM, and names what it holds. One more case is one more row of a table in ``cloned``,
+``second_user`` or ``lost_folders``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import signal
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain, zip_longest
+from pathlib import Path
+
+import pytest
+
+from tests.proof import cloned, lost_folders, second_user
+from tests.support.bd import NEW, OLD
+
+TRACKERS = (lost_folders.EMBEDDED, OLD, NEW)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """``run`` is told a folder of its own, and gives what is wrong."""
+
+    name: str
+    run: Callable[[Path], list[str]]
+
+
+def _folders() -> Iterator[Case]:
+    for name in lost_folders.names():
+        for tracker in TRACKERS:
+            run = partial(lost_folders.tried, tracker=tracker, name=name)
+            yield Case(f"{tracker}: {name}", run)
+
+
+def _second_user(stack: ExitStack) -> Iterator[Case]:
+    made: list[second_user.Attacked] = []
+
+    def run(folder: Path, way: str) -> list[str]:
+        if not made:
+            made.append(second_user.Attacked())
+            stack.callback(made[0].close)
+        return second_user.WAYS[way](made[0], way)
+
+    for way in second_user.WAYS:
+        yield Case(f"second user: {way}", partial(run, way=way))
+
+
+def _clones(stack: ExitStack) -> Iterator[Case]:
+    for name, tried in cloned.cases(stack).items():
+        yield Case(f"clone: {name}", tried)
+
+
+def cases(stack: ExitStack) -> list[Case]:
+    """One of each kind first, then the next one of each. ``stack``: ends what they share."""
+    kinds = (_folders(), _second_user(stack), _clones(stack))
+    return [each for each in chain.from_iterable(zip_longest(*kinds)) if each is not None]
+
+
+CASES = len(cases(ExitStack()))
+
+
+def main(arguments: list[str]) -> int:
+    """0 when all held."""
+    said = _parsed(arguments)
+    violations, count = list[str](), 0
+    signal.signal(
+        signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM)
+    )  # Nothing stays mounted.
+    scratch = Path(tempfile.mkdtemp(prefix="beads-workers-proof-"))
+    with ExitStack() as stack:
+        stack.callback(shutil.rmtree, scratch, ignore_errors=True)
+        chosen = [each for each in cases(stack) if said.only in each.name][: said.cases]
+        for count, case in enumerate(chosen, 1):
+            if said.progress:
+                print(f"{count - 1} of {len(chosen)} cases ({case.name})", file=sys.stderr)
+            place = scratch / f"case-{count}"
+            place.mkdir()
+            try:
+                violations += [f"{case.name}: {each}" for each in case.run(place)]
+            except (Exception, pytest.skip.Exception) as error:  # It is told; the others go on.
+                traceback.print_exc()
+                violations.append(f"{case.name}: {type(error).__name__}: {error}")
+    if said.json:
+        print(json.dumps({"cases": count, "violations": violations}))
+    else:
+        print("\n".join(violations) or f"{count} cases held")
+    return 1 if violations else 0
+
+
+def _parsed(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.proof.trust", description=__doc__)
+    add = parser.add_argument
+    add("--cases", type=int, default=None, help="so many of them")
+    add("--only", default="", metavar="WORD", help="those with this in their name")
+    add("--json", action="store_true")
+    add("--progress", action="store_true")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
