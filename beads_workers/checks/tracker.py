@@ -1,7 +1,7 @@
 """The tracker: found, answering, how fast, what is in it, and what is in its way. Only reads.
 
-``bd`` is asked what ``start`` would ask it, with a shorter patience; a call that outlives it is
-left to end by itself, as always (docs/SEMANTICS.md, "The tracker in trouble").
+``bd`` is asked what ``start`` would ask it, with a shorter patience (docs/SEMANTICS.md, "The
+tracker in trouble").
 """
 
 from __future__ import annotations

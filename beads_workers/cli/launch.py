@@ -116,6 +116,8 @@ def _next(ended: dict[str, Any], queue: dict[str, Any], quarantined: list[dict[s
         if ended.get("broken"):
             return f"start again when that is mended: this run still holds {ids}"
         return f"start again when the tracker works: writes are still pending for {ids}"
+    if not ended.get("settled", True):
+        return "start again when the tracker works: it is asked then what this run still holds"
     if queue["unclosed"]:
         return "start again when the tracker works: what is done is closed then, never run again"
     if quarantined:

@@ -158,8 +158,10 @@ class Ending:
         """The tracker had its time; the journal remembers what is pending."""
         if self._parts.state is RunState.SETTLING:
             pending = ", ".join(list(self._parts.round_trips.pending)[:10])
-            pending = pending or "what it has claimed in our name"
-            self._effects.note("error", f"left for the next start, the tracker fails: {pending}")
+            why = f"left for the next start, the tracker fails: {pending}"
+            if not pending:
+                why = "the tracker was not asked what is left in our name: the next start does"
+            self._effects.note("error", why)
             self._exit_code = self._exit_code or 7
             self.move(RunStimulus.SETTLED)
 

@@ -196,7 +196,8 @@ class RoundTrips:
         taken = round_trip.taken
         unsure = self.claims_unknown if taken is None else taken.unsure
         # "Not ours" may be a mistake of the tracker's.
-        unsure = unsure or any(s.result is Result.NOT_OURS for s in round_trip.settled)
+        doubtful = any(s.result is Result.NOT_OURS for s in round_trip.settled)
+        unsure = unsure or (doubtful and not self._push)
         self.claims_unknown = bool(round_trip.take_error) or unsure
         error = round_trip.settle_error or round_trip.take_error
         if error:

@@ -292,6 +292,7 @@ class Fleet:
         farewell = {"exit_code": code, "run_id": self._run_id, **loop.snapshot()}
         farewell["requeued"] = list(board.requeued)
         farewell["pending"] = list(loop.held() if self._broken else loop.pending)
+        farewell["settled"] = loop.settled
         farewell["claimed"] = board.claims
         farewell["stayed"] = [
             {"worker_id": i.worker_id, "pid": i.lost_pid, "issue_id": i.issue_id}

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from beads_workers.runtime import sessions
 from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import call, until
 
@@ -142,4 +141,5 @@ def test_no_id_is_proposed_that_a_shell_would_not_take_as_it_is(shell: Shell, bd
 def test_a_bd_that_does_not_answer_is_not_waited_for(shell: Shell, bd: Path) -> None:
     bd.write_text("#!/bin/sh\necho $$ >pid\nexec sleep 600\n")
     assert shell.tab("why ") == []
-    os.kill(int((shell.project.folder / "pid").read_text()), signal.SIGKILL)
+    pid = int((shell.project.folder / "pid").read_text())
+    until(lambda: sessions.start_time(pid) is None)

@@ -97,3 +97,15 @@ def test_more_than_are_shown_are_retried_all_at_once() -> None:
     ids = [f"bw-{number}" for number in range(SHOWN_MAX + 1)]
     assert "'beads-workers retry --all' tries again" in summary(ended(*ids))[-1]
     assert f"'beads-workers retry {' '.join(ids[:-1])}'" in summary(ended(*ids[:-1]))[-1]
+
+
+def test_nothing_is_left_to_do_only_if_that_is_known() -> None:
+    assert summary(ended())[-1] == "next: nothing is left to do"
+    assert "start again when the tracker works" in summary(ended() | {"settled": False})[-1]
+    mine = [{"issue_id": "bw-1", "actor": "beads-workers/host/run"}]
+    assert "release --abandoned" in summary(ended() | {"held_elsewhere": mine})[-1]
+    stale = [{"issue_id": "bw-1", "actor": ""}, {"issue_id": "bw-2", "actor": "ann"}]
+    told = summary(ended() | {"held_elsewhere": stale})
+    assert "bw-1 is in progress, in nobody's name, and not done" in told
+    assert "bw-2 is held by ann, and not done" in told
+    assert "'beads-workers release bw-1' opens again" in told[-1]

@@ -59,6 +59,7 @@ def test_full_size_is_what_is_promised() -> None:
         "hostile-git": len(hostile_settings()),
         "sees": len(LAYOUTS),
         "git-faults": 5500,
+        "bd-faults": 555,
         "fuzz": 1_000_000,
         "rooms": 7,
         "upstream": 170,

@@ -544,6 +544,7 @@ class BdSource:
         ids = [row.issue_id for row in picked]
         # Until bd has said what became of it, any of these may be ours.
         self._claims_unanswered = tuple(ids)
+        self._let_go -= set(ids)
         self._wrote = self._wrote_since_held = self._claimed_since_look = True
         won = self._claimed(picked)
         if not self._tracker.abilities.compare_and_swap:
@@ -623,6 +624,7 @@ class BdSource:
         self._leases.forget(s.issue_id for s in safe if s.action is not Action.CONFIRM)
         group_settled = SettlementGroup(self._tracker, self.actor, safe, self._shared, sure)
         settled = group_settled.settle(known)
+        self._let_go -= {s.settlement.issue_id for s in settled}
         self._let_go |= {s.settlement.issue_id for s in settled if _is_over(s)}
         self._claimed_since_look |= any(s.result is Result.NOT_OURS for s in settled)
         return answers + settled

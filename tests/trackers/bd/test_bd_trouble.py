@@ -178,6 +178,22 @@ def test_what_a_lying_claim_won_is_found_and_requeued(
     assert [job.issue_id for job in again.jobs] == [key]
 
 
+def test_what_is_done_and_could_not_be_closed_is_never_requeued(
+    project: BdProject, wrapped: Wrapped, source: BdSource
+) -> None:
+    (key,) = project.create_many([{}])
+    assert len(source.take(1, ()).jobs) == 1
+    assert not source.take(0, ()).unsure, "the look of a start is over"
+    assert source.settle([Settlement(Action.RELEASE, key)])[0].result is Result.APPLIED
+    assert len(source.take(1, ()).jobs) == 1
+    wrapped.break_("' '[bcu]*' --json '", FAULTS["it exits 1"])
+    assert source.settle([Settlement(Action.CLOSE, key)])[0].result is Result.FAILED
+    wrapped.mend()
+    for _ in range(2):
+        assert not source.take(1, (key,)).unsure
+    assert project.read(key) == ("in_progress", US)
+
+
 def test_nothing_is_ready_only_if_bd_says_so_twice(
     project: BdProject, wrapped: Wrapped, source: BdSource
 ) -> None:
