@@ -79,6 +79,19 @@ def rows(answer: BdResult) -> list[BdRow]:
     return _rows_of(answer, _json(answer))
 
 
+def asked_for(answer: BdResult, issue_ids: Sequence[IssueId]) -> dict[IssueId, BdRow]:
+    """The rows of these issues, if it is about no others; raises ``SourceError`` otherwise."""
+    found = {row.issue_id: row for row in rows(answer)}
+    if others := found.keys() - set(issue_ids):
+        error = SourceError(
+            f"bd {answer.command}: it answers about {min(others)}, which nobody has asked for",
+            "is this bd really beads? see what bd doctor says",
+        )
+        error.passing = True
+        raise error
+    return found
+
+
 def rows_of_group(answer: BdResult) -> list[BdRow]:
     """The issues that a group write names as written, whatever became of the others.
 
@@ -540,13 +553,19 @@ class BdTracker:
         return rows(self.ask(ready_arguments(filters, self.abilities, rows_max)))
 
     def look(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, BdRow]:
-        """These issues as they are now, closed ones too; what is missing does not exist."""
+        """These issues as they are now, closed ones too; what is missing does not exist, as two
+        answers say."""
         seen: dict[IssueId, BdRow] = {}
         for start in range(0, len(issue_ids), IDS_PER_CALL_MAX):
             part = issue_ids[start : start + IDS_PER_CALL_MAX]
-            answer = self.ask([*self._list(), "--all", f"--id={','.join(part)}"], ids=len(part))
-            seen |= {row.issue_id: row for row in rows(answer)}
+            seen |= self._look(part)
+            if missing := [issue_id for issue_id in part if issue_id not in seen]:
+                seen |= self._look(missing)
         return seen
+
+    def _look(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, BdRow]:
+        listing = [*self._list(), "--all", f"--id={','.join(issue_ids)}"]
+        return asked_for(self.ask(listing, ids=len(issue_ids)), issue_ids)
 
     def whole(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, BdRow]:
         """These issues with comments, and with what they depend on as objects.

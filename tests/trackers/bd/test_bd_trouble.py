@@ -194,6 +194,23 @@ def test_what_is_done_and_could_not_be_closed_is_never_requeued(
     assert project.read(key) == ("in_progress", US)
 
 
+@pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
+def test_a_look_that_lies_is_no_answer(
+    project: BdProject, wrapped: Wrapped, source: BdSource, lie: str
+) -> None:
+    (key,) = project.create_many([{}])
+    assert len(source.take(1, ()).jobs) == 1
+    mark = wrapped.program.with_name("lied")
+    wrapped.break_("' --all '", f"mkdir \"{mark}\" 2>/dev/null && {{ echo '{lie}'; exit 0; }}")
+    close = Settlement(Action.CLOSE, key, read_first=True)
+    try:
+        first = source.settle([close])[0].result
+    except SourceError:
+        first = source.settle([close])[0].result
+    assert first is Result.APPLIED and mark.exists()
+    assert project.read(key)[0] == "closed"
+
+
 def test_nothing_is_ready_only_if_bd_says_so_twice(
     project: BdProject, wrapped: Wrapped, source: BdSource
 ) -> None:
