@@ -71,6 +71,10 @@ LOGGED_BYTES_MAX = 300
 HELLO_SECONDS = 10.0
 """A connection that has said nothing valid by then is no worker."""
 
+WARM_SECONDS = 6.0
+"""A worker says READY when its process for functions can call, or after this: what is imported
+there may take longer, and whoever has started us gives us 15 s (RRQ)."""
+
 HOLD_SECONDS = 3.0
 """A READY is kept waiting this long while the tracker is asked, then answered with WAIT."""
 
@@ -378,6 +382,7 @@ assert TITLE_CHARS_SHORT * 6 < 64 << 10 < TITLE_CHARS_MAX * 6 < LINE_BYTES_MAX
 assert (BATCH_CHARS_MAX + TITLE_CHARS_MAX) * 6 < LINE_BYTES_MAX
 assert RESULT_CHARS_SHOWN * 6 < RESULT_CHARS_MAX <= INLINE_BYTES_MAX
 assert HOLD_SECONDS < HELLO_SECONDS
+assert WARM_SECONDS < HELLO_SECONDS
 assert HEARTBEAT_SECONDS_MIN <= WORKER_HEARTBEAT_SECONDS <= HEARTBEAT_SECONDS_MAX
 assert TERM_GRACE_SECONDS < STOP_SECONDS
 assert TERM_GRACE_SECONDS < TIMEOUT_MARGIN_SECONDS

@@ -143,6 +143,15 @@ class Sight(StrEnum):
     UNKNOWN = "unknown"
 
 
+class Ahead(StrEnum):
+    """What a process for functions does before the first task comes."""
+
+    MESSAGES = "messages"
+    """What tasks of dispatcherd need is set up."""
+    MODULES = "modules"
+    """What may be called is imported."""
+
+
 @value
 class Work:
     """What a worker runs for a task.
@@ -166,8 +175,8 @@ class Work:
     none, and ``function`` for issues that name no function. ``contexts``: for scripts that come
     with jobs; ``log_root``: where those may write their logs. ``hidden_variables``: of the fleet's
     environment, which tasks do not inherit: its own secrets. ``function_variables``: of the
-    environment of functions. ``functions_ahead``: their processes are there, with what tasks of
-    dispatcherd need, before the first task comes.
+    environment of functions. ``functions_ahead`` (``Ahead``): their processes are there, and have
+    done that, before READY is said.
     """
 
     command: tuple[str, ...] | None = None
@@ -195,7 +204,7 @@ class Work:
     log_root: LogRoot | None = None
     hidden_variables: tuple[str, ...] = ()
     function_variables: Mapping[str, str] = field(default_factory=dict, hash=False)
-    functions_ahead: bool = False
+    functions_ahead: str = ""
 
     @property
     def independent(self) -> bool:

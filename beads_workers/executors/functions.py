@@ -7,6 +7,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from importlib.machinery import PathFinder
 from types import BuiltinFunctionType, CoroutineType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
@@ -73,6 +74,13 @@ class Resolver:
     def __init__(self, allowed: Sequence[str]) -> None:
         self._allowed = tuple(allowed)
         self.known: dict[str, Callable[..., Any]] = {}
+
+    def load(self) -> None:
+        """Import what is allowed before anything is called. What fails does so again when it is
+        called, and is the answer then."""
+        for name in self._allowed:
+            with suppress(Exception, SystemExit):
+                importlib.import_module(name)
 
     def find(self, path: str) -> Callable[..., Any]:
         """See ``resolve``. What is found once is found for good, as its module is."""

@@ -7,6 +7,7 @@ Source: docs/SEMANTICS.md, "Concurrent functions".
 from __future__ import annotations
 
 import os
+import select
 import selectors
 import signal
 import time
@@ -19,7 +20,7 @@ from beads_workers.core import limits
 from beads_workers.core.framing import Line, LineReader, ProtocolError
 from beads_workers.core.model import OutcomeKind
 from beads_workers.core.plans import Plan, Step
-from beads_workers.core.settings import WorkerSettings
+from beads_workers.core.settings import Ahead, WorkerSettings
 from beads_workers.core.worker_events import StepAnswered, StepNotStarted
 from beads_workers.executors.command import functions_environment
 from beads_workers.runtime import sessions
@@ -118,8 +119,16 @@ class SharedProcess:
         """Have it ready; raises ``OSError``."""
         os.chdir(self._settings.project)
         self._host = HostProcess(self._settings.work.allow_modules, self._environment, HOST_MODULE)
+        self._host.set_up({}, Ahead.MODULES)
         self._reader = LineReader(ANSWER_BYTES_MAX)
         self._selector.register(self._host.socket, selectors.EVENT_READ, self._ready)
+
+    def wait_warm(self, until: float) -> None:
+        """Until it is ready, has ended, or that time has come (monotonic)."""
+        host = self._host
+        if host is not None:
+            select.select([host.socket], (), (), max(0.0, until - time.monotonic()))
+            host.warms()
 
     def call(self, slot: Slot, plan: Plan, step: Step) -> None:
         """Have it called. Raises ``OSError`` where there is no process, ``ValueError`` where the
@@ -271,8 +280,9 @@ class _Worker:
             wake, selectors.EVENT_READ, lambda mask: self._signalled(heard(wake))
         )
         try:
-            # Whatever comes first is not to wait for it.
+            # Whatever comes first is not to wait for it: nobody is READY before.
             self._shared.start()
+            self._shared.wait_warm(time.monotonic() + limits.WARM_SECONDS)
         except OSError:
             pass  # The next call says more.
         self._slots.start()

@@ -37,7 +37,13 @@ from beads_workers.executors.functions import (
     not_callable,
     succeeded,
 )
-from beads_workers.runtime.functions import CALL_BYTES_MAX, WORKER_FD, answer_line, isolate_line
+from beads_workers.runtime.functions import (
+    CALL_BYTES_MAX,
+    WARM,
+    WORKER_FD,
+    answer_line,
+    isolate_line,
+)
 from beads_workers.runtime.output import AttemptOutput, keep_result
 
 READ_BYTES = 1 << 16
@@ -173,6 +179,9 @@ class ConcurrentHost:
             said = json.loads(framed.text)
             if "cancel" in said:
                 self._cancel(said["cancel"])
+            elif "ahead" in said:
+                self.resolver.load()
+                self._say(WARM)
             else:
                 self._begin(said)
 

@@ -243,9 +243,12 @@ class Fleet:
             return 1
 
     def _ingress(self, selector: selectors.BaseSelector, loop: Loop) -> Ingress | None:
-        return open_ingress(
+        ingress = open_ingress(
             self._settings, self._source, selector, loop.tell, lambda: loop.control.control_plane
         )
+        if ingress is not None:
+            loop.workers.heard = ingress.open
+        return ingress
 
     def _begin_journal(self, board: Board, info: RunInfo, last: RecoveryState) -> None:
         began = RunStarted(

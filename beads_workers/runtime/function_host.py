@@ -20,6 +20,7 @@ from beads_workers import registry
 from beads_workers.core import limits
 from beads_workers.core.framing import Line, LineReader
 from beads_workers.core.model import OutcomeKind
+from beads_workers.core.settings import Ahead
 from beads_workers.executors.functions import (
     Caller,
     CallResult,
@@ -30,6 +31,7 @@ from beads_workers.executors.functions import (
 )
 from beads_workers.runtime.functions import (
     CALL_BYTES_MAX,
+    WARM,
     WORKER_FD,
     answer_line,
     asking_line,
@@ -207,7 +209,7 @@ class FunctionHost:
                 if "path" in call:
                     self._worker.sendall(self._answer(call))
                 elif "variables" in call:
-                    self._set_up(call["variables"])
+                    self._set_up(call["variables"], call["ahead"])
                 # Else a reply for a call that does not wait for it any more.
 
     def _wait(self) -> None:
@@ -273,16 +275,21 @@ class FunctionHost:
         self._surroundings.remember()
         return self._caller.call(function, call["args"], call["kwargs"])
 
-    def _set_up(self, variables: Mapping[str, str | None]) -> None:
-        """Be ready for messages before one comes. What is in the way is still there then, and is
-        the answer."""
+    def _set_up(self, variables: Mapping[str, str | None], ahead: str) -> None:
+        """Be ready before a call comes. What is in the way is still there then, and is the
+        answer."""
         try:
             self._surroundings.enter(variables)
-            self._prepare(None)
+            if ahead == Ahead.MESSAGES:
+                self._prepare(None)
+            else:
+                self._resolver.load()
+                self._surroundings.settle()
         except (OSError, NotCallable):
             pass
         except registry.need("task_messages").Cancelled:
             self._die()  # The message came meanwhile, and nobody wants it any more.
+        self._worker.sendall(WARM)
 
     def _prepare(self, path: str | None) -> None:
         """Raises what ``DispatcherCaller.prepare`` does."""

@@ -30,6 +30,7 @@ from beads_workers.core.framing import (
 )
 from beads_workers.core.model import Call, Outcome, OutcomeKind, value
 from beads_workers.core.plans import Plan, Step
+from beads_workers.core.settings import Ahead
 from beads_workers.core.worker_events import StepAnswered, StepOver
 from beads_workers.executors.functions import NOTHING, CallResult
 from beads_workers.runtime.output import AttemptOutput
@@ -139,10 +140,14 @@ def answer_line(number: int, answer: CallResult, *, in_file: bool, spent: bool) 
     return f"{line}}}\n".encode("ascii")
 
 
-def set_up_line(variables: Mapping[str, str]) -> bytes:
-    """What has the process set up what messages of dispatcherd need, before the first one; nothing
-    is answered."""
-    return _ENCODER.encode({"variables": variables}).encode("ascii") + b"\n"
+def set_up_line(variables: Mapping[str, str], ahead: str) -> bytes:
+    """What has the process get ready before the first call (``settings.Ahead``); the answer is
+    ``WARM``."""
+    return _ENCODER.encode({"variables": variables, "ahead": ahead}).encode("ascii") + b"\n"
+
+
+WARM = b"\n"
+"""From a process that is ready, once: an empty line, which is no answer to anything."""
 
 
 def begun_line(number: int) -> bytes:
@@ -300,6 +305,8 @@ class HostProcess:
     ) -> None:
         self.socket, theirs = socket.socketpair()
         self.buried = False
+        self.is_cold = False
+        """It was told to get ready, and has said nothing since."""
         self._reader = LineReader(ANSWER_BYTES_MAX)
         self._number = 0
         self._variables: Mapping[str, str] = {}
@@ -322,12 +329,25 @@ class HostProcess:
 
     def is_fit(self) -> bool:
         """Whether it lives and is silent, as it should between calls."""
-        return not self.buried and not self._unfit.poll(0)
+        if self.buried:
+            return False
+        return not self._unfit.poll(0) or (self.warms() and not self._unfit.poll(0))
 
-    def set_up(self, environment: Mapping[str, str]) -> None:
-        """Have it get ready for messages of dispatcherd; call once, before anything else."""
-        self._variables, self._dispatches = environment, True
-        self.socket.send(set_up_line(environment))
+    def set_up(self, environment: Mapping[str, str], ahead: str) -> None:
+        """Have it get ready (``settings.Ahead``); call once, before anything else."""
+        self._variables, self._dispatches = environment, ahead == Ahead.MESSAGES
+        self.is_cold = True
+        self.socket.send(set_up_line(environment, ahead))
+
+    def warms(self) -> bool:
+        """Whether what it says while it has no call is that it is ready, which is heard here."""
+        if not self.is_cold:
+            return False
+        try:
+            self.is_cold = self.socket.recv(len(WARM)) != WARM
+        except OSError:
+            pass  # It says nothing yet, or is gone.
+        return not self.is_cold
 
     def call(
         self,
@@ -382,6 +402,7 @@ class HostProcess:
                 received = b""
             if not received:
                 return self._closed()
+            self.is_cold = False  # It comes to a call once it is ready.
             self._framed = self._reader.feed(received)
             if not self._framed:
                 return None
@@ -584,11 +605,23 @@ class Functions:
             self._begun()
         return CallStep(host, output, result_file, self._asked, self._begun)
 
-    def start_ahead(self, added: Mapping[str, str], inherited: Mapping[bytes, bytes]) -> None:
-        """Where there is no process, have one that is ready for messages of dispatcherd when the
-        first one comes; raises ``OSError``. ``added``: to its environment."""
+    def start_ahead(
+        self, added: Mapping[str, str], inherited: Mapping[bytes, bytes], ahead: str
+    ) -> None:
+        """Where there is no process, have one that is ready (``settings.Ahead``) when the first
+        call comes; raises ``OSError``. ``added``: to its environment."""
         self._host = HostProcess(self._allowed, {**inherited, **encoded(added)})
-        self._host.set_up(added)
+        self._host.set_up(added, ahead)
+
+    @property
+    def is_cold(self) -> bool:
+        """Whether its process still gets ready."""
+        return self._host is not None and self._host.is_cold and not self._host.buried
+
+    def hear(self) -> None:
+        """It says something while it has no call, or ends: that it is ready, or it is closed."""
+        if self._host is not None and not (self._host.buried or self._host.warms()):
+            self._host.close()
 
     @property
     def fd(self) -> int:

@@ -77,6 +77,9 @@ class Ingress(Protocol):
     def tick(self, now: float) -> None:
         """Whatever time has come for; called in every turn of the loop."""
 
+    def open(self) -> None:
+        """A worker is there: called at the first one, and for others as well."""
+
     def flush(self) -> None:
         """Send what is pending: the journal has all that led to it."""
 

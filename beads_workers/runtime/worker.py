@@ -33,6 +33,7 @@ from beads_workers.core.wire import (
     ControlReply,
     FromWorker,
     Progress,
+    Ready,
     Resources,
     Status,
     Task,
@@ -335,21 +336,23 @@ class _Process:
     """The pipe of a step whose words are its result, while somebody may still speak."""
     look_at: float = 0.0
     """When to look at what the running step has printed (monotonic)."""
+    unsaid: SendMessage | None = None
+    """READY, while the process for functions gets ready; said at ``say_at`` in any case."""
+    say_at: float = 0.0
 
     def run(self) -> int:
         wake = wake_on((*ASK_TO_END, signal.SIGCHLD))
         self.selector.register(wake, selectors.EVENT_READ)
+        self._start_functions_ahead()
         self._carry_out(self.half.start())
         self._drain()
-        self._start_functions_ahead()
         self._tell_all(self.connection.flush())
         while self.status is None:
             # The step goes first: work that is done before SHUTDOWN is read is still DONE.
             ready = {key.fd for key, _ in self.selector.select(self._patience())}
             called = isinstance(self.step, CallStep)
             if self.watched in ready and not called:
-                # A process for functions that says something, or ends, while it has no call.
-                self.functions.close()
+                self.functions.hear()
                 self._watch_functions()
             self._listen(ready)
             if over := self.step is not None and self.step.fd in ready:
@@ -360,6 +363,8 @@ class _Process:
             if self.connection.fileno() in ready:
                 self._tell_all(self.connection.receive())
             self._look_at_output(time.monotonic())
+            if self.unsaid is not None:
+                self._say_ready()
             if self.status is None:
                 self._carry_out(self.half.on_deadline(time.monotonic()))
                 self._drain()
@@ -371,6 +376,8 @@ class _Process:
 
     def _patience(self) -> float | None:
         deadline = self.half.deadline()
+        if self.unsaid is not None:
+            deadline = self.say_at if deadline is None else min(deadline, self.say_at)
         if self.step is not None:
             deadline = self.look_at if deadline is None else min(deadline, self.look_at)
         if deadline is None:
@@ -405,7 +412,10 @@ class _Process:
         for command in commands:
             match command:
                 case Connect():
+                    self.unsaid = None
                     self.events.append(self.connection.connect())
+                case SendMessage(Ready()) if self.functions.is_cold:
+                    self.unsaid, self.say_at = command, time.monotonic() + limits.WARM_SECONDS
                 case SendMessage(Status() as status):
                     self.connection.send(replace(status, resources=self._resources()))
                 case SendMessage(message, v1):
@@ -433,6 +443,13 @@ class _Process:
                     say(self.settings.worker_id, text)
                 case _:
                     assert_never(command)
+
+    def _say_ready(self) -> None:
+        """READY means that the next task begins at once: its process for functions is warm."""
+        assert self.unsaid is not None
+        if not self.functions.is_cold or time.monotonic() >= self.say_at:
+            self.connection.send(self.unsaid.message, v1=self.unsaid.v1)
+            self.unsaid = None
 
     def _resources(self) -> Resources:
         """Of this process, and of the one that runs for the task with what it has reaped."""
@@ -473,11 +490,12 @@ class _Process:
         self._watch_functions()
 
     def _start_functions_ahead(self) -> None:
-        if not self.settings.work.functions_ahead or self.functions.fd >= 0:
+        ahead = self.settings.work.functions_ahead
+        if not ahead or self.functions.fd >= 0:
             return
         try:
             os.chdir(self.settings.project)
-            self.functions.start_ahead(functions_environment(self.settings), self.inherited)
+            self.functions.start_ahead(functions_environment(self.settings), self.inherited, ahead)
         except OSError:
             pass  # The next call says more.
         self._watch_functions()

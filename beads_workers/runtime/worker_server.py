@@ -63,6 +63,8 @@ class WorkerServer:
         """What the selector watches of each."""
         self._last = 0
         self._files = 0
+        self.heard: Callable[[], None] = lambda: None
+        """Called when a connection has said something valid for the first time."""
         self.asked: Callable[[ConnId, ControlAsked], None] = self._not_asked
         """What a task asks goes there; the answer comes with ``reply``."""
         self.acceptor = Acceptor("the worker socket", path, selector, tell, self._enter)
@@ -216,6 +218,8 @@ class WorkerServer:
                 self._known.discard(conn_id)
                 nonsense = True
             self._tell(event)
+        if not known and conn_id in self._known:
+            self.heard()
         if stream.closed:
             self._drop(stream)
         elif stream.pending:

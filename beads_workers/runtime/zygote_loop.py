@@ -123,7 +123,7 @@ def warm_up(settings: WorkerSettings) -> None:
     There must be no child yet. INT, TERM, HUP and CHLD do nothing afterwards, until they are set.
     """
     said = (StatusAsked(), Wait(1), Shutdown("user_requested"))
-    settings = replace(settings, work=replace(settings.work, functions_ahead=False))
+    settings = replace(settings, work=replace(settings.work, functions_ahead=""))
     lines = b"".join(encode(m, settings.worker_id, time.time(), v1=False) for m in said)
     for _ in range(TIMES):
         try:

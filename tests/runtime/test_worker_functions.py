@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from beads_workers.core import limits
+from beads_workers.core.settings import Ahead, Work
+from beads_workers.runtime.worker import run_worker
 from tests.runtime.test_worker import Bench, bench
-from tests.support.peer import gone, wait_for
+from tests.support.peer import fork_worker, gone, wait_for
 
 __all__ = ["bench"]
 
@@ -67,6 +70,35 @@ def test_calls_share_a_process_and_other_programs_run_between_them(shop: Bench) 
     shop.result("DONE", issue_id="t-3", payload=called("say", "three"))
     assert [shop.log(f"t-{n}.1.log") for n in (1, 2, 3)] == ["one\n", "from a command\n", "three\n"]
     assert pid_of(shop) == first
+
+
+SLOW = """
+import os, time
+while not os.path.exists("go"): time.sleep(0.01)
+def pid(): return os.getpid()
+def dies(): os.unlink("go"); os._exit(3)
+"""
+
+
+@pytest.fixture
+def slow(bench: Bench) -> Bench:
+    """A worker whose process for functions is ready once the file ``go`` is there."""
+    (bench.folder / "slow.py").write_text(SLOW)
+    settings = replace(
+        bench.settings, work=Work(allow_modules=("slow",), functions_ahead=Ahead.MODULES)
+    )
+    bench.pid = fork_worker(lambda: run_worker(settings, (0.05,)))
+    bench.peer.accept()
+    return bench
+
+
+def test_ready_is_said_when_the_next_call_can_be_made_at_once(slow: Bench) -> None:
+    for call, end in (("slow.dies", "FAILED"), ("slow.pid", "DONE")):
+        assert slow.peer.hears_nothing(), "its process is still importing"
+        slow.file("go").touch()
+        slow.peer.expect("READY")
+        slow.peer.task(payload={"callable": call, "args": [], "kwargs": {}})
+        slow.peer.expect(end)
 
 
 def test_an_attempt_that_asks_for_another_adds_to_its_log(shop: Bench) -> None:

@@ -56,15 +56,27 @@ def request(
 _count = [0]
 
 
+def connected(place: Path | int) -> socket.socket:
+    """As soon as somebody listens there; the real ones try again, too."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            if isinstance(place, int):
+                return socket.create_connection(("127.0.0.1", place))
+            sock = socket.socket(socket.AF_UNIX)
+            sock.connect(str(place))
+        except (FileNotFoundError, ConnectionRefusedError):
+            assert time.monotonic() < deadline, f"nobody listens at {place}"
+            time.sleep(0.01)
+        else:
+            return sock
+
+
 class Client:
     """One connection; ``place``: the path of a socket, or a loopback port."""
 
     def __init__(self, place: Path | int) -> None:
-        if isinstance(place, Path):
-            self.socket = socket.socket(socket.AF_UNIX)
-            self.socket.connect(str(place))
-        else:
-            self.socket = socket.create_connection(("127.0.0.1", place))
+        self.socket = connected(place)
         self.socket.settimeout(PATIENCE_SECONDS)
         self._reader = FrameReader()
         self._payloads: list[bytes] = []

@@ -35,6 +35,7 @@ def prepare_dispatcherd(
     from beads_workers.checks.project import TrackerChoice
     from beads_workers.cli.preparation import find_work, settings_of
     from beads_workers.core.policy import Policy
+    from beads_workers.core.settings import Ahead
     from beads_workers.runtime.project import STATE_FOLDER
 
     options = resolved.options
@@ -49,7 +50,8 @@ def prepare_dispatcherd(
     state = Path(options.state_dir) if options.state_dir else folder / STATE_FOLDER
     tracker = TrackerChoice("dispatcherd", state.absolute(), folder)
     work = find_work(resolved)
-    work = replace(work, functions_ahead=bool(work.allow_modules))
+    if work.allow_modules:
+        work = replace(work, functions_ahead=Ahead.MESSAGES)
     if (source := str(options.source)).startswith(CONFIG):
         work = replace(work, function_variables={VARIABLE: str(_path(source).absolute())})
     settings = settings_of(resolved, tracker, work, (), owned=owned)

@@ -213,6 +213,9 @@ class DispatcherdIngress:
             self.warn(f"dispatcherd: {self._untold} more messages were refused")
         self._tell_news()
 
+    def open(self) -> None:
+        """What comes before waits, and loses nothing."""
+
     def flush(self) -> None:
         """What is over goes on file; brokers pause while there is no room."""
         self._put_on_file([])

@@ -57,6 +57,9 @@ class HeroIngress:
         if warm:
             self._tell(Arrived())
 
+    def open(self) -> None:
+        """What comes before waits, and loses nothing."""
+
     def flush(self) -> None:
         """What is to be written to Redis goes through the tracker thread."""
 

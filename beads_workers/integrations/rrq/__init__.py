@@ -11,12 +11,14 @@ from beads_workers.kinds import Capabilities, Late, Opening, SourceKind
 class RrqExecutor:
     """Being an RRQ executor. ``address``: ``integrations.rrq.source``, as text; ``function_prefix``
     stands before the names of functions, with a dot. ``parent``: the process with which it ends; 0
-    for none. ``alone_seconds``: it ends when nobody has connected for so long."""
+    for none. ``alone_seconds``: it ends when nobody has connected for so long. ``open_by``: it
+    listens when a worker is ready, and by then at the latest (monotonic seconds)."""
 
     address: str
     function_prefix: str = ""
     parent: int = 0
     alone_seconds: float | None = None
+    open_by: float = 0.0
 
 
 def _open(opening: Opening) -> Source:

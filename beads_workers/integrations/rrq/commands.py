@@ -53,6 +53,9 @@ FOLDER = "rrq"
 POLL_SECONDS = 3600.0
 """Nothing is to be found by asking: requests come by themselves."""
 
+OPEN_SECONDS = 8.0
+"""Of the 15 s that an orchestrator gives an executor for its start."""
+
 ALONE_SECONDS = 60.0
 """An orchestrator connects as soon as it can, and gives up after 15 s."""
 
@@ -106,6 +109,7 @@ def rrq_executor(
     It calls Python functions below --allow-module by their names, or runs the command behind --,
     which finds the request as JSON in the file $BW_ISSUE_FILE.
     """
+    from beads_workers import BEGUN
     from beads_workers.cli.preparation import check_modules, find_tracing
     from beads_workers.core.policy import Policy
     from beads_workers.core.settings import FleetSettings
@@ -120,6 +124,7 @@ def rrq_executor(
         raise CommandError(str(error), _HINT, EXIT_USAGE) from None
     work = _work(command, prefix, said)
     parent, alone_seconds = (0, None) if no_parent else ends_with()
+    served = RrqExecutor(str(address), prefix, parent, alone_seconds, BEGUN[1] + OPEN_SECONDS)
     folder = Path.cwd()
     check_modules(work.allow_modules, folder)
     # Held until this process ends: nobody else comes to have the same state.
@@ -139,7 +144,7 @@ def rrq_executor(
             argv=tuple(sys.argv[1:]),
             folder=str(folder),
             quiet=not json_lines,
-            source_options=asdict(RrqExecutor(str(address), prefix, parent, alone_seconds)),
+            source_options=asdict(served),
             metrics=said.metrics,
             tracing=find_tracing(said.trace),
         ),
@@ -175,7 +180,7 @@ def _work(command: tuple[str, ...], prefix: str, said: Options) -> Work:
     from beads_workers.cli.preparation import runnable
     from beads_workers.core import limits
     from beads_workers.core.model import is_module_name
-    from beads_workers.core.settings import Work
+    from beads_workers.core.settings import Ahead, Work
 
     allow_modules, grace = said.allow_module or (), said.term_grace
     if bool(command) == bool(allow_modules):
@@ -194,6 +199,7 @@ def _work(command: tuple[str, ...], prefix: str, said: Options) -> Work:
         raise CommandError("--in-flight goes with --allow-module", hint, EXIT_USAGE)
     return Work(
         command=runnable(command) if command else None,
+        functions_ahead=Ahead.MODULES if allow_modules and in_flight == 1 else "",
         in_flight=in_flight,
         timeout_seconds=said.timeout,
         term_grace_seconds=limits.TERM_GRACE_SECONDS if grace is None else grace,

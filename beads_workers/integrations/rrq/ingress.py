@@ -14,7 +14,16 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from beads_workers.core.events import Arrived, ConnId, Event, StopAsked, Warned, Withdrawn
+from beads_workers.core.events import (
+    Arrived,
+    ConnId,
+    Event,
+    FatalError,
+    StopAsked,
+    Warned,
+    Withdrawn,
+)
+from beads_workers.core.model import compile_values
 from beads_workers.core.settings import FleetSettings
 from beads_workers.core.source import Source
 from beads_workers.exits import EXIT_ERROR
@@ -24,7 +33,7 @@ from beads_workers.integrations.rrq.request_table import RequestTable
 from beads_workers.integrations.rrq.source import Address, RrqSource, Unix, from_text
 from beads_workers.integrations.rrq.wire import FRAME_BYTES_MAX, FrameReader
 from beads_workers.runtime.handshake import StartRefused
-from beads_workers.runtime.sockets import Acceptor, Peers
+from beads_workers.runtime.sockets import Acceptor, Peers, clear_dead
 
 # --- frame stream --------------------------------------------------------------------------------
 # One stream socket of frames: payloads in, bytes out, never blocking, never without bound.
@@ -154,14 +163,18 @@ class RrqIngress:
         *,
         workers: int = 0,
         alone_seconds: float | None = None,
+        open_by: float = 0.0,
         unread_bytes_max: int = UNREAD_BYTES_MAX,
     ) -> None:
-        """Listen. ``workers``: people are told once when there are more requests than these; 0 for
+        """Listen, at ``open`` or at ``open_by`` (monotonic seconds): who can connect takes us for
+        ready. ``workers``: people are told once when there are more requests than these; 0 for
         never. ``alone_seconds``: the run ends when nobody has connected for so long. Raises
         ``OSError`` where something is in the way."""
         self._workers = workers
         self._alone_seconds = alone_seconds
-        self._alone_at = inf if alone_seconds is None else time.monotonic() + alone_seconds
+        self._alone_at = inf
+        self._open_by = open_by
+        self._over = False
         self._unread_bytes_max = unread_bytes_max
         self._serving = serving
         self._selector = selector
@@ -183,13 +196,16 @@ class RrqIngress:
             place.parent.mkdir(parents=True, exist_ok=True)
         else:
             place = (address.host, address.port)
-        self._acceptor: Acceptor | None = Acceptor(
-            "the RRQ socket", place, selector, tell, self._enter
-        )
+        self._place = place
+        self._acceptor: Acceptor | None = None
+        if time.monotonic() >= open_by:
+            self._listen()
+        else:
+            look_at(place)
 
     def deadline(self) -> float:
         """When ``tick`` is due (monotonic seconds)."""
-        due = [self._look_at, self._alone_at]
+        due = [self._look_at, self._alone_at, self._open_by]
         if self._acceptor is not None:
             due.append(self._acceptor.deadline())
         if (at := self._serving.deadline()) is not None:
@@ -203,10 +219,20 @@ class RrqIngress:
         self._serving.on_deadline(now)
         if now >= self._look_at:
             self._look_for_unfinished(now)
+        if now >= self._open_by:
+            self.open()
         if now >= self._alone_at:
             self._alone_at = inf
             text = f"nobody has connected for {self._alone_seconds:g} s (--no-parent)"
             self._tell(StopAsked(why=text))
+
+    def open(self) -> None:
+        """A worker is ready: listen from now on."""
+        if self._open_by < inf:
+            try:
+                self._listen()
+            except OSError as error:
+                self._tell(FatalError(f"cannot listen at {self._place}: {error.strerror}"))
 
     def flush(self) -> None:
         """Carry out what is asked, and send what is pending, once in each turn of the loop."""
@@ -223,10 +249,13 @@ class RrqIngress:
 
     def stop_accepting(self) -> None:
         """The run is ending: nobody is let in any more, and nothing is begun."""
+        if self._over:
+            return
+        self._over, self._open_by = True, inf
         if self._acceptor is not None:
             self._acceptor.close()
             self._acceptor = None
-            self._serving.finish()
+        self._serving.finish()
 
     def close(self) -> None:
         """The run is over: the last answers, as far as their peers take them."""
@@ -239,6 +268,14 @@ class RrqIngress:
             self._drop(conn_id)
 
     # --- inside -------------------------------------------------------------------------------
+
+    def _listen(self) -> None:
+        self._open_by = inf
+        compile_values()  # Or the first request would.
+        if self._alone_seconds is not None:
+            self._alone_at = time.monotonic() + self._alone_seconds
+        name = "the RRQ socket"
+        self._acceptor = Acceptor(name, self._place, self._selector, self._tell, self._enter)
 
     def _gather(self) -> None:
         for command in self._serving.collect():
@@ -370,8 +407,19 @@ def open_ingress(
     rrq = RrqExecutor(**settings.source_options)
     end_with(rrq.parent, selector)
     address, workers = from_text(rrq.address), settings.workers * settings.work.in_flight
-    alone = rrq.alone_seconds
-    return RrqIngress(address, source.serving, selector, tell, workers=workers, alone_seconds=alone)
+    alone, open_by = rrq.alone_seconds, rrq.open_by
+    made = address, source.serving, selector, tell
+    return RrqIngress(*made, workers=workers, alone_seconds=alone, open_by=open_by)
+
+
+def look_at(place: Path | tuple[str, int]) -> None:
+    """Raise ``OSError`` where nobody could listen; nobody can connect meanwhile."""
+    if isinstance(place, Path):
+        clear_dead(place)
+        return
+    with socket.socket(socket.AF_INET6 if ":" in place[0] else socket.AF_INET) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(place)
 
 
 def end_with(parent: int, selector: selectors.BaseSelector) -> None:

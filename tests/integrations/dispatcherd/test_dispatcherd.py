@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from beads_workers.core.model import Call, OutcomeKind
+from beads_workers.core.settings import Ahead
 from beads_workers.runtime.functions import CallAsked, CallBegun, HostExited, HostProcess, Said
 from tests.support.dispatcherd import Dispatcherd
 from tests.support.fleet import until
@@ -326,7 +327,7 @@ def test_a_worker_class_is_told_again_and_again_that_there_is_no_task(
     trace = tmp_path / "trace"
     for caller in _made(tmp_path, monkeypatch, Dispatcherd().packages):
         if ahead:
-            caller.host.set_up({"BW_WORKER_ID": "W3"})
+            caller.host.set_up({"BW_WORKER_ID": "W3"}, Ahead.MESSAGES)
             until(lambda: trace.exists() and trace.read_text().count("idle") > 1)
         assert caller.outcome("decorated.doubled", 4) == (SUCCESS, "8")
         before = trace.read_text().count("idle") if ahead else 0
@@ -371,7 +372,7 @@ def _getting_ready(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ca
     config.write_text("version: 2\nworker: {worker_cls: mine.Mine}\n")
     monkeypatch.setitem(os.environb, b"DISPATCHERD_CONFIG_FILE", os.fsencode(config))
     for caller in _made(folder, monkeypatch, Dispatcherd().packages):
-        caller.host.set_up({"BW_WORKER_ID": "W3"})
+        caller.host.set_up({"BW_WORKER_ID": "W3"}, Ahead.MESSAGES)
         until((folder / "trace").exists)
         yield caller
 

@@ -9,16 +9,17 @@ import struct
 import subprocess
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from beads_workers.core.events import Arrived, Event, StopAsked, Warned, Withdrawn
+from beads_workers.core.events import Arrived, Event, FatalError, StopAsked, Warned, Withdrawn
 from beads_workers.core.model import IssueId, Outcome, OutcomeKind
 from beads_workers.integrations.rrq.ingress import FRAME_SECONDS, RrqIngress, end_with
 from beads_workers.integrations.rrq.request_table import UNANSWERED_MAX, RequestTable
-from beads_workers.integrations.rrq.source import Unix
+from beads_workers.integrations.rrq.source import Tcp, Unix
 from beads_workers.integrations.rrq.wire import FRAME_BYTES_MAX, V1, V2
 from beads_workers.runtime.handshake import StartRefused
 from tests.support.rrq_client import Client, request
@@ -80,6 +81,39 @@ def test_it_is_ours_alone_and_gone_at_the_end(tmp_path: Path) -> None:
     assert bench.path.stat().st_mode & 0o777 == 0o600
     bench.server.close()
     assert not bench.path.exists()
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_nobody_can_connect_before_a_worker_is_ready_or_the_time_is_over(
+    tmp_path: Path, late: bool
+) -> None:
+    bench = Bench(tmp_path, open_by=time.monotonic() + 8.0)
+    bench.step()
+    assert not bench.path.exists() and bench.server.deadline() <= time.monotonic() + 8.0
+    if late:
+        bench.server.tick(time.monotonic() + 8.0)
+    else:
+        bench.server.open()
+        bench.server.open()
+    Client(bench.path).close()
+    bench.server.close()
+    bench.server.open()
+    assert not bench.path.exists(), "the run is over"
+
+
+def test_what_is_in_the_way_is_an_error_at_once_and_what_comes_later_ends_the_run() -> None:
+    events: list[Event] = []
+    selector = selectors.DefaultSelector()
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = Tcp("127.0.0.1", other.getsockname()[1])
+        made = partial(RrqIngress, address, RequestTable(), selector, events.append)
+        with pytest.raises(OSError, match="in use"):
+            made(open_by=time.monotonic() + 8.0)
+    server = made(open_by=time.monotonic() + 8.0)
+    with socket.create_server((address.host, address.port)):
+        server.open()
+    assert isinstance(events.pop(), FatalError)
+    server.close()
 
 
 def test_a_request_arrives_and_its_answer_goes_out(bench: Bench) -> None:
@@ -199,8 +233,6 @@ def test_when_the_run_ends_nobody_new_is_let_in_and_everybody_is_answered(bench:
 
 
 def test_a_port_is_served_as_well(tmp_path: Path) -> None:
-    from beads_workers.integrations.rrq.source import Tcp
-
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
