@@ -10,6 +10,7 @@ import os
 import select
 import selectors
 import signal
+import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -123,12 +124,11 @@ class SharedProcess:
         self._reader = LineReader(ANSWER_BYTES_MAX)
         self._selector.register(self._host.socket, selectors.EVENT_READ, self._ready)
 
-    def wait_warm(self, until: float) -> None:
-        """Until it is ready, has ended, or that time has come (monotonic)."""
-        host = self._host
-        if host is not None:
-            select.select([host.socket], (), (), max(0.0, until - time.monotonic()))
-            host.warms()
+    def wait_warm(self, wake: socket.socket, seconds: float) -> None:
+        """Until it is ready or has ended, a signal has come, or the time is over."""
+        if self._host is not None:
+            select.select([self._host.socket, wake], (), (), seconds)
+            self._host.warms()
 
     def call(self, slot: Slot, plan: Plan, step: Step) -> None:
         """Have it called. Raises ``OSError`` where there is no process, ``ValueError`` where the
@@ -282,7 +282,7 @@ class _Worker:
         try:
             # Whatever comes first is not to wait for it: nobody is READY before.
             self._shared.start()
-            self._shared.wait_warm(time.monotonic() + limits.WARM_SECONDS)
+            self._shared.wait_warm(wake, limits.WARM_SECONDS)
         except OSError:
             pass  # The next call says more.
         self._slots.start()

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tests.proof.queues import CASES
 from tests.proof.sees import LAYOUTS
 from tests.proof.trust import CASES as TRUST_CASES
 from tests.support.bd import NEW, OLD, bd_environment
@@ -96,6 +97,7 @@ UPSTREAM = (
     "--json",
     "--progress",
 )
+QUEUES = (sys.executable, "-m", "tests.proof.queues", "--cases", "{size}", "--json", "--progress")
 MESSAGES = (
     sys.executable,
     *("-m", "tests.proof.messages", "--cases", "{size}", "--json", "--progress"),
@@ -145,6 +147,7 @@ PARTS: Sequence[Part] = (
     Part("bd-faults", "calls of bd that break", 555, MORTAL_BD, 2000.0),
     Part("git-faults", "calls of git that break", 5500, MORTAL_GIT, 2500.0),
     Part("upstream", "tests of dispatcherd's own", 170, UPSTREAM, 300.0),
+    Part("queues", "starts, jobs and stops of queues", CASES, QUEUES, 600.0),
     Part("messages", "messages of commits, linted", 2000, MESSAGES, 60.0),
     Part("rooms", "times integrations left out", 7, ROOMS_ONE_BY_ONE, 7 * 200.0),
     script("fuzz", "fuzzed inputs per parser", "--inputs", 1100),

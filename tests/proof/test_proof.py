@@ -13,6 +13,7 @@ import pytest
 
 from tests.proof.__main__ import Proving
 from tests.proof.parts import PARTS, ROOT, Part
+from tests.proof.queues import CASES
 from tests.proof.sees import LAYOUTS
 from tests.proof.table import Figure, figure_of, table
 from tests.proof.trust import CASES as TRUST_CASES
@@ -56,6 +57,7 @@ def test_full_size_is_what_is_promised() -> None:
         "trust": TRUST_CASES,
         "night": 40,
         "messages": 2000,
+        "queues": CASES,
         "hostile-git": len(hostile_settings()),
         "sees": len(LAYOUTS),
         "git-faults": 5500,

@@ -1,11 +1,12 @@
 """The tests of dispatcherd's own source, with a fleet in place of its service.
 
     scripts/prove upstream
-    python -m tests.proof.upstream [--cases N] [--busy N] [--json] [--progress]
+    python -m tests.proof.upstream [--cases N] [--busy N] [--pairs] [--json] [--progress]
 
 ``upstream_dispatcherd`` is what stands in for the service. They run in whole rounds, until so many
-have run. ``--busy``: so many processes compute beside it all the time. Whatever tests a service as
-a whole is run; what a fleet has not is left out, each with its reason.
+have run. ``--busy``: so many processes compute beside it all the time. ``--pairs``: before each
+round the same one with the real service in its own place, whose count stands beside. Whatever tests
+a service as a whole is run; what a fleet has not is left out, each with its reason.
 """
 
 from __future__ import annotations
@@ -68,6 +69,7 @@ class Account:
     stuck: bool = False
     left_out: dict[str, str] = field(default_factory=lambda: dict(LEFT_OUT))
     broken: list[str] = field(default_factory=list)
+    real: Account | None = None
 
     @property
     def promises(self) -> list[dict[str, Any]]:
@@ -90,7 +92,9 @@ def busy(processes: int) -> Iterator[None]:
             each.wait()
 
 
-def environment(server: PostgresServer, database: str, source: Path) -> dict[str, str]:
+def environment(
+    server: PostgresServer, database: str, source: Path, *, real: bool
+) -> dict[str, str]:
     """What the plugin goes by; the fleet finds the tests' tasks and dispatcherd itself."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("DISPATCHERD_", "BW_"))}
     parts = {"host": str(server.folder), "user": USER, "dbname": database}
@@ -99,20 +103,22 @@ def environment(server: PostgresServer, database: str, source: Path) -> dict[str
     fleet = ["env", f"PYTHONPATH={os.pathsep.join(paths)}", *PROGRAM]
     return {
         **kept,
+        **({} if real else {"UPSTREAM_FLEET": json.dumps(fleet)}),
         "PYTHONPATH": str(Path(__file__).parent),
         "TMPDIR": str(source.parent),
-        "UPSTREAM_FLEET": json.dumps(fleet),
         "UPSTREAM_CONNINFO": " ".join(f"{key}={text}" for key, text in named.items()),
         "DISPATCHERD_SUBPROCESS_COVERAGE": "0",
     }
 
 
-def round_of(account: Account, installed: Path, server: PostgresServer, folder: Path) -> None:
-    """All of them, once."""
+def round_of(
+    account: Account, installed: Path, server: PostgresServer, folder: Path, *, real: bool = False
+) -> None:
+    """All of them, once; ``real``: with dispatcherd's own service."""
     source = folder / "source"
     shutil.copytree(installed / "source", source)
     report = folder / "report.xml"
-    database = f"upstream_{account.rounds}"
+    database = f"upstream_{account.rounds}_{real}".lower()
     server.sql("postgres", f'create database "{database}" strategy file_copy')
     starts = " and ".join(f"not {name}" for name in OTHER_STARTS)
     left_out = [f"--{'deselect' if '::' in each else 'ignore'}={each}" for each in LEFT_OUT]
@@ -128,7 +134,7 @@ def round_of(account: Account, installed: Path, server: PostgresServer, folder: 
     with subprocess.Popen(
         [*command, *left_out, *FOLDERS],
         cwd=source,
-        env=environment(server, database, source),
+        env=environment(server, database, source, real=real),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -168,6 +174,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.proof.upstream", description=__doc__)
     parser.add_argument("--cases", type=int, default=170)
     parser.add_argument("--busy", type=int, default=4)
+    parser.add_argument("--pairs", action="store_true")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--progress", action="store_true")
     asked = parser.parse_args(arguments)
@@ -177,12 +184,15 @@ def main(arguments: Sequence[str]) -> int:
     subprocess.run(installing, stdout=sys.stderr, check=True)
     installed = Dispatcherd().folder.with_name(f"dispatcherd-tests-{VERSION}")
     account, began, server = Account(busy=asked.busy), time.monotonic(), PostgresServer()
+    account.real = Account(busy=asked.busy) if asked.pairs else None
     try:
         with busy(asked.busy):
             while account.cases < asked.cases and not account.stuck:
-                with tempfile.TemporaryDirectory(prefix="bw-upstream-") as folder:
-                    round_of(account, installed, server, Path(folder))
-                account.rounds += 1
+                for each in filter(None, (account.real, account)):
+                    with tempfile.TemporaryDirectory(prefix="bw-upstream-") as folder:
+                        real = each is account.real
+                        round_of(each, installed, server, Path(folder), real=real)
+                    each.rounds += 1
                 if asked.progress:
                     print(f"{account.cases} of {asked.cases} tests", file=sys.stderr, flush=True)
     finally:
@@ -191,8 +201,10 @@ def main(arguments: Sequence[str]) -> int:
     if asked.json:
         print(json.dumps({**asdict(account), "promises": account.promises}))
     else:
-        print(f"{account.passed} of {account.cases} passed in {account.rounds} rounds")
-        print("\n".join(account.broken))
+        for each in filter(None, (account.real, account)):
+            name = "the real service" if each is account.real else "a fleet"
+            print(f"{name}: {each.passed} of {each.cases} passed in {each.rounds} rounds")
+            print("\n".join(each.broken))
     return int(bool(account.broken))
 
 

@@ -6,6 +6,8 @@ of their configuration; publishers and ``Control`` are dispatcherd's, unchanged,
 a fleet refuses a lambda that comes as text. Each that stands in the tests is a function of a
 module here, and that function's name is sent in its place.
 
+Without ``UPSTREAM_FLEET`` the real service is tried, as the tests have it.
+
 Runs in the environment of ``scripts/setup-peers dispatcherd-tests``, and so has nothing of ours:
 the fleet's command comes in ``UPSTREAM_FLEET``, PostgreSQL in ``UPSTREAM_CONNINFO``.
 """
@@ -298,4 +300,5 @@ def pytest_plugin_registered(plugin, manager):
         broker["config"]["conninfo"] = plugin.CONNECTION_STRING
 
 
-stand_in()
+if "UPSTREAM_FLEET" in os.environ:
+    stand_in()
