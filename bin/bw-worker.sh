@@ -24,18 +24,20 @@ extra='{}' limit='' request='' # of the TASK at hand: what an answer of 1.1 says
 fail() { # ID, why, milliseconds, what else it says
   send FAILED '{issue_id: $id, error: $why, duration_ms: $ms} + '"${4:-$extra}" --arg id "$1" --arg why "$2" --argjson ms "$3"
 }
+texts='def text: if . then tostring | gsub("\u0000"; "") else "" end;
+  def words: .command? // null | if type == "array" and all(.[]; type == "string") then map(text) else [] end;'
 hear() { # what $line says, in variables: empty where it lacks that, or is not one object
   type='' own=()
-  eval "$(jq -rs 'def text: if . then tostring | gsub("\u0000"; "") else "" end;
+  eval "$(jq -rs "$texts"'
     def whole: type == "number" and . == floor and . >= 0;
     if length == 1 and (.[0] | type == "object") then .[0] else {} end
-    | (.payload.command? // null | if type == "array" and all(.[]; type == "string") then map(text) else [] end) as $own
     | ((.worker_id | type == "string") and (.timestamp | type == "number") and (.title | type == "string") and
        (.issue_id | type == "string") and (.priority | whole and . <= 4)) as $task # no field may be missing, or of another type
     | [ @sh "type=\(.type | text) id=\(.issue_id | text) title=\(.title | text) priority=\(.priority | text)",
         @sh "name=\(.worker_id | text) asked=\(.request_id | text) seconds=\(.timeout_seconds | numbers // "") says=\(.claims | text)",
+        @sh "file=\(.payload_file | text) own=(\(.payload? | words))",
         @sh "task=\($task) newer=\((.version | strings | test("^1[.][1-9][0-9]*$")) // false)",
-        @sh "pause=\(if .wait_seconds | whole then [[.wait_seconds, 1] | max, 3600] | min else "" end) own=(\($own))"
+        @sh "pause=\(if .wait_seconds | whole then [[.wait_seconds, 1] | max, 3600] | min else "" end)"
       ] | join(" ")
   ' <<<"$line" 2>/dev/null)"
 }
@@ -114,6 +116,7 @@ take() { # a TASK: refuse what is too much or makes no sense, else run it in the
   else
     stir; me=$name task_id=$id request=$asked limit=$seconds priority=${priority%%.*}; who_claims
     export BW_ISSUE_ID=$id BW_ISSUE_TITLE=${title:0:30000} BW_ISSUE_PRIORITY=$priority BW_WORKER_ID=$me
+    [ -z "$file" ] || eval "$(jq -r "$texts"'@sh "own=(\(words))"' "$file" 2>/dev/null || echo 'own=(false)')" # none to be read: it fails
     [ ${#own[@]} -eq 0 ] || set -- "${own[@]}" # the issue's own command, in place of ours
     run_task "$id" "$@" 5>&- & runner=$!; echo "runner $runner" >&5
   fi

@@ -4,7 +4,7 @@
 know when it begins and ends. So the worker under test is told to run the program ``bw-task`` for
 each issue, with the issue's id as its last argument or in ``BW_ISSUE_ID``. The kit puts it first
 on ``PATH``. It does what the id says: ``ok-...`` succeeds, ``fail-...`` fails, ``hold-...`` goes on
-until the kit lets it go, with a child process that must not outlive it.
+until the kit lets it go, with a child process that must not outlive it, and takes a second to end.
 
 **The tracker.** A program ``bd`` beside it writes down how it was called, and says that all is well
 (or not: for an issue ``refused-...`` it fails). The worker runs in a folder with a ``.beads``.
@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Event
 
 from beads_workers.conformance.link import Breach, Message, PeerLink
 
@@ -44,6 +45,7 @@ id=${id:-$BW_ISSUE_ID}
 printf 'task %s %s 0\\n' "$id" $$ >>FOLDER/log
 case $id in
   hold-*)
+    trap 'sleep 1; exit 1' TERM
     exec 4<>"FOLDER/go-$id"
     head -c 1 <&4 >/dev/null & child=$!
     printf 'task %s %s 1\\n' "$id" "$child" >>FOLDER/log
@@ -60,6 +62,9 @@ BD_PROGRAM = """#!/bin/sh
 printf 'bd %s\\n' "$*" >>FOLDER/log
 case "$*" in *refused-*) echo 'somebody else has it' >&2; exit 1 ;; esac
 """
+
+
+OWN_COMMAND = "it does not run bw-task (see --help): what its tasks do is not seen"
 
 
 class NotClaimed(Exception):
@@ -108,6 +113,8 @@ class Bench:
     transcript: list[str] = field(default_factory=list)
     proved: set[str] = field(default_factory=set)
     """Requirements that the case has confirmed."""
+    not_ours: Event = field(default_factory=Event)
+    """Some case has found that its command is its own: none need wait for bw-task."""
     ready: Message = field(default_factory=dict)
     """The worker's first READY."""
     folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="bw-conformance-")))
@@ -118,6 +125,11 @@ class Bench:
     _worker: subprocess.Popen[bytes] | None = None
     _seen: dict[int, str] = field(default_factory=dict)
     _numbers: int = 0
+
+    @property
+    def pid(self) -> int:
+        """Of the worker; 0 where it is not there."""
+        return 0 if self._worker is None else self._worker.pid
 
     def __enter__(self) -> Bench:
         (self.folder / "bin").mkdir()
@@ -208,7 +220,8 @@ class Bench:
             except TimeoutError:
                 if self.has_exited or time.monotonic() > deadline:
                     end = "" if self.has_exited else "it has not connected; "
-                    raise Breach(requirement, end + self.last_words()) from None
+                    allowed = 0.0 if self.has_exited else self.timing.patience
+                    raise Breach(requirement, end + self.last_words(), allowed) from None
                 continue
             if not _hangs_up(connection, deadline - time.monotonic()):
                 break
@@ -221,7 +234,7 @@ class Bench:
         while message is not None and message["type"] == "PRIORITY":
             message = self.link.read(max(self.timing.patience, 10.0))
         if message is None or message["type"] != "READY":
-            raise Breach("W-2.3-1", f"READY was due, and {self._came(message)}")
+            raise self._broken("W-2.3-1", f"READY was due, and {self._came(message)}", message)
         self.ready = self.ready or message
         self.proved |= {"W-2.3-1", "W-3-1", "W-4.1-1"}
 
@@ -249,7 +262,8 @@ class Bench:
         try:
             status = self._worker.wait(self.timing.patience if seconds is None else seconds)
         except subprocess.TimeoutExpired:
-            raise Breach(requirement, f"it has not exited; {self.last_words()}") from None
+            why = f"it has not exited; {self.last_words()}"
+            raise Breach(requirement, why, self.timing.patience) from None
         self.transcript.append(f"  (it exits with status {status})")
         return status
 
@@ -323,11 +337,17 @@ class Bench:
         if not wrong and message is not None:
             wrong = any(message.get(name) != value for name, value in fields.items())
         if message is None or wrong:
+            if kind == "FAILED":
+                self.must_be_ours()
             if kind == "READY" and message is not None and self._is_told_twice(message):
                 raise Breach("W-5.1-5", f"{self._came(message)} once more")
             due = " ".join([kind, *(f"{name}={value!r}" for name, value in fields.items())])
-            raise Breach(requirement, f"{due} was due, and {self._came(message)}")
+            raise self._broken(requirement, f"{due} was due, and {self._came(message)}", message)
         return message
+
+    def _broken(self, requirement: str, why: str, message: Message | None) -> Breach:
+        is_late = message is None and not self.link.is_over
+        return Breach(requirement, why, self.timing.patience if is_late else 0.0)
 
     def next_turn(self, seconds: float | None = None, kind: str = "") -> Message | None:
         """Its next message that moves the conversation, or one of this kind; None as for
@@ -367,10 +387,10 @@ class Bench:
                 broken = ready if ready and message["type"] == "READY" else requirement
                 raise Breach(broken, f"nothing was due, and {self._came(message)}")
 
-    def must(self, requirement: str, holds: bool, why: str) -> None:
-        """Raises ``Breach`` where it does not hold."""
+    def must(self, requirement: str, holds: bool, why: str, allowed: float = 0.0) -> None:
+        """Raises ``Breach`` where it does not hold; ``allowed``: within so many seconds."""
         if not holds:
-            raise Breach(requirement, why)
+            raise Breach(requirement, why, allowed)
         self.proved.add(requirement)
 
     # --- what is done -------------------------------------------------------------------------
@@ -390,9 +410,11 @@ class Bench:
         def runs() -> bool:
             return sum(1 for name, *_ in self._began() if name == issue_id) >= due
 
-        if not self.until(runs):
-            said = "bw-task has not run for"
-            raise Breach(requirement, f"{said} {issue_id} (see --help); {self.last_words()}")
+        if not self.until(lambda: runs() or self.not_ours.is_set()) or not runs():
+            self._hear_answer()
+            self.must_be_ours()
+            said = f"bw-task has not run for {issue_id} (see --help); {self.last_words()}"
+            raise Breach(requirement, said, self.timing.patience)
         self.processes()
 
     def let_go(self, issue_id: str) -> None:
@@ -422,8 +444,24 @@ class Bench:
         if not self.until(lambda: not self.processes()):
             left = [process.pid for process in self.processes()]
             why = f"processes of its task are still there: {left} (end their process group)"
-            raise Breach(requirement, why)
+            raise Breach(requirement, why, self.timing.patience)
         self.proved.add(requirement)
+
+    def _hear_answer(self) -> None:
+        with suppress(Breach):
+            while self.link.read(LOOK_SECONDS) is not None:
+                pass
+
+    @property
+    def has_own_command(self) -> bool:
+        """Whether it has said DONE, and bw-task has run for nothing: its command is its own."""
+        return not self.order() and any(said["type"] == "DONE" for said in self.link.said)
+
+    def must_be_ours(self) -> None:
+        """Raises ``NotClaimed`` where its command is its own."""
+        if self.has_own_command:
+            self.not_ours.set()
+            raise NotClaimed(OWN_COMMAND)
 
     def bd_calls(self, issue_id: str) -> list[str]:
         """How ``bd`` was called for this issue."""

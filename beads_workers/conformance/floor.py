@@ -23,6 +23,8 @@ from typing import Any
 from beads_workers.conformance.bench import NotClaimed, Timing
 from beads_workers.conformance.link import Breach, Message, PeerLink
 
+VERSION_1 = frozenset({"type", "worker_id", "timestamp", "issue_id", "priority", "title"})
+"""The keys of a TASK of version 1."""
 WAIT_SECONDS_MAX = 6.0
 """Of a WAIT the kit sits out no more."""
 
@@ -39,6 +41,8 @@ while True:
 """
 """Connects, and once more for each byte that it is sent."""
 
+ONLY_VERSION_1 = "it speaks version 1"
+
 NEEDS = {"BATCH": "batch", "CANCEL": "cancel", "PAUSE": "pause", "RESUME": "pause"} | {
     "STATUS": "status"
 }
@@ -54,6 +58,10 @@ class Book:
     lost: dict[str, str] = field(default_factory=dict)
     """Issues that were lost with their workers, and the requirement that hands each on."""
     lock: threading.Lock = field(default_factory=threading.Lock)
+    speaks_1_1: bool = False
+    """The orchestrator has said so in a TASK."""
+    pid: int = 0
+    """Of the orchestrator, once somebody has connected."""
 
     def given(self, issue_id: str, peer: Peer) -> None:
         """Raises ``Breach`` where somebody else has it."""
@@ -104,16 +112,27 @@ class Peer:
         message = self.link.read(seconds)
         if message is None:
             return None
-        self.called = self.called or message["worker_id"]
-        if message["worker_id"] != self.called:
-            raise Breach("O-6-2", f"first {self.called!r}, then {message['worker_id']!r}")
+        # A type that nobody knows may have none.
+        said = message.get("worker_id", self.called)
+        self.called = self.called or said
+        if said != self.called:
+            raise Breach("O-6-2", f"first {self.called!r}, then {said!r}")
         self._check_announced(message["type"])
         for task in message["tasks"] if message["type"] == "BATCH" else [message]:
             if "issue_id" in task and message["type"] in ("TASK", "BATCH"):
                 self._take(task)
+        if message["type"] == "TASK" and self.says:
+            self._check_version(message)
         if message["type"] == "SHUTDOWN" and not self.may_end:
             raise NotClaimed("the orchestrator shuts down")
         return message
+
+    def _check_version(self, task: Message) -> None:
+        """A TASK of version 1 to a worker of 1.1: whoever sent it speaks no other."""
+        if "version" in task:
+            self.book.speaks_1_1 = True
+        elif not self.book.speaks_1_1 and task.keys() <= VERSION_1:
+            raise NotClaimed(ONLY_VERSION_1)
 
     def _check_announced(self, kind: str) -> None:
         needed = NEEDS.get(kind, "")
@@ -133,8 +152,10 @@ class Peer:
         """What answers READY."""
         message = self.read(self.timing.hold + self.timing.patience)
         if message is None:
-            end = "the stream has ended" if self.link.is_over else "nothing came"
-            raise Breach(requirement, f"a reply was due, and {end}")
+            is_over = self.link.is_over
+            end = "the stream has ended" if is_over else "nothing came"
+            allowed = 0.0 if is_over else self.timing.patience
+            raise Breach(requirement, f"a reply was due, and {end}", allowed)
         if message["type"] not in ("TASK", "WAIT", "BATCH"):
             raise Breach(requirement, f"{message['type']} came in place of a reply")
         return message
@@ -183,10 +204,10 @@ class Peer:
         if self.link.is_over:
             raise Breach(requirement, "it has closed the connection")
 
-    def must(self, requirement: str, holds: bool, why: str) -> None:
-        """Raises ``Breach`` where it does not hold."""
+    def must(self, requirement: str, holds: bool, why: str, allowed: float = 0.0) -> None:
+        """Raises ``Breach`` where it does not hold; ``allowed``: within so many seconds."""
         if not holds:
-            raise Breach(requirement, why)
+            raise Breach(requirement, why, allowed)
 
     def come_back(self) -> None:
         """Its connection is lost, and its process connects anew."""
@@ -195,7 +216,7 @@ class Peer:
         connection = _received(self.handle)
         if connection is None:
             raise Breach("O-2.1-2", "a worker could not connect anew")
-        self.link = _link(connection, self.link.transcript)
+        self.link = _link(connection, self.link.transcript, self.says)
         self.called = ""
 
     def lose(self, requirement: str) -> None:
@@ -264,15 +285,22 @@ class Floor:
             process.wait()
             ours.close()
             raise Breach("O-2.1-2", "a worker could not connect")
+        self.book.pid = self.book.pid or _pid_of(connection)
         says = {"version": version, "features": [*features], **fields} if version else {}
-        link = _link(connection, self.transcript)
+        link = _link(connection, self.transcript, says)
         peer = Peer(link, process, ours, self.book, self.timing, name, says)
         self.peers.append(peer)
         return peer
 
 
-def _link(connection: socket.socket, transcript: list[str]) -> PeerLink:
-    return PeerLink(connection, transcript, "O-3-1", "O-4.1-1", "O-9.2-1", "<")
+def _link(connection: socket.socket, transcript: list[str], says: Mapping[str, Any]) -> PeerLink:
+    additions = "O-9.2-1" if says else "O-9.1-1"
+    return PeerLink(connection, transcript, "O-3-1", "O-4.1-1", additions, "<")
+
+
+def _pid_of(connection: socket.socket) -> int:
+    found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    return int.from_bytes(found[:4], sys.byteorder)
 
 
 def _received(handle: socket.socket) -> socket.socket | None:

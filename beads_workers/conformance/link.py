@@ -26,12 +26,15 @@ WHY_CHARS_MAX = 200
 
 
 class Breach(Exception):
-    """The peer has broken a requirement; the text says how."""
+    """The peer has broken a requirement; the text says how.
 
-    def __init__(self, requirement: str, why: str) -> None:
+    ``allowed``: the seconds that it had, where it was too late; a late machine excuses that."""
+
+    def __init__(self, requirement: str, why: str, allowed: float = 0.0) -> None:
         super().__init__(why)
         self.requirement = requirement
         self.why = why
+        self.allowed = allowed
 
 
 @dataclass(slots=True)

@@ -278,7 +278,8 @@ def heartbeat(floor: Floor) -> None:
         message = peer.read(HEARTBEAT_SECONDS / 2)
         peer.must("O-9.8-1", message is None, f"nothing was due, and {_shown(message)} came")
     took = time.monotonic() - began
-    peer.must("O-9.8-1", peer.link.is_over, f"it is still open after {took:.1f} s of silence")
+    still_open = f"it is still open after {took:.1f} s of silence"
+    peer.must("O-9.8-1", peer.link.is_over, still_open, peer.timing.patience)
     peer.must("O-9.8-1", took > due - EARLY_SECONDS, f"it was closed after {took:.1f} s")
     peer.lose("O-9.8-1")
 
@@ -338,6 +339,6 @@ def _ask_for(peer: Peer, choice: Mapping[str, list[object]]) -> None:
 
 
 def _fits(task: Message, choice: Mapping[str, list[object]]) -> bool:
-    said = {"priorities": [task["priority"]], "issue_types": [task["issue_type"]]}
-    said["labels"] = task["labels"]
+    said = {"priorities": [task["priority"]], "issue_types": [task.get("issue_type")]}
+    said["labels"] = task.get("labels", [])
     return all(set(said[name]) & set(wanted) for name, wanted in choice.items())

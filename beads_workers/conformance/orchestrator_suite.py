@@ -8,10 +8,20 @@ from concurrent.futures import ThreadPoolExecutor
 
 from beads_workers.conformance.bench import NotClaimed, Timing
 from beads_workers.conformance.floor import Book, Floor
+from beads_workers.conformance.lateness import ProcessorClock
 from beads_workers.conformance.link import Breach
 from beads_workers.conformance.orchestrator_cases import CASES, OrchestratorCase, Phase
 from beads_workers.conformance.orchestrator_features import FEATURES
-from beads_workers.conformance.report import Finding, Judgement, Report, settle
+from beads_workers.conformance.report import (
+    UNFORESEEN,
+    Finding,
+    Judgement,
+    Report,
+    as_breach,
+    late_by,
+    of_breach,
+    settle,
+)
 from beads_workers.conformance.requirements import ORCHESTRATOR
 
 AT_ONCE = 8
@@ -47,16 +57,18 @@ def try_orchestrator(
 
 def play(case: OrchestratorCase, floor: Floor) -> Iterator[Finding]:
     """One case: what it says of its requirements, and of one that it did not look for."""
-    verdict, why, broken = Judgement.PASS, "", ""
+    verdict, why, broken, clock = Judgement.PASS, "", "", ProcessorClock()
+    clock.watch(floor.book.pid)
     with floor:
         try:
             case.play(floor)
         except NotClaimed as error:
             verdict, why = Judgement.NOT_CLAIMED, str(error)
-        except Breach as error:
-            broken = error.requirement
-            verdict, why = Judgement.NOT_REACHED, f"see {broken}"
-            yield Finding(broken, Judgement.FAIL, case.name, error.why, tuple(floor.transcript))
+        except (Breach, OSError, *UNFORESEEN) as error:
+            breach = as_breach(error, case.ids)
+            broken, late = breach.requirement, clock.excuses(breach.allowed, floor.book.pid)
+            verdict, why = Judgement.NOT_REACHED, late_by(late) or f"see {broken}"
+            yield of_breach(breach, case.name, floor.transcript, late)
     for requirement in case.ids:
         if requirement != broken:
             yield Finding(requirement, verdict, case.name, why)

@@ -8,6 +8,14 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from beads_workers.conformance.link import Breach
+
+LATE = "the machine was too busy"
+
+
+UNFORESEEN = (LookupError, TypeError, ValueError, AttributeError)
+"""What a case may meet in the words of a stranger that nobody has thought of."""
+
 
 class Judgement(Enum):
     """``NOT_REACHED``: the case that would have shown it ended early, by another failure."""
@@ -63,6 +71,8 @@ class Report:
         counts = ", ".join(f"{self.count(verdict)} {verdict.value}" for verdict in Judgement)
         yield ""
         yield f"{self.of}: {counts}, in {self.seconds:.1f} s"
+        if late := sum(1 for each in self.findings if LATE in each.why):
+            yield f"{LATE} for {late}: try them again when it has less to do, with --only ID"
         if hidden := Counter(each.why for each in self.hidden()):
             [(why, number)] = hidden.most_common(1)
             yield f"begin with {why.removeprefix('see ')}: it hides {number} of those not reached"
@@ -114,6 +124,26 @@ class Report:
                 lines.append(f"<skipped message={message}/>")
             lines.append("</testcase>")
         return "\n".join([*lines, "</testsuite>", ""])
+
+
+def as_breach(error: Exception, ids: Sequence[str]) -> Breach:
+    """What went wrong in a case of these requirements, as one that was broken."""
+    if isinstance(error, Breach):
+        return error
+    return Breach(ids[0] if ids else "O-4.1-1", f"its words make no sense here ({error!r:.100})")
+
+
+def of_breach(error: Breach, case: str, transcript: Sequence[str], late: float) -> Finding:
+    """What a case says of the requirement that was broken; ``late``: the seconds by which it was
+    the machine that did it."""
+    verdict = Judgement.NOT_REACHED if late else Judgement.FAIL
+    why = f"{error.why}; {late_by(late)}" if late else error.why
+    return Finding(error.requirement, verdict, case, why, tuple(transcript))
+
+
+def late_by(seconds: float) -> str:
+    """What is said of it; empty for 0."""
+    return f"{LATE} ({seconds:.1f} s for a processor)" if seconds else ""
 
 
 def settle(found: Iterable[Finding], texts: Mapping[str, str]) -> list[Finding]:

@@ -59,6 +59,7 @@ WORKER: dict[str, str] = {
     "W-9.1-4": "claims and closes for a TASK of version 1, whatever it announced",
     "W-9.2-1": "ignores a TASK with the request_id of the last one begun",
     "W-9.2-2": "ends a task after its timeout_seconds, and says timeout",
+    "W-9.2-3": "runs the issue's own command in place of its own, or says FAILED",
     "W-9.3-1": "never calls the tracker for a TASK of 1.1, having announced grouped",
     "W-9.3-2": "claims and closes where the TASK says so",
     "W-9.3-3": "never calls the tracker where the orchestrator claims",

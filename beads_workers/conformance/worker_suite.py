@@ -6,10 +6,21 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 from beads_workers.conformance.bench import Bench, NotClaimed, Timing
+from beads_workers.conformance.lateness import ProcessorClock
 from beads_workers.conformance.link import Breach
-from beads_workers.conformance.report import Finding, Judgement, Report, settle
+from beads_workers.conformance.report import (
+    UNFORESEEN,
+    Finding,
+    Judgement,
+    Report,
+    as_breach,
+    late_by,
+    of_breach,
+    settle,
+)
 from beads_workers.conformance.requirements import WORKER
 from beads_workers.conformance.worker_cases import CASES, WorkerCase
 
@@ -25,11 +36,13 @@ def try_worker(
 ) -> Report:
     """Play every case to the worker that ``command`` starts; ``only``: those that could show these
     requirements."""
-    began = time.monotonic()
+    began, not_ours = time.monotonic(), Event()
     command = anchored(command)
     chosen = [case for case in CASES if not only or set(only) & set(case.ids)]
     with ThreadPoolExecutor(at_once) as threads:
-        played = threads.map(lambda case: list(play(case, command, timing)), _longest_first(chosen))
+        played = threads.map(
+            lambda case: list(play(case, command, timing, not_ours)), _longest_first(chosen)
+        )
         found = [finding for findings in played for finding in findings]
     texts = {k: v for k, v in WORKER.items() if not only or k in only}
     strays = [each for each in found if each.requirement not in texts]
@@ -44,18 +57,22 @@ def anchored(command: Sequence[str]) -> list[str]:
     return [found[0], *(str(Path(w).absolute()) if Path(w).is_file() else w for w in found[1:])]
 
 
-def play(case: WorkerCase, command: Sequence[str], timing: Timing) -> Iterator[Finding]:
+def play(
+    case: WorkerCase, command: Sequence[str], timing: Timing, not_ours: Event
+) -> Iterator[Finding]:
     """One case: what it says of its requirements, and of one that it did not look for."""
-    with Bench(command, timing) as bench:
+    clock = ProcessorClock()
+    with Bench(command, timing, not_ours=not_ours) as bench:
         verdict, why, broken = Judgement.PASS, "", ""
         try:
             case.play(bench)
         except NotClaimed as error:
             verdict, why = Judgement.NOT_CLAIMED, _unclaimed(str(error))
-        except Breach as error:
-            broken = error.requirement
-            verdict, why = Judgement.NOT_REACHED, f"see {broken}"
-            yield Finding(broken, Judgement.FAIL, case.name, error.why, tuple(bench.transcript))
+        except (Breach, *UNFORESEEN) as error:
+            breach = as_breach(error, case.ids)
+            broken, late = breach.requirement, clock.excuses(breach.allowed, bench.pid)
+            verdict, why = Judgement.NOT_REACHED, late_by(late) or f"see {broken}"
+            yield of_breach(breach, case.name, bench.transcript, late)
         for requirement in case.ids:
             if requirement == broken:
                 continue

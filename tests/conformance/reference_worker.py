@@ -14,9 +14,11 @@ import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 DELAYS = (1.0, 2.0, 4.0)
+TICK_SECONDS = 0.05
 HEARTBEAT_SECONDS = 1
 KNOWN = frozenset({"SHUTDOWN", "TASK", "WAIT", "CANCEL", "BATCH", "STATUS", "PAUSE", "RESUME"})
 AGAIN = "x-again"
@@ -100,7 +102,7 @@ class Worker:
             self.send("HELLO")
         self.ready()
         while True:
-            if select.select([self.link], [], [], 0.02)[0]:
+            if select.select([self.link], [], [], TICK_SECONDS)[0]:
                 self.receive()
             self.tick(time.monotonic())
 
@@ -200,6 +202,7 @@ class Worker:
             return
         least = 0 if self.breaks("W-4.6-3") else 1
         seconds = 0 if self.breaks("W-4.6-1") else min(max(seconds, least), 3600)
+        seconds *= 2 if self.breaks("W-4.6-1 twice as long") and seconds > 1 else 1
         if self.breaks("W-4.6-2"):
             time.sleep(seconds)
         self.ready_at = time.monotonic() + seconds
@@ -233,6 +236,8 @@ class Worker:
 
     def hear_batch(self, message: dict[str, Any]) -> None:
         tasks = [{**self.head(message), **task, "version": "1.1"} for task in message["tasks"]]
+        if self.breaks("W-9.12-1 the last before its time"):
+            tasks.insert(1, tasks.pop())
         self.queue += reversed(tasks) if self.breaks("W-9.12-1") else tasks
         self.begin_next()
 
@@ -250,6 +255,10 @@ class Worker:
         revoked = message.get("reason") == "revoked" and not self.breaks("W-9.4-3")
         if self.child is not None and mine and not revoked:
             self.ending = "error" if self.breaks("W-9.4-1") else "cancelled"
+            if self.breaks("W-9.4-1 said too early"):
+                os.killpg(self.child.pid, signal.SIGTERM)
+                self.answer("cancelled")
+                return
             self.end_task()
 
     def hear_status(self, message: dict[str, Any]) -> None:
@@ -300,6 +309,11 @@ class Worker:
 
     def spawn(self, task: dict[str, Any]) -> "subprocess.Popen[bytes]":
         words = [*self.command, str(task["issue_id"])]
+        payload = task.get("payload", {})
+        if "payload_file" in task and not self.breaks("W-9.2-3 in a file"):
+            payload = json.loads(Path(task["payload_file"]).read_text())
+        if "command" in payload and not self.breaks("W-9.2-3"):
+            words = payload["command"]
         return subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=2, start_new_session=True)
 
     def end_task(self) -> None:
@@ -327,8 +341,12 @@ class Worker:
             if self.breaks("W-9.5-2"):
                 self.ready()
             self.begin_next()
-        elif not self.queue and not (error and self.breaks("W-5.1-1")):
+        elif not self.queue and not self.says_no_ready(error):
             self.ready()
+
+    def says_no_ready(self, error: str) -> bool:
+        late = self.readies >= 4 and self.breaks("W-5.1-1 after the fourth task")
+        return late or bool(error and self.breaks("W-5.1-1"))
 
     def begin_next(self) -> None:
         if self.queue and self.child is None:

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"math"
@@ -23,6 +24,7 @@ type task struct {
 	speaks11                   bool     // by a TASK of version 1 nothing of 1.1 is agreed
 	claims                     bool     // this worker claims and closes, through `bd`
 	own                        []string // the issue's own command, in place of the worker's
+	unread                     string   // why nobody knows whether it has one
 
 	began  time.Time
 	guard  io.Writer // told the group while it runs
@@ -58,6 +60,9 @@ func (t *task) run(command []string) (failure string) {
 
 // execute runs the command in a process group of its own, of which nothing is left afterwards.
 func (t *task) execute(command []string) (failure string) {
+	if t.unread != "" {
+		return t.unread
+	}
 	if len(t.own) > 0 {
 		command = t.own
 	}
@@ -218,6 +223,11 @@ func readTask(m message) (t *task, ok bool) {
 	_, t.speaks11 = m["version"].(string)
 	t.claims = m["claims"] == "worker" || !t.speaks11 && isBdProject()
 	payload, _ := m["payload"].(map[string]any)
+	if file, isLarge := m["payload_file"].(string); isLarge {
+		if text, err := os.ReadFile(file); err != nil || json.Unmarshal(text, &payload) != nil {
+			t.unread = "cannot read " + file
+		}
+	}
 	words, _ := payload["command"].([]any)
 	for _, each := range words {
 		if word, isText := each.(string); isText {

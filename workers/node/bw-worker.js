@@ -120,7 +120,8 @@ async function execute(mine) {
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), "bw-worker-"));
   mine.output = fs.openSync(path.join(folder, "output"), "w+");
   fs.rmSync(folder, { recursive: true });
-  const { title, priority, worker_id, attempt = 1, payload } = mine.message;
+  const { title, priority, worker_id, attempt = 1, payload_file: file } = mine.message;
+  const payload = file ? JSON.parse(fs.readFileSync(file, "utf8")) : mine.message.payload;
   const env = {
     ...process.env, BW_ISSUE_ID: mine.id, BW_ISSUE_TITLE: title.replaceAll("\0", ""),
     BW_ISSUE_PRIORITY: String(priority), BW_WORKER_ID: worker_id, BW_ATTEMPT: String(attempt),
