@@ -66,7 +66,9 @@ def propose(folder: Path) -> VerifyProposal | None:
     if here:
         chosen = here[:1] if here[0].line.startswith("make ") else here
         rest = [each.line for each in here[len(chosen) :]]
-        rest += [f"{found[0].line} in {name}" for name, found in below]
+        members = _at(_toml(folder / "Cargo.toml"), "workspace") is not None
+        others = [(name, found[0].line) for name, found in below]
+        rest += [f"{each} in {name}" for name, each in others if not (members and CARGO in each)]
         return _joined(chosen, tuple(rest))
     parts = [_inside(name, found[0]) for name, found in below]
     if not parts or len(parts) > PARTS_MAX:
@@ -105,6 +107,7 @@ def _inside(name: str, suite: Suite) -> Suite:
 
 MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
 """In the order in which make takes them."""
+TARGETS = ("test", "tests", "check")
 _RULE = re.compile(r"^([^\s#:=][^#:=]*?)\s*::?(?![:=])")
 
 
@@ -114,28 +117,54 @@ def _make(folder: Path) -> Suite | None:
             continue
         rules = (match[1] for line in text.splitlines() if (match := _RULE.match(line)))
         targets = {target for rule in rules for target in rule.split()}
-        target = next((target for target in ("test", "check") if target in targets), None)
+        target = next((target for target in TARGETS if target in targets), None)
         return Suite(f"make {target}", f"target of {name}") if target else None
     return None
 
 
+CARGO = "cargo test"
+
+
 def _cargo(folder: Path) -> Suite | None:
-    return Suite("cargo test", "Cargo.toml") if (folder / "Cargo.toml").is_file() else None
+    if not (folder / "Cargo.toml").is_file():
+        return None
+    manifest = _toml(folder / "Cargo.toml")
+    members = _at(manifest, "workspace")
+    # Without the option, cargo only tests the package of this folder, if there is one.
+    narrow = _at(manifest, "package") is not None and members is not None
+    option = " --workspace" if narrow and _at(members, "default-members") is None else ""
+    return Suite(f"{CARGO}{option}", "Cargo.toml")
 
 
 def _go(folder: Path) -> Suite | None:
     return Suite("go test ./...", "go.mod") if (folder / "go.mod").is_file() else None
 
 
-NPM = Suite("npm test", "", "npm ci")
-NODE: dict[str, Suite] = {
-    "pnpm-lock.yaml": Suite("pnpm test", "", "pnpm install --frozen-lockfile"),
-    "yarn.lock": Suite("yarn test", "", "yarn install"),
-    "bun.lock": Suite("bun run test", "", "bun install --frozen-lockfile"),
-    "bun.lockb": Suite("bun run test", "", "bun install --frozen-lockfile"),
-    "package-lock.json": NPM,
+@value
+class Manager:
+    """A package manager: its test command, and its install commands with and without a lock."""
+
+    test: str
+    locked: str
+    install: str
+    locks: tuple[str, ...]
+
+
+MANAGERS: dict[str, Manager] = {
+    "pnpm": Manager(
+        "pnpm test", "pnpm install --frozen-lockfile", "pnpm install", ("pnpm-lock.yaml",)
+    ),
+    "yarn": Manager("yarn test", "yarn install", "yarn install", ("yarn.lock",)),
+    "bun": Manager(
+        "bun run test",
+        "bun install --frozen-lockfile",
+        "bun install",
+        ("bun.lock", "bun.lockb"),
+    ),
+    "npm": Manager("npm test", "npm ci", "npm install", ("package-lock.json",)),
 }
-"""By the lock file that says which program installs."""
+"""By the name in ``packageManager`` of package.json. If there is none, the first with a lock file
+is taken, and the last one without any."""
 PLACEHOLDER = "no test specified"
 """Of the script that ``npm init`` writes, which always fails."""
 
@@ -145,11 +174,14 @@ def _node(folder: Path) -> Suite | None:
     script = _at(package, "scripts", "test")
     if not isinstance(script, str) or not script.strip() or PLACEHOLDER in script:
         return None
-    lock = next((name for name in NODE if (folder / name).is_file()), "")
+    said = str(_at(package, "packageManager") or "").partition("@")[0]
+    named = [MANAGERS[said]] if said in MANAGERS else list(MANAGERS.values())
+    locked = [(each, lock) for each in named for lock in each.locks if (folder / lock).is_file()]
+    manager, lock = locked[0] if locked else (named[-1], "")
     keys = ("dependencies", "devDependencies", "workspaces")
     needs_more = any(_at(package, key) for key in keys)
-    setup = NODE[lock].setup if lock else "npm install" if needs_more else ""
-    line = NODE.get(lock, NPM).line
+    setup = manager.locked if lock else manager.install if needs_more else ""
+    line = manager.test
     if "react-scripts test" in script:
         line = f"CI=true {line}"  # It waits for changes for ever otherwise.
     where = f"package.json with {lock}" if lock else "package.json"

@@ -25,6 +25,10 @@ def line(folder: Path, files: dict[str, str]) -> str | None:
     return found.line if found else None
 
 
+LOCKS = {"bun.lock": "", "pnpm-lock.yaml": ""}
+CRATE = "[package]\nname = 'a'\n"
+
+
 def package(script: str, **more: object) -> str:
     return json.dumps({"scripts": {"test": script}, **more})
 
@@ -49,7 +53,14 @@ PLACEHOLDER = 'echo "Error: no test specified" && exit 1'
         ({"package.json": package("vitest"), "yarn.lock": ""}, "yarn test"),
         ({"package.json": package("vitest"), "bun.lock": ""}, "bun run test"),
         ({"package.json": package("react-scripts test")}, "CI=true npm test"),
+        ({"package.json": package("x", packageManager="bun@1.3"), **LOCKS}, "bun run test"),
+        ({"package.json": package("x", packageManager="npm@11.1+sha"), **LOCKS}, "npm test"),
+        ({"package.json": package("x", packageManager="odd"), "yarn.lock": ""}, "yarn test"),
         ({"Cargo.toml": ""}, "cargo test"),
+        ({"Cargo.toml": "[workspace]\nmembers = ['a']"}, "cargo test"),
+        ({"Cargo.toml": CRATE + "[workspace]\nmembers = ['a']"}, "cargo test --workspace"),
+        ({"Cargo.toml": CRATE + "[workspace]\ndefault-members = ['.']"}, "cargo test"),
+        ({"Makefile": "tests: lint\n\ttrue\ncheck:\n"}, "make tests"),
         ({"go.mod": ""}, "go test ./..."),
         ({"Makefile": "all: test\n\ntest: build\n\tpytest\n"}, "make test"),
         ({"GNUmakefile": "lint check:: x\n"}, "make check"),
@@ -97,6 +108,13 @@ def test_several_suites_of_one_folder_are_joined(tmp_path: Path) -> None:
     found = propose(project(tmp_path, {"Cargo.toml": "", "package.json": package("vitest")}))
     assert found is not None and found.line == "cargo test && npm test"
     assert found.why == "Cargo.toml and script of package.json"
+
+
+def test_members_of_a_workspace_are_tested_with_it(tmp_path: Path) -> None:
+    files = {"Cargo.toml": "[workspace]\nmembers = ['a']", "a/Cargo.toml": "", "b/go.mod": ""}
+    found = propose(project(tmp_path, files))
+    assert found is not None
+    assert found.left_out == ("go test ./... in b",)
 
 
 def test_folders_below_count_where_the_top_has_none_and_the_line_runs_there(tmp_path: Path) -> None:
