@@ -17,6 +17,7 @@ from pathlib import Path
 
 from beads_workers.checks.project import cannot_open
 from beads_workers.checks.rules import Check, fail, ok, warn
+from beads_workers.core.model import Filters
 from beads_workers.core.settings import FleetSettings
 from beads_workers.core.source import Calls, ClaimingSource, HeldElsewhere, SourceError
 from beads_workers.core.text import counted, printable, some
@@ -68,7 +69,7 @@ def embedded(looked: Looked) -> list[Check]:
 
 def _listed(fleet: FleetSettings, lead: str, wrong: Callable[[SourceError], Check]) -> list[Check]:
     try:
-        source = open_source(fleet, ACTOR)
+        source = open_source(replace(fleet, filters=_said(fleet)), ACTOR)
     except SourceError as error:
         return [wrong(error)]
     try:
@@ -131,7 +132,7 @@ def _bd(fleet: FleetSettings, place: Path) -> list[Check]:
         abilities = bd.abilities
         described = bd.place()
         began = time.monotonic()
-        listing = Listings(bd, fleet.filters, ACTOR, LISTED_MAX).ready(0, ())
+        listing = Listings(bd, _said(fleet), ACTOR, LISTED_MAX).ready(0, ())
         seconds = time.monotonic() - began
         held = held_elsewhere(bd, ACTOR, shared=False)
     except SourceError as error:
@@ -264,11 +265,13 @@ def _name_of(pid: int) -> str:
 
 
 def _filtered(fleet: FleetSettings) -> str:
-    from beads_workers.core.model import Filters
+    return "" if _said(fleet) == Filters() else ", with the filters of this fleet"
 
-    # What an issue must bring follows from the fleet; nobody has said it as a filter.
-    said = replace(fleet.filters, bring=())
-    return "" if said == Filters() else ", with the filters of this fleet"
+
+def _said(fleet: FleetSettings) -> Filters:
+    """Return the filters without what an issue must bring: that follows from the fleet, and a
+    fleet without a command has ready issues all the same."""
+    return replace(fleet.filters, bring=())
 
 
 def _took(seconds: float) -> str:

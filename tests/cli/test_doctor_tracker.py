@@ -173,6 +173,7 @@ def test_counts_are_those_of_the_filters(here: Patient) -> None:
     script = "a=$(beads-workers add one); beads-workers add two --dep $a -l x"
     assert here.type(script).returncode == 0
     assert here.doctor("--", "true").one("issues")["text"] == "1 ready, 1 blocked"
+    assert here.doctor().one("issues")["text"] == "1 ready, 1 blocked", "without a command as well"
     (here.folder / "beads-workers.toml").write_text('label = ["x"]\n')
     text = here.doctor("--", "true").one("issues")["text"]
     assert text == "0 ready, 1 blocked, with the filters of this fleet"
