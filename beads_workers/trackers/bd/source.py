@@ -12,7 +12,7 @@ from typing import Any
 from beads_workers.core import limits
 from beads_workers.core.limits import TAKEOVER_LOOK_SECONDS
 from beads_workers.core.model import FLEETS, Filters, IssueId, Job, ListedIssue, call_of, path_of
-from beads_workers.core.ready import HOLDING
+from beads_workers.core.ready import APART, HOLDING
 from beads_workers.core.source import (
     Action,
     Calls,
@@ -423,6 +423,9 @@ class BdSource:
         self._claimed_since_look = False
         self._let_go: set[IssueId] = set()
         """What was settled since the last look: whoever begins a take may not have heard of it."""
+        self._waiting: set[IssueId] | None = None
+        """What was open at the last look, and what no listing has shown as ready since."""
+        self._blocked: int | None = None
         self._leases = ClaimedIssues()
         self._claims_unanswered: tuple[IssueId, ...] = ()
         self._wrote = False
@@ -475,6 +478,9 @@ class BdSource:
             more=listing.more or len(rest) > self._listed_max,
             leases=leases,
             reclaimed=reclaimed,
+            blocked=self._count_blocked(
+                (*(row.issue_id for row in found), *skip, *listing.held), complete=not listing.more
+            ),
             discovered=listing.held,
             held=held,
             unsure=self._claimed_since_look,
@@ -502,15 +508,18 @@ class BdSource:
         What is in our own name and was never told is requeued by the next take: a claim said
         that it was lost, or said nothing of it. What was claimed just now is told in any case."""
         try:
-            rows = self._tracker.in_progress()
+            # bd 0.44 lists one status at a time, and does not say what is deferred.
+            counts = self._tracker.abilities.brief_list and self._filters.parent is None
+            shown = self._tracker.begun_or_open() if counts else self._tracker.in_progress()
         except SourceError:
             if jobs:
                 return None
             raise
         self._looked_for_held, self._wrote_since_held = boot_seconds(), False
+        self._waiting = {r.issue_id for r in shown if self._may_wait(r)} if counts else None
         known = set(skip) - self._let_go
         self._let_go.clear()
-        rows = [r for r in rows if r.issue_id not in known]
+        rows = [r for r in shown if r.status == IN_PROGRESS and r.issue_id not in known]
         rows = [r for r in rows if not self._leases.is_known(r.issue_id)]
         strays = [row.issue_id for row in rows if row.assignee == self.actor]
         self._claims_unanswered = (*self._claims_unanswered, *strays)
@@ -523,6 +532,21 @@ class BdSource:
         asked = self._filters
         ours = [r for r in others if wanted(replace(r, status=OPEN, assignee=""), asked, "")]
         return tuple(_as_held(row, shared=self._shared) for row in ours)
+
+    def _may_wait(self, row: BdRow) -> bool:
+        """Return whether an open issue waits for others, unless a listing shows it as ready."""
+        apart = any(row.original.get(key) for key in (*APART, "defer_until"))
+        return not apart and wanted(row, self._filters, self.actor)
+
+    def _count_blocked(self, ready: Iterable[IssueId], *, complete: bool) -> int | None:
+        """Return how many issues wait for others; None before the first look.
+
+        ``ready``: what is listed or in hand, all of it if ``complete``.
+        """
+        if self._waiting is not None:
+            self._waiting.difference_update(ready)
+            self._blocked = len(self._waiting) if complete else self._blocked
+        return self._blocked
 
     def held(self) -> tuple[HeldElsewhere, ...]:
         """See ``ClaimingSource``."""

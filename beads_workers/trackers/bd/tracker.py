@@ -649,6 +649,10 @@ class BdTracker:
         """Everything in progress, whoever holds it; leases included."""
         return rows(self.ask([*self._list(), f"--status={IN_PROGRESS}"]))
 
+    def begun_or_open(self) -> list[BdRow]:
+        """Return what is in progress or open, whoever holds it; leases included."""
+        return rows(self.ask([*self._list(), f"--status={IN_PROGRESS},{OPEN}"]))
+
     def under_way(self, actor: str) -> list[BdRow]:
         """Everything in progress, and what is open but still assigned to ``actor``."""
         started = self.in_progress()
