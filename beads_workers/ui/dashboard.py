@@ -114,7 +114,9 @@ def _progress(snapshot: Fields, look: Look, age: float, columns: int) -> Text:
     more = "+" if queue["ready_more"] else ""
     # Room for the numbers of most runs from the start: what is beside them does not move.
     digits = max(3, len(str(whole)))
-    row.add(f"  {done}/{whole}{more} closed", 12 + 2 * digits, "strong")
+    unknown = not whole and _is_unasked(snapshot)
+    said = "not listed yet" if unknown else f"{done}/{whole}{more} closed"
+    row.add(f"  {said}", 12 + 2 * digits, "strong")
     row.add(f"  {snapshot['rate_per_minute']:.1f}/min", 13)
     eta = snapshot["eta_seconds"]
     eta = None if eta is None or not snapshot["running"] else eta - age
@@ -125,6 +127,12 @@ def _progress(snapshot: Fields, look: Look, age: float, columns: int) -> Text:
         .fill(sparkline(done_over_time, row.room - 1, unicode=look.unicode), "time")
         .text()
     )
+
+
+def _is_unasked(snapshot: Fields) -> bool:
+    """Return whether the tracker has not answered yet, so that nobody knows what is to do."""
+    calls = snapshot["source_calls"]
+    return bool(snapshot["running"] and calls["now"] and not calls["count"])
 
 
 def _queue(snapshot: Fields, age: float, columns: int) -> Text:
@@ -326,7 +334,7 @@ def _needs(snapshot: Fields, columns: int, rows: int) -> Iterator[Text]:
     for index in range(room):
         row = Row(columns).add(" ")
         if not needs and index == 0:
-            row.add("nothing needs you", style="muted")
+            row.add("" if _is_unasked(snapshot) else "nothing needs you", style="muted")
         elif index < len(needs):
             row.add("! ", style="attention.strong")
             text, todo = needs[index]["text"], f"-> {needs[index]['todo']}"

@@ -67,6 +67,15 @@ def test_eighty_by_twentyfour_shows_the_fleet_at_a_glance() -> None:
         assert expected in shown
 
 
+def test_before_the_first_listing_nothing_is_said_of_the_backlog() -> None:
+    asking = [*fleet(2), rec.RoundTripBegan(0, 0, 8)]
+    shown = "\n".join(lines(after(*asking)))
+    assert "not listed yet" in shown
+    assert "0/0" not in shown and "nothing needs you" not in shown
+    shown = "\n".join(lines(after(*asking, rec.Spent(1, 0.1))))
+    assert "0/0 closed" in shown and "nothing needs you" in shown
+
+
 @pytest.mark.parametrize(
     ("charged", "delay", "said"),
     [(1, 10.0, "error, again in 10 s"), (1, 0.0, "error, again at once"), (0, 0.0, "not charged")],
