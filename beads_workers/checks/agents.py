@@ -45,10 +45,12 @@ def agent(
         line = known.install if known else adapter.install if adapter is not None else ""
         return line or f"command -v {shlex.quote(given.argv[0])}"
 
-    hint = f"install {given.name}; {found_here()}"
+    called_as, own = given.argv[0], adapter.command if adapter is not None else ""
+    hint = f"install {given.name if called_as == own else called_as}; {found_here()}"
     found = program("agent", given.argv[:1], folder, install, hint)
     if found.remedy:
-        return [replace(found, name=name)]
+        said = "" if called_as == own else f"[agents.{given.name}] argv: "
+        return [replace(found, name=name, text=said + found.text)]
     checks = list(_obstacles(given, adapter, name))
     if known is None:
         return [*_not_asked(given, adapter, found, name), *checks]

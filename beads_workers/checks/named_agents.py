@@ -17,7 +17,7 @@ from beads_workers.agents.presets import PLAIN_PROMPT, PLAIN_PROMPT_IN_WORKTREE,
 from beads_workers.agents.prompt import check_template
 from beads_workers.checks.rules import Check, misused
 from beads_workers.core.settings import Agent
-from beads_workers.options import AgentTable, Resolved
+from beads_workers.options import AgentTable, Resolved, as_toml
 
 PLAIN = "plain"
 
@@ -117,12 +117,16 @@ def _prompt(resolved: Resolved, table: AgentTable | None) -> str | Check:
 
 
 def _unknown(name: str, resolved: Resolved) -> Check:
-    known = ", ".join([*presets(), *resolved.agents])
-    table = f"[agents.{name}]"
+    from difflib import get_close_matches
+
+    table = f"[agents.{as_toml(name) if not name.replace('-', '_').isidentifier() else name}]"
     if (adapter := load(name)) is not None and adapter.untried:
         text = f"{name} was never tried here, so it is not taken by its name alone"
         return misused("settings", text, f"an empty {table} in beads-workers.toml is enough")
-    hint = f"known are {known}; beads-workers.toml can describe it: {table} argv = [...]"
+    known = [*presets(), *resolved.agents]
+    near = get_close_matches(name, known, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+    hint += f"; beads-workers.toml can describe another: {table}, below it argv = [...]"
     return misused("settings", f"no such agent: {name}", hint)
 
 

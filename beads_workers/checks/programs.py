@@ -44,7 +44,7 @@ def command(argv: tuple[str, ...], folder: Path, edit: str = "") -> list[Check]:
         hint = "the issue's text must never be part of a script"
         return [misused("command", why, hint, again(*spelt_for_scripts(argv)))]
     found = program("command", argv, folder, again, SHELL_HINT)
-    return [found, *_slips(argv, again), *_scripts(argv, folder, edit)]
+    return [found, *_slips(argv, again), *_scripts(argv, folder, edit), *_left_alone(argv, again)]
 
 
 def executor(argv: tuple[str, ...], folder: Path, edit: str) -> Check:
@@ -110,15 +110,15 @@ def program(name: str, argv: tuple[str, ...], folder: Path, again: Remedy, hint:
     found = shutil.which(path)
     if found is None:
         wrong = _not_found(name, argv, Path(path), folder, again)
-        return wrong if "/" in program else replace(wrong, hint=hint)
+        return wrong if "/" in program or wrong.hint else replace(wrong, hint=hint)
     return _readable_head(name, Path(found).absolute(), again) or ok(
         name, f"{printable(shlex.join(argv), 100)} ({printable(found, 100)})"
     )
 
 
 def _not_found(name: str, argv: tuple[str, ...], path: Path, folder: Path, again: Remedy) -> Check:
-    def wrong(text: str, remedy: str) -> Check:
-        return misused(name, text, remedy=remedy)
+    def wrong(text: str, remedy: str, hint: str = "") -> Check:
+        return misused(name, text, hint if name == "command" else "", remedy)
 
     program, quoted = argv[0], shlex.quote(str(path))
     if "/" in program and path.is_dir():
@@ -127,18 +127,19 @@ def _not_found(name: str, argv: tuple[str, ...], path: Path, folder: Path, again
         return wrong(f"{program} may not be executed", f"chmod +x {quoted}")
     if "/" not in program and os.access(folder / program, os.X_OK):
         here = again(f"./{program}", *argv[1:])
-        return wrong(f"{program} is not on PATH, but here: a path is needed", here)
+        text = f"{program} is not on PATH, but here: a path is needed"
+        return wrong(text, here, f"write ./{program}")
     words = program.split()
     if len(words) > 1:
         text = f"there is no program {program!r}: is it a command with its arguments?"
-        return wrong(text, again(*words, *argv[1:]))
+        return wrong(text, again(*words, *argv[1:]), f"without the quotes: -- {shlex.join(words)}")
     in_shell = again("sh", "-c", shlex.join(argv))
     if name == "command" and program in _SHELL_WORDS:
         return wrong(f"{program} is a word of the shell, no program", in_shell)
     text = f"{program} was not found{'' if '/' in program else ' on PATH'}"
     close = difflib.get_close_matches(program, _names_like(program), n=1, cutoff=0.8)
     if close and name == "command":
-        return wrong(f"{text}; there is {close[0]}", again(close[0], *argv[1:]))
+        return wrong(text, again(close[0], *argv[1:]), f"did you mean {close[0]}?")
     return wrong(text, again() if name == "agent" else f"ls -l {quoted}")
 
 
@@ -205,6 +206,24 @@ def _slips(argv: tuple[str, ...], again: Remedy) -> Iterator[Check]:
         text = f"{word} is not a placeholder; did you mean {meant}?"
         known = ", ".join(f"{{{name}}}" for name in NAMES)
         yield misused("command", text, f"these are replaced: {known}", again(*better))
+
+
+_JOINS = frozenset(("&&", "||", "|", ">", ">>", "2>&1"))
+_OF_SHELL = re.compile(r"\$\{?BW_[A-Z_]+")
+
+
+def _left_alone(argv: tuple[str, ...], again: Remedy) -> Iterator[Check]:
+    """What only a shell would do anything with, where there is none."""
+    if any(scripts(argv)):
+        return
+    found = next((word for word in argv[1:] if word in _JOINS), None)
+    found = found or next((each[0] for word in argv if (each := _OF_SHELL.search(word))), None)
+    if found is not None:
+        line = " ".join(word if word in _JOINS else shlex.quote(word) for word in argv)
+        line = re.sub(r"'(\S*\$\{?BW_[A-Z_]+\}?\S*)'", r'"\1"', line)
+        text = f"{found} is an argument of {argv[0]} like any other: no shell is involved"
+        typed = shlex.join(["sh", "-c", line])
+        yield warn("command", text, again("sh", "-c", line), f"with a shell: -- {typed}")
 
 
 def _scripts(argv: tuple[str, ...], folder: Path, edit: str) -> Iterator[Check]:

@@ -252,11 +252,31 @@ def named_issues(settings: FleetSettings) -> list[Check]:
             unknown = [each for each in named if each not in seen]
             others = [each.issue_id for each in source.unfinished(NEAR_MAX)] if unknown else []
     except SourceError:
-        return []
+        unknown, others, seen = named, [], {}
+        if _as_command(unknown, settings.argv) is None:
+            return []
     if unknown:
-        return [_unknown(unknown, others)]
+        return [_as_command(unknown, settings.argv) or _unknown(unknown, others)]
     closed = [each for each in named if seen[each].status == "closed"]
     return [warn("issues", f"{printable(each, 60)} is closed already") for each in closed]
+
+
+def _as_command(unknown: Sequence[str], argv: Sequence[str]) -> Check | None:
+    """The line that was meant if what was taken for an issue is a program, or an agent."""
+    from beads_workers.agents.presets import PRESETS
+
+    word = unknown[0]
+    if word not in argv:
+        return None
+    at, text = argv.index(word), f"{printable(word, 60)} is a program, and no issue"
+    if word in PRESETS and len(unknown) == 1:
+        line = [*argv[:at], "--agent", word, *argv[at + 1 :]]
+        return misused("command", text, f"an agent is named: beads-workers {shlex.join(line)}")
+    program = word if which(word) else f"./{word}"
+    if which(program) is None:
+        return None
+    line = [*argv[:at], "--", program, *argv[at + 1 :]]
+    return misused("command", text, f"a command goes after --: beads-workers {shlex.join(line)}")
 
 
 def _unknown(unknown: Sequence[str], others: Sequence[str]) -> Check:
@@ -264,6 +284,6 @@ def _unknown(unknown: Sequence[str], others: Sequence[str]) -> Check:
 
     near = get_close_matches(unknown[0], others, n=1)
     text = f"no such issue: {printable(', '.join(unknown), 160)}"
-    listed = "'beads-workers list' shows what there is"
+    listed = "'beads-workers list' shows what there is; a command goes after --"
     hint = f"did you mean {printable(near[0], 60)}?" if near else listed
     return fail("issues", text, hint=hint, exit_code=EXIT_UNKNOWN)

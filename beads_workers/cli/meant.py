@@ -245,6 +245,9 @@ def _too_many(said: str, path: str, otherwise: str) -> Explained:
     found = _EXTRA.match(said)
     if found is None:
         return said, otherwise
+    words = found[1].split()
+    if path.endswith(" doctor") and which(words[0]):
+        return f"too many arguments: {found[1]}", f"a command goes after --: {path} -- {found[1]}"
     of_one = OF_ONE.get(path.removeprefix(PROGRAM).strip())
     hint = _type(of_one, found[1]) if of_one and " " not in found[1] else otherwise
     return f"too many arguments: {found[1]}", hint

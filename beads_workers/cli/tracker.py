@@ -362,9 +362,12 @@ def _split(title: str, command: list[str], after_dashes: int) -> tuple[str, list
     """
     before = 1 + len(command) - after_dashes
     if before > 1:
+        words, own = [title, *command[: before - 1]], command[before - 1 :]
+        typed = shlex.join(["beads-workers", "add", " ".join(words)])
+        typed += f" -- {shlex.join(own)}" if own else ""
         raise CommandError(
             f"more than one title: {printable(title, 40)!r}, {printable(command[0], 40)!r}",
-            "put the title in quotes, and the command after --",
+            f"a title stands in quotes, a command after --: {printable(typed, 160)}",
             EXIT_USAGE,
         )
     if before == 1:

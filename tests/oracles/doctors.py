@@ -37,7 +37,7 @@ VARIES = (
     (r"bd is not on PATH, .*", "bd is not on PATH, ..."),
     (r"the shell does not understand it: .*", "the shell does not understand it: ..."),
     (r"installed for \S+", "installed for PYTHON"),
-    (r"[^:]+ (\(at line \d+, column \d+\))", r" WRONG \1"),
+    (r"(line \d+: [^;]*) \([^;]*\);", r"\1 (WRONG);"),
 )
 """Texts that differ from one machine to the next, and what stands in their place."""
 

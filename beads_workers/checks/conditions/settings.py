@@ -9,7 +9,7 @@ from pathlib import Path
 from beads_workers.checks import combinations
 from beads_workers.checks.condition import Asked, Condition, Found, Stage, conditions, skip
 from beads_workers.checks.plan import FleetPlan
-from beads_workers.checks.rules import Check, misused, ok
+from beads_workers.checks.rules import Check, misused, ok, warn
 from beads_workers.core.text import counted, printable
 from beads_workers.options import FILE_NAME
 
@@ -25,6 +25,25 @@ def _read(plan: FleetPlan) -> Found:
     file = plan.resolved.file
     where = str(file) if file else f"no {FILE_NAME} here or above"
     return ok("settings", f"{where}; {counted(plan.options.workers or 0, 'worker')}")
+
+
+OTHER_NAMES = (
+    *("beads-worker.toml", "beads_workers.toml", "beadsworkers.toml", ".beads-workers.toml"),
+    *("beads-workers.yaml", "beads-workers.yml", "beads-workers.json", "beads-workers.ini"),
+)
+"""Names that people give the file, and that nobody reads."""
+
+
+def _other_name(plan: FleetPlan) -> Found:
+    if (folder := plan.folder / FILE_NAME).is_dir():
+        return misused("settings", f"{folder} is a folder", remedy=f"rmdir {folder}")
+    found = next(
+        (plan.folder / name for name in OTHER_NAMES if (plan.folder / name).exists()), None
+    )
+    if found is None or plan.resolved.file is not None:
+        return None
+    remedy = f"mv {shlex.quote(str(found))} {shlex.quote(str(plan.folder / FILE_NAME))}"
+    return warn("settings", f"{found} is not read: settings are in {FILE_NAME}", remedy)
 
 
 def _skipped(plan: FleetPlan) -> Found:
@@ -73,6 +92,12 @@ CONDITIONS = (
         "beads-workers.toml can be read, is of this user, and has known keys and values",
         _read,
         asked=Asked.BY_DOCTOR,  # A start has ended with the same words before it has a plan.
+    ),
+    Condition(
+        Stage.SETTINGS,
+        "settings",
+        "no file is meant to be beads-workers.toml and has another name; one is a warning",
+        _other_name,
     ),
     Condition(
         Stage.SETTINGS,

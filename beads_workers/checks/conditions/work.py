@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 from beads_workers.agents.presets import find_agents
 from beads_workers.checks import fleet, programs, project
 from beads_workers.checks.condition import Condition, Found, Stage
 from beads_workers.checks.conditions.settings import edit
 from beads_workers.checks.plan import FleetPlan, what_to_type
-from beads_workers.checks.rules import Check, met, misused, ok
+from beads_workers.checks.rules import Check, Grade, met, misused, ok, warn
+from beads_workers.options import value_of
 from beads_workers.registry import service
 
 PUSHED = "name the modules of the tasks: --allow-module MODULE; or type a command behind --"
@@ -23,8 +25,15 @@ def _command(plan: FleetPlan) -> Found:
         return _executors(plan)
     if plan.command is None:
         return None
-    typed = plan.resolved.origin["command"] == "command line"
-    return programs.command(plan.command, plan.folder, "" if typed else edit(plan.resolved.file))
+    if plan.resolved.origin["command"] == "command line":
+        return programs.command(plan.command, plan.folder)
+    found = programs.command(plan.command, plan.folder, edit(plan.resolved.file))
+    return [_in_file(each, plan.resolved.origin["command"]) for each in found]
+
+
+def _in_file(check: Check, file: str) -> Check:
+    said = check.status is Grade.OK
+    return check if said else replace(check, text=f"command in {file}: {check.text}")
 
 
 def _executors(plan: FleetPlan) -> list[Check]:
@@ -80,6 +89,33 @@ def _notify(plan: FleetPlan) -> Found:
     return programs.notify(plan.options.notify)
 
 
+def _budget(plan: FleetPlan) -> Found:
+    if isinstance(plan.chosen, Check) or plan.agents:
+        return None
+    said = next((key for key in ("budget", "issue_budget") if value_of(plan.options, key)), None)
+    if said is None:
+        return None
+    origin = plan.resolved.origin[said]
+    text = "has no effect without an agent: a command does not tell what it costs"
+    if origin != "command line":
+        return warn("budget", f"{said} in {origin} {text}")
+    flag = f"--{said.replace('_', '-')}"
+    return misused("budget", f"{flag} {text}", f"leave it out, or say --agent; {ENDS}")
+
+
+ENDS = "--limit N and --max-runtime TIME end any run"
+SHORT_SECONDS = 120.0
+"""Who gives an agent less has forgotten the unit."""
+
+
+def _timeout(plan: FleetPlan) -> Found:
+    seconds = plan.options.timeout
+    if seconds is None or seconds >= SHORT_SECONDS or not any(a.adapter for a in plan.agents):
+        return None
+    text = f"an attempt of an agent ends after {seconds:g} seconds (--timeout)"
+    return warn("timeout", text, hint=f"a number is seconds; minutes are --timeout {seconds:g}m")
+
+
 def _prices(plan: FleetPlan) -> Found:
     return fleet.unpriced(plan.options, plan.agents)
 
@@ -109,4 +145,6 @@ CONDITIONS = (
     ),
     Condition(Stage.WORK, "notify", "what --notify runs is installed, and safe", _notify),
     Condition(Stage.WORK, "budget", "a budget in dollars has prices for each agent", _prices),
+    Condition(Stage.WORK, "budget", "a budget goes with agents", _budget),
+    Condition(Stage.WORK, "timeout", "an agent has minutes; less is a warning", _timeout),
 )
