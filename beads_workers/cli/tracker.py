@@ -27,6 +27,7 @@ from beads_workers.core.text import json_line, printable
 from beads_workers.exits import EXIT_UNKNOWN, EXIT_USAGE
 
 if TYPE_CHECKING:
+    from beads_workers.cli.source_listing import Listed
     from beads_workers.trackers.issue import TrackerIssue
     from beads_workers.trackers.sqlite.exchange import Imported
 
@@ -256,42 +257,43 @@ def show(
     Of issues that agents worked on, the receipts of their attempts too.
     """
     from beads_workers.cli import receipts
-    from beads_workers.trackers.issue import to_object
 
     found = _find(_text(issue_id))
     if found is None:
         raise _unknown(issue_id)
-    attempts = receipts.find_receipts(find_state_directory(state_dir), found.id)
+    issue, fields = found
+    attempts = receipts.find_receipts(find_state_directory(state_dir), issue.id)
     if json:
         more = {"attempts": [receipts.as_json(each) for each in attempts]} if attempts else {}
-        print(json_line(to_object(found) | more))
+        print(json_line({**fields, **more}))
         return
-    for name, value in to_object(found).items():
+    for name, value in fields.items():
         print(f"{printable(name)}: {shown(name, value)}")
     for line in receipts.shown(attempts):
         print(line)
 
 
-def _find(issue_id: str) -> TrackerIssue | None:
+def _find(issue_id: str) -> Listed | None:
     with located() as tracker:
         if tracker is not None:
             return tracker.issue(issue_id)
+    from beads_workers.trackers.issue import to_object
     from beads_workers.trackers.sqlite.store import SqliteStore
 
     with opened() as connection:
-        return next(iter(SqliteStore(connection).issues([issue_id])), None)
+        found = SqliteStore(connection).issues([issue_id])
+        return next(((issue, to_object(issue)) for issue in found), None)
 
 
-def _list_located(issues: list[TrackerIssue], *, as_json: bool) -> None:
+def _list_located(issues: list[Listed], *, as_json: bool) -> None:
     from beads_workers.core.ready import BLOCKS
-    from beads_workers.trackers.issue import to_object
 
     if as_json:
-        print_array(json_line(to_object(issue)) for issue in issues)
+        print_array(json_line(dict(fields)) for _, fields in issues)
         return
-    listed = {issue.id for issue in issues}
+    listed = {issue.id for issue, _ in issues}
     width = max(map(len, listed), default=0)
-    for issue in issues:
+    for issue, _ in issues:
         # What is not listed is closed, and holds nothing back.
         waits_for = [d.depends_on_id for d in issue.dependencies if d.type == BLOCKS]
         print(issue_row(issue, width, [each for each in waits_for if each in listed]))

@@ -97,7 +97,7 @@ def opened() -> Iterator[sqlite3.Connection]:
     if database is None:
         project = project_here()
         if project is not None and project.beads is not None:
-            hint = "ask bd: 'bd list', 'bd show ID'; a run's jobs: 'beads-workers list --envelopes'"
+            hint = "use bd: 'bd create TITLE', 'bd import', 'bd export'"
             raise CommandError("the tracker of this project is bd", hint, EXIT_TRACKER)
         hint = "run 'beads-workers init' here, or go to a folder below one"
         raise CommandError("no tracker here", hint, EXIT_TRACKER)

@@ -56,14 +56,16 @@ def test_without_a_tracker_they_say_which_command_helps(
     assert "beads-workers init" in ended.stderr
 
 
-@pytest.mark.parametrize("arguments", [["list"], ["add", "x"], ["show", "x"], ["export"]])
-def test_in_a_project_of_bd_the_embedded_trackers_commands_lead_to_bd(
-    tmp_path: Path, arguments: list[str]
+@pytest.mark.parametrize(
+    ("arguments", "said"), [(["add", "x"], "'bd create TITLE'"), (["list"], "error: bd")]
+)
+def test_in_a_project_of_bd_it_is_bd_that_is_named(
+    tmp_path: Path, arguments: list[str], said: str
 ) -> None:
     (tmp_path / ".beads").mkdir()
     ended = run(tmp_path, *arguments)
     assert ended.returncode == 6
-    assert "bd list" in ended.stderr and "init" not in ended.stderr
+    assert said in ended.stderr and "beads-workers init" not in ended.stderr
 
 
 def test_nothing_in_the_projects_folder_is_imported(tmp_path: Path) -> None:

@@ -239,5 +239,7 @@ def _answer(
 
 def _not_started(program: str, error: OSError | ValueError) -> SourceError:
     if isinstance(error, FileNotFoundError):
-        return SourceError(f"{plain(program)} not found", "install beads, or put bd on PATH")
+        return SourceError(
+            f"{plain(program)} not found", "npm install -g @beads/bd, or put bd on PATH"
+        )
     return SourceError(f"{plain(program)} cannot be run: {plain(str(error))}", "check bd --version")
