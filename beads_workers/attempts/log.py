@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from beads_workers.core.redaction import is_secret, masked
+from beads_workers.core.redaction import masked, secret_parts
 
 SECRET_CHARS_MIN = 8
 LINE_BYTES_MAX = 64 << 10
@@ -63,9 +63,8 @@ def secrets_in(environment: Mapping[str, str]) -> list[bytes]:
     found = {
         part.encode("utf-8", "surrogateescape")
         for name, text in environment.items()
-        if is_secret(name) and name not in _PLACES and not text.startswith("/")
-        # A key of several lines is printed a line at a time.
-        for part in (text, *text.splitlines())
+        if name not in _PLACES and not text.startswith("/")
+        for part in secret_parts(name, text)
         if len(part) >= SECRET_CHARS_MIN
     }
     return sorted(found, key=lambda secret: (-len(secret), secret))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 SECRET_CHARS_MIN = 4
 """Shorter ones hide nothing, and would be found in every other word."""
@@ -12,9 +12,21 @@ LINE_CHARS_MIN = 8
 """Of a secret with several lines, a key for instance, each line that is as long is one."""
 
 _NAMES = re.compile(
-    "PASS|PWD$|SECRET|TOKEN|KEY|CREDENTIAL|AUTH|PRIVATE|COOKIE|SESSION|SIGNATURE|DSN|_URL$|_URI$",
+    "PASS|PWD$|SECRET|TOKEN|KEY|CREDENTIAL|AUTH(?!OR(?!I[SZ]))|PRIVATE|COOKIE|SESSION|SIGNATURE"
+    "|HOOK_UR[LI]$",
     re.IGNORECASE,
 )
+_PLACES = re.compile("DSN|_URL$|_URI$", re.IGNORECASE)
+"""Names of what is a secret in part: the address of a server."""
+_HARMLESS = re.compile(
+    "(DESKTOP_|GDM|XDG_|DBUS_)SESSION.*|SESSION_MANAGER|SSH_AUTH_SOCK|.*KEY(BOARD|MAP).*",
+    re.IGNORECASE,
+)
+"""Of a desktop: they name its parts."""
+_ADDRESS = re.compile(
+    r"[a-z][a-z0-9+.-]*://(?:([^/?#]*)@)?([^?#@]*)(?:\?([^#]*))?(?:#.*)?", re.IGNORECASE
+)
+_KEY_CHARS_MIN = 20
 
 _MASK = ord("*")
 _KEPT = frozenset(b"\r\n")
@@ -23,16 +35,62 @@ _KEPT = frozenset(b"\r\n")
 
 def is_secret(name: str) -> bool:
     """Whether a variable of this name holds a secret, as far as one can tell."""
-    return _NAMES.search(name) is not None
+    if _HARMLESS.fullmatch(name):
+        return False
+    return _NAMES.search(name) is not None or _PLACES.search(name) is not None
+
+
+def secret_parts(name: str, value: str) -> tuple[str, ...]:
+    """What of this variable's value must be masked: nothing, all of it, or of an address its login,
+    and what looks like a key.
+
+    A secret of several lines is printed a line at a time, so each line is a part.
+    """
+    if not is_secret(name):
+        return ()
+    address = None if _NAMES.search(name) else _ADDRESS.fullmatch(value.strip())
+    if address is not None:
+        return tuple(_parts_of(*address.groups(default="")))
+    lines = value.splitlines()
+    return (value, *(line for line in lines if len(line) >= LINE_CHARS_MIN and line != value))
+
+
+def _parts_of(login: str, path: str, query: str) -> Iterator[str]:
+    if login:
+        # With what is around them, so that a short one is masked in its address, too.
+        yield f"{login}@"
+        user, _, password = login.partition(":")
+        yield password or user
+        yield _decoded(password or user)
+        if _is_key(user):
+            yield user
+    yield from (part for part in path.split("/") if _is_key(part))
+    for pair in query.split("&"):
+        key, _, value = pair.partition("=")
+        if value and (_NAMES.search(key) or key.lower() == "sig" or _is_key(value)):
+            yield value
+            yield _decoded(value)
+
+
+def _decoded(text: str) -> str:
+    """The text that an address has in another form: ``%40`` is an @."""
+    coded = re.compile("(?:%[0-9A-Fa-f]{2})+")
+    return coded.sub(
+        lambda found: bytes.fromhex(found[0].replace("%", "")).decode("utf-8", "replace"), text
+    )
+
+
+def _is_key(text: str) -> bool:
+    """Whether nobody would choose such a name."""
+    long = len(text) >= _KEY_CHARS_MIN and re.fullmatch(r"[\w-]+", text, re.ASCII) is not None
+    return long and any(map(str.isdigit, text)) and any(map(str.isalpha, text))
 
 
 def secrets_of(environment: Mapping[str, str]) -> tuple[str, ...]:
     """The texts in these variables that are to be masked, the longest first."""
     found: set[str] = set()
     for name, value in environment.items():
-        if is_secret(name) and len(value) >= SECRET_CHARS_MIN:
-            found.add(value)
-            found.update(line for line in value.splitlines() if len(line) >= LINE_CHARS_MIN)
+        found.update(p for p in secret_parts(name, value) if len(p) >= SECRET_CHARS_MIN)
     return tuple(sorted(found, key=lambda secret: (-len(secret), secret)))
 
 
