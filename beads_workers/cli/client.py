@@ -59,9 +59,17 @@ def _state_directory(said: str | None) -> Path:
         state = folder / STATE_FOLDER
         if (state / "run.json").exists():
             return state
-        if (folder / ".beads").is_dir() or (state / "tracker.db").exists():
+        if (state / "tracker.db").exists() or _is_beads(folder / ".beads"):
             return state
     return here / STATE_FOLDER
+
+
+def _is_beads(path: Path) -> bool:
+    if not path.is_dir():
+        return False
+    from beads_workers.runtime.project import is_tracker
+
+    return is_tracker(path)
 
 
 def believed(path: Path) -> Path:

@@ -17,7 +17,7 @@ from beads_workers.cli.errors import CommandError
 from beads_workers.core.source import SourceError
 from beads_workers.core.text import json_line, printable
 from beads_workers.exits import EXIT_TRACKER, EXIT_USAGE
-from beads_workers.runtime.project import STATE_FOLDER, TRACKER_FILE
+from beads_workers.runtime.project import STATE_FOLDER, TRACKER_FILE, is_tracker
 
 if TYPE_CHECKING:
     import sqlite3
@@ -69,7 +69,7 @@ def init(
         raise CommandError(f"{printable(str(error.filename))}: {error.strerror}") from error
     with tracker_errors(database):
         made = create(database, prefix)
-    if (here / ".beads").is_dir():
+    if is_tracker(here / ".beads"):
         warn("there is a .beads folder here too: 'start' takes it, unless --source sqlite is given")
     found = proposals.here(write=verify)
     if config_made and not found.written:

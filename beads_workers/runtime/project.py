@@ -26,6 +26,24 @@ class Project:
     tracker: Path | None
 
 
+OF_BD_ITSELF = frozenset(
+    {"machine-id", "eventsData", "registry.json", "registry.lock", "formulas", "shared-server"}
+)
+"""What ``bd`` 1.x keeps in ``~/.beads`` for a user, whether or not there is a project."""
+
+
+def is_tracker(beads: Path) -> bool:
+    """Whether a folder ``.beads`` is that of a project; an empty one is: ``bd`` says what it
+    lacks."""
+    if not beads.is_dir():
+        return False
+    try:
+        names = {each.name for each in beads.iterdir()}
+    except OSError:
+        return True
+    return not names or not names <= OF_BD_ITSELF
+
+
 def find_project(start: Path) -> Project | None:
     """The nearest folder, from ``start`` upwards, that holds a tracker of either kind.
 
@@ -105,7 +123,7 @@ def _project_at(folder: Path, start: Path) -> Project | None:
     check_state(tracker.parent, start)
     found = Project(
         folder,
-        beads if beads.is_dir() else None,
+        beads if is_tracker(beads) else None,
         tracker if tracker.is_file() else None,
     )
     return found if found.beads or found.tracker else None

@@ -34,3 +34,13 @@ def test_a_state_folder_without_a_tracker_is_no_project(tmp_path: Path) -> None:
     (tmp_path / ".beads-workers").mkdir()
     found = find_project(tmp_path)
     assert found is None or found.folder != tmp_path
+
+
+def test_what_bd_keeps_for_a_user_is_no_project(tmp_path: Path) -> None:
+    beads, below = tmp_path / ".beads", tmp_path / "a"
+    below.mkdir()
+    (beads / "eventsData").mkdir(parents=True)
+    (beads / "machine-id").touch()
+    assert find_project(below) is None
+    (beads / "config.yaml").touch()
+    assert find_project(below) == Project(tmp_path, beads, None)
