@@ -93,7 +93,10 @@ def logs(
         return
     attempts = _attempts(directory, run_ids, which, after)
     if not attempts:
-        raise CommandError(f"no attempts of {which}", "", EXIT_UNKNOWN)
+        hint = (
+            f"'beads-workers why {which}' says why it did not run; 'beads-workers logs' shows all"
+        )
+        raise CommandError(f"no attempts of {which}", hint, EXIT_UNKNOWN)
     if as_json:
         for attempt in attempts:
             files = {"log": str(attempt.log), "left": [str(path) for path in attempt.left]}

@@ -101,4 +101,5 @@ def _reopen(issues: list[str], source: str | None, directory: Path, *, as_json: 
         what = "; ".join(
             f"{s.settlement.issue_id}: {s.error or s.result.value.replace('_', ' ')}" for s in wrong
         )
-        raise CommandError(f"not retried: {what}", "", EXIT_UNKNOWN)
+        hint = "'beads-workers retry --all' tries all that is quarantined, 'list' shows the issues"
+        raise CommandError(f"not retried: {what}", hint, EXIT_UNKNOWN)

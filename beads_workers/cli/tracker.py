@@ -24,6 +24,7 @@ from beads_workers.cli.source_listing import located
 from beads_workers.cli.tracker_folder import Json, init, opened, warn
 from beads_workers.core.model import PRIORITY_DEFAULT, PRIORITY_LEAST_URGENT, PRIORITY_MOST_URGENT
 from beads_workers.core.text import json_line, printable
+from beads_workers.core.times import parse_duration
 from beads_workers.exits import EXIT_UNKNOWN, EXIT_USAGE
 
 if TYPE_CHECKING:
@@ -163,7 +164,7 @@ def add(
     ] = None,
     issue_type: Annotated[str, typer.Option("--type", help="task, bug, feature, ...")] = "task",
     timeout: Annotated[
-        float | None, typer.Option("--timeout", help="Seconds for one attempt.")
+        str | None, typer.Option("--timeout", metavar="DURATION", help="For one attempt: 90s, 5m.")
     ] = None,
     json: Json = False,
 ) -> None:
@@ -187,7 +188,7 @@ def add(
         "labels": [_text(each) for each in label or []],
         "created_at": now,
         "updated_at": now,
-        "timeout_seconds": timeout,
+        "timeout_seconds": None if timeout is None else _seconds(timeout),
         "command": [_text(each) for each in own_command],
         "dependencies": [{"depends_on_id": each, "created_at": now} for each in needed],
     }
@@ -196,7 +197,8 @@ def add(
     try:
         issue = from_object(fields)
     except BadIssue as error:
-        raise CommandError(f"this is no issue: {error}", exit_code=EXIT_USAGE) from None
+        hint = "for example: beads-workers add 'Say hello' -- echo hello"
+        raise CommandError(f"this is no issue: {error}", hint, EXIT_USAGE) from None
     with opened() as connection, transaction(connection):
         store = SqliteStore(connection)
         _refuse_unknown(needed, store.known(needed))
@@ -379,6 +381,15 @@ def _split(title: str, command: list[str], after_dashes: int) -> tuple[str, list
             "the title is missing", "beads-workers add TITLE -- COMMAND ARG...", EXIT_USAGE
         )
     return title, command[1:]
+
+
+def _seconds(text: str) -> float:
+    try:
+        return parse_duration(text)
+    except ValueError:
+        message = f"--timeout cannot be {printable(text, 40)!r}"
+        allowed = "it must be a duration: 90, 90s, 5m or 2h"
+        raise CommandError(message, allowed, EXIT_USAGE) from None
 
 
 def _refuse_unknown(ids: list[str], known: set[str]) -> None:

@@ -45,6 +45,10 @@ MISTAKES = [
     ('command = ["no-such"]', "start --dry-run", "beads-workers.toml: no-such was not found", ""),
     ("", "doctor sh do.sh", "too many arguments", "beads-workers doctor -- sh do.sh"),
     ("", "add Fix the bug", "more than one title", "beads-workers add 'Fix the bug'"),
+    ("", "add ''", "it has no title", "beads-workers add 'Say hello'"),
+    ("", "add x --timeout soon", "--timeout cannot be 'soon'", "a duration: 90, 90s, 5m"),
+    ("", "retry nope", "not retried: nope", "beads-workers retry --all"),
+    ("", "show bw-2", "no such issue: bw-2", "beads-workers list --all"),
     ("", "add Fix the bug -- sh do.sh", "more than one title", "add 'Fix the bug' -- sh do.sh"),
 ]
 
