@@ -44,7 +44,7 @@ from beads_workers.worktrees.git import (
     delete_refs,
     git,
     questions,
-    unlock_worktree,
+    unlock_here,
 )
 from beads_workers.worktrees.making import (
     TRIES_MAX,
@@ -451,7 +451,7 @@ class GatePlace:
         # A gate that is killed from here on leaves a worktree that nobody trusts.
         mark.unlink(missing_ok=True)
         directory, head = self._enter() or self._add(order.commit)
-        unlock_worktree(path)
+        unlock_here(directory, Path(self.settings.worktrees.common))
         changed = None if order.fresh or head != at else changed_files(path, at, order.commit)
         if changed is None:
             self._empty(directory)

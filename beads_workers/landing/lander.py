@@ -343,7 +343,7 @@ class Lander:
         for lane in self._gates:
             GatePlace(self.settings, self._folder, lane).sweep()
         with suppress(GitError):
-            self._repository.unpin()
+            self._repository.unpin(by_others=True)
 
     # --- what others do in the repository ---------------------------------------------------------
 

@@ -132,6 +132,7 @@ class LandingRepository:
         self.builder = Builder(self.objects, self.tracker, landing.style, landing.form)
         self._ledger = ledger.ledger_ref(self.branch)
         self._ledger_there = ""
+        self._has_pins = True
 
     # --- at its start -----------------------------------------------------------------------------
 
@@ -149,7 +150,7 @@ class LandingRepository:
             before = f"{RUNS}/{branch_part(self.settings.run_id)}"
             if self.commit_of(before) is None:
                 self._update("landing: before this run", RefMove(before, "", tip))
-            self.unpin()
+            self.unpin(by_others=True)
         except RemoteTrouble:
             raise
         except GitError as error:
@@ -463,11 +464,14 @@ class LandingRepository:
 
     def pin(self, commit: str) -> None:
         """Keep a train until ``unpin``."""
+        self._has_pins = True
         self.objects.git("update-ref", f"{PINS}/{commit}", commit)
 
-    def unpin(self) -> None:
-        """No train is gated."""
-        delete_refs(self.common, PINS)
+    def unpin(self, *, by_others: bool = False) -> None:
+        """No train is gated; ``by_others``: nor is there what a killed one has pinned."""
+        if self._has_pins or by_others:
+            delete_refs(self.common, PINS)
+            self._has_pins = False
 
     def land(
         self,

@@ -35,6 +35,7 @@ from beads_workers.worktrees.git import (
     call,
     failure,
     identity,
+    is_object,
     lines,
     log_format,
     merged,
@@ -126,6 +127,8 @@ class Objects:
     folder: Path
     _stands: str = ""
     _trees: dict[str, str] = field(default_factory=dict)
+    _contained: set[tuple[str, str]] = field(default_factory=set)
+    """Commits with an ancestor of theirs, which it stays."""
 
     def call(self, *arguments: str, given: str = "", author: Sequence[str] = ()) -> GitCall:
         """Call git beside any checkout; raises ``GitNoAnswer``."""
@@ -169,7 +172,13 @@ class Objects:
 
     def contains(self, commit: str, other: str) -> bool:
         """Whether ``other`` is ``commit`` or one of its ancestors; raises ``GitError``."""
-        return self.says("merge-base", "--is-ancestor", other, commit)
+        of = commit, other
+        if of in self._contained:
+            return True
+        found = self.says("merge-base", "--is-ancestor", other, commit)
+        if found and is_object(commit) and is_object(other):
+            self._contained.add(of)
+        return found
 
     def merge(self, ours: str, theirs: str) -> str | Conflict:
         """The tree of both commits merged; raises ``CannotMerge``, ``GitError`` and ``OSError``."""

@@ -8,6 +8,7 @@ each, a commit joins both. Source: docs/LANDING.md, "Messages".
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
@@ -66,10 +67,16 @@ def entry_text(entries: Sequence[LandedCommit]) -> str:
 
 def entry_commit(folder: str, parents: Iterable[str], entries: Sequence[LandedCommit]) -> str:
     """Write one; raises ``GitError``."""
-    tree = git(folder, "mktree", given="").strip()
+    tree = _empty_tree(folder)
     named = [word for parent in parents for word in ("-p", parent)]
     made = (*FALLBACK_IDENTITY, "-c", "commit.gpgSign=false", "commit-tree", tree, *named)
     return git(folder, *made, given=entry_text(entries)).strip()
+
+
+@functools.cache
+def _empty_tree(folder: str) -> str:
+    """Write the tree without files, once: what has an entry keeps it."""
+    return git(folder, "mktree", given="").strip()
 
 
 def entries(folder: str, branch: str = "") -> list[LandedCommit]:

@@ -160,6 +160,7 @@ class Repository:
         self.by_token: dict[str, tuple[Path, Path]] = {}
         self.by_path: dict[str, Path] = {}
         self._landed_since: dict[str, list[LandedCommit]] = {}
+        self._has_landed: dict[tuple[str, str], bool] = {}
         for directory, folder in git_directories(common):
             token = token_in(directory)
             if token is None:
@@ -199,6 +200,12 @@ class Repository:
         Only where the ref of the attempt that landed keeps the tip: a number is given again, and
         what came after the landing has not landed. Raises ``GitError``.
         """
+        of = record.name, tip
+        if of not in self._has_landed:
+            self._has_landed[of] = self._is_kept_as_landed(record, tip)
+        return self._has_landed[of]
+
+    def _is_kept_as_landed(self, record: WorktreeRecord, tip: str) -> bool:
         for each in self._landed(record.base):
             if (each.issue_id, each.run_id) != (record.issue_id, record.run_id):
                 continue

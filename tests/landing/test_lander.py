@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import time
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -679,6 +680,26 @@ exec {mortal.real} "$@"
     script.write_text(fails.format(what="nothing"))
     program.idle("c")
     assert program.landed == {"b", "c"} and program.end() == 0
+
+
+def test_a_train_asks_git_once_for_what_nobody_changes(
+    world: LandingWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mortal = MortalGit(world.folder / "mortal")
+    one, two = world.work("a", {"a": ""}), world.work("b", {"b": ""})
+    monkeypatch.setenv("PATH", f"{mortal.path}:{os.environ['PATH']}")
+    program = landing(world, one, jobs=1)
+    program.idle("a")
+    mortal.counts()
+    program.tell(two)
+    program.idle("b")
+    mortal.rests()
+    assert program.landed == {"a", "b"} and program.end() == 0
+    asked = Counter(call.partition(" refs/")[0] for call in mortal.named())
+    assert {each: n for each, n in asked.items() if each.startswith(ONCE) and n > 1} == {}
+
+
+ONCE = ("mktree", "for-each-ref --format=delete", "rev-parse --path")
 
 
 def test_a_train_that_is_under_way_is_thrown_away_at_the_end(world: LandingWorld) -> None:

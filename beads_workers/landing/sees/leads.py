@@ -6,6 +6,7 @@ holds for, it narrows what is broken, and it is named if the check does read the
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -55,7 +56,12 @@ def find_leads(worktrees: Worktrees, verify: str) -> tuple[Lead, ...]:
 
 def top_of(worktrees: Worktrees) -> Path:
     """The top of the user's checkout; raises ``GitError``."""
-    (top,) = answers(git(worktrees.checkout, *questions("--show-toplevel")))
+    return _top_of(worktrees.checkout)
+
+
+@functools.cache
+def _top_of(checkout: str) -> Path:
+    (top,) = answers(git(checkout, *questions("--show-toplevel")))
     return Path(top).resolve()
 
 
