@@ -87,6 +87,8 @@ def wrapped(text: str) -> str:
 
 
 def _folded(line: str, room: int) -> list[str]:
+    import textwrap  # Workers, which load this module, wrap nothing.
+
     begin = re.match(r" *(?:[-*+] |\d+[.)] )?", line)
     indent = " " * min(len(begin[0]) if begin else 0, room // 2)
     import textwrap  # A worker knows the form, and wraps nothing.
