@@ -61,6 +61,8 @@ from beads_workers.trackers.settlement_rules import boot_seconds, other_run, pen
 HELD_AT_TAKE = 2
 """The first take is not kept waiting for what other runs hold: the second one asks."""
 
+CLOSE_SECONDS = 4.0
+"""For the last call. A fleet waits for 10 s: one that outlives its TERM is killed by then, too."""
 REUSE_SECONDS = 2.0
 """A listing this young may serve several claims, where a claim refuses what is gone by then."""
 WIDER_MAX = 4
@@ -706,6 +708,8 @@ class BdSource:
 
     def close(self) -> None:
         """Requeue what an unanswered claim may have won; leave the JSON Lines complete."""
+        calls = self._tracker.calls
+        calls.call_seconds = min(calls.call_seconds, CLOSE_SECONDS)
         try:
             self._settle_unanswered_claims()
             if self._wrote:
