@@ -102,6 +102,10 @@ MESSAGES = (
     sys.executable,
     *("-m", "tests.proof.messages", "--cases", "{size}", "--json", "--progress"),
 )
+BACKLOGS = (
+    sys.executable,
+    *("-m", "tests.proof.backlogs", "--cases", "{size}", "--json", "--progress"),
+)
 HOSTILE_GIT = (
     sys.executable,
     *("-m", "tests.support.hostile_git", "--cases", "{size}", "--json", "--progress"),
@@ -148,6 +152,7 @@ PARTS: Sequence[Part] = (
     Part("git-faults", "calls of git that break", 5500, MORTAL_GIT, 2500.0),
     Part("upstream", "tests of dispatcherd's own", 170, UPSTREAM, 300.0),
     Part("queues", "starts, jobs and stops of queues", CASES, QUEUES, 600.0),
+    Part("backlogs", "backlogs", 16, BACKLOGS, 120.0),
     Part("messages", "messages of commits, linted", 2000, MESSAGES, 60.0),
     Part("rooms", "times integrations left out", 7, ROOMS_ONE_BY_ONE, 7 * 200.0),
     script("fuzz", "fuzzed inputs per parser", "--inputs", 1100),
