@@ -91,8 +91,6 @@ def _folded(line: str, room: int) -> list[str]:
 
     begin = re.match(r" *(?:[-*+] |\d+[.)] )?", line)
     indent = " " * min(len(begin[0]) if begin else 0, room // 2)
-    import textwrap  # A worker knows the form, and wraps nothing.
-
     return textwrap.wrap(
         line, room, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )
