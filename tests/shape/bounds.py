@@ -32,16 +32,17 @@ KNOWN_CIRCLES: tuple[str, ...] = ()
 
 BOUNDS = {
     # What becomes of an attempt without a worktree, and of a paused landing, is asked, too.
-    "journey_functions": Bound(142, slack=6),
+    "journey_functions": Bound(141, slack=6),
     # The knot of the core is cut: `Connection` and its registry have a file of their own.
     "journey_files": Bound(27),
     # `start` asks all conditions, where it asked a third of them: 103 functions in 20 files more.
     # An attempt and the lander ask git through one reader, and look at what moved: 60 functions.
     # What landed is kept in a ledger, its message is made of the agent's own, the check is proved
     # to see the tree, a close is confirmed, each answer of git has a reader, and nothing that a
-    # repository brings is believed or run unasked: 150 more.
-    "life_functions": Bound(1620, slack=14),
-    "life_files": Bound(167),
+    # repository brings is believed or run unasked: 150 more. Of trackers: a call that hangs is
+    # ended, what is held is looked at before the end, and all have one ready set: 20 more.
+    "life_functions": Bound(1642, slack=14),
+    "life_files": Bound(171),
     "circles": Bound(CIRCLES_MAX),
     "circle_modules": Bound(0),
     "connection_fields": Bound(34),
@@ -49,19 +50,21 @@ BOUNDS = {
     "fates": Bound(5),
     "fate_lines": Bound(651, slack=20),
     "read_models": Bound(11),
-    "read_model_lines": Bound(3718, slack=100),
+    "read_model_lines": Bound(3743, slack=100),
     "text_fields": Bound(7),
     "text_readings": Bound(27),
     "text_modules": Bound(13),
     # Rows of conditions: 420 lines more than both halves had before. Git as people have it
     # (branches, nested repositories, conflict marks, hidden files, signers, remotes): 1,100.
     # The proof that the check sees the tree (900), messages and the ledger (700), verdicts of gates
-    # that died and kept set-ups (500), git that fails at each of its calls, trust.
-    "code_lines": Bound(64120, slack=300),
-    "functions": Bound(5712, slack=30),
-    "classes": Bound(931, slack=10),
+    # that died and kept set-ups (500), git that fails at each of its calls, trust. The edges: wrong
+    # lines answered with the right ones (500), a bd that hangs or lies, one ready set, foreign
+    # workers' processes, the kit's version 1, RRQ's and dispatcherd's warm hosts: 2,000.
+    "code_lines": Bound(66153, slack=300),
+    "functions": Bound(5872, slack=30),
+    "classes": Bound(941, slack=10),
     # Oracles and their recorder, bounds of the shape, the tracer, tests of conditions.
-    "test_lines": Bound(101400, slack=1000),
+    "test_lines": Bound(105036, slack=1000),
 }
 """Files and lines of the product are printed only: a cap on files staples ideas together, and one
 on lines strips docstrings. From Python 3.12 on a list comprehension is no function: six fewer in
