@@ -155,17 +155,14 @@ def test_one_that_depends_on_no_source_is_known(project: Make, verify: str) -> N
 def test_both_runs_stand_side_by_side_unless_only_one_gate_may_run(
     project: Make, tmp_path: Path
 ) -> None:
-    """Each waits for the other one: alone it fails."""
     here = project(SRC)
     met = tmp_path / "met"
     met.mkdir()
-    verify = f"touch {met}/$$; for i in 1 2 3 4 5; do set -- {met}/*; test $# = 2 && exit; "
-    verify += "sleep 0.2; done; exit 1"
-    assert here.prove(verify).sight is Sight.NOTHING
-    for file in met.iterdir():
-        file.unlink()
-    settings = here.settings(verify, jobs=1)
-    assert prove(settings, here.start, 1).sight is Sight.BRANCH
+    others = f"set -- {met}/*; test $# = 2 && exit; sleep 0.2"
+    waits = f"touch {met}/$$; for i in $(seq 300); do {others}; done; exit 1"
+    assert here.prove(waits).sight is Sight.NOTHING, "each waits for the other one"
+    alone = f"mkdir {met}/now && sleep 0.3 && rmdir {met}/now"
+    assert prove(here.settings(alone, jobs=1), here.start, 1).sight is Sight.NOTHING
 
 
 def test_a_makefile_that_goes_to_the_checkout_is_named(project: Make) -> None:
