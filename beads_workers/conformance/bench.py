@@ -459,7 +459,7 @@ class Bench:
 
     def must_be_ours(self) -> None:
         """Raises ``NotClaimed`` where its command is its own."""
-        if self.has_own_command:
+        if self.not_ours.is_set() or self.has_own_command:
             self.not_ours.set()
             raise NotClaimed(OWN_COMMAND)
 

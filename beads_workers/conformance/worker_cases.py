@@ -572,6 +572,7 @@ def repeated_request(bench: Bench) -> None:
     bench.quiet("W-9.2-1")
     bench.link.send(task)
     bench.quiet("W-9.2-1", 2 * bench.timing.quiet)
+    bench.must_be_ours()
     bench.must("W-9.2-1", bench.began("ok-1") == 1, "it has done it twice")
     bench.task_11("ok-1")
     bench.expect("DONE", "W-9.2-1", issue_id="ok-1")

@@ -43,7 +43,6 @@ class Bash:
                 **os.environ,
                 "PATH": f"{self.folder}/stubs:{os.environ['PATH']}",
                 "TMPDIR": str(self.folder),
-                "ORCHESTRATOR_PID": str(os.getpid()),
                 "BW_SOCKET": str(self.folder / "s"),
                 "BEADS_ACTOR": "run/W1",
                 **environment,
