@@ -162,6 +162,7 @@ LIES = {
 }
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
 def test_what_a_lying_claim_won_is_found_and_requeued(
     project: BdProject, wrapped: Wrapped, source: BdSource, lie: str
@@ -194,6 +195,7 @@ def test_what_is_done_and_could_not_be_closed_is_never_requeued(
     assert project.read(key) == ("in_progress", US)
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
 def test_a_look_that_lies_is_no_answer(
     project: BdProject, wrapped: Wrapped, source: BdSource, lie: str
