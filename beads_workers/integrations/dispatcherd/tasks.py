@@ -79,7 +79,9 @@ class DispatcherCaller:
             if not self._is_ready:
                 self._worker = self._made()
                 self._is_ready = True
-            if path is not None and path not in self._resolver.known:
+            if path is None:
+                self._resolver.load()  # No task waits: then all that may be called.
+            elif path not in self._resolver.known:
                 self._resolver.find(path)
         finally:
             # While no task runs there is nothing to cancel, and no reason to die.

@@ -303,6 +303,13 @@ def test_the_settings_choose_the_worker_class_and_let_tasks_publish(
     assert trace.read_text().splitlines()[-2:] == ["after 8", "shutdown"]
 
 
+def test_what_may_be_called_is_imported_before_it_says_that_it_is_ready(without: Caller) -> None:
+    (without.folder / "plain.py").write_text("open('imported', 'w').close()")
+    without.host.set_up({"BW_WORKER_ID": "W3"}, Ahead.MESSAGES)
+    until(without.host.warms)
+    assert (without.folder / "imported").exists()
+
+
 RESTS = """
 from dispatcherd.worker.task import TaskWorker
 from plain import write_down
