@@ -45,6 +45,8 @@ NAMED = {
 """What must be of this kind, in the run directory and in the folder of a run. Anything else there
 is a file or a folder."""
 
+FILES_ONLY = ("worktree-records", "logs", "issues")
+
 
 class Untrusted(Exception):
     """What lies at ``path`` decides what is run and where is written, and is not ours to believe.
@@ -82,13 +84,13 @@ def check_state(root: Path, start: Path) -> None:
     for entry in _entries(root):
         _check_entry(entry, start)
         if entry.name in ("worktrees", "worktree-records"):
-            _refuse_links(entry)
+            _check_below(entry)
         elif entry.name == "runs":
             for run in _entries(entry):
                 _check_entry(run, start)
                 for each in _entries(run):
                     _check_entry(each, start)
-                    _refuse_links(each)
+                    _check_below(each)
 
 
 def is_in_index(root: Path) -> bool:
@@ -141,10 +143,20 @@ def _check_entry(entry: os.DirEntry[str], start: Path) -> None:
         raise stranger(Path(entry.path), status.st_uid)
 
 
-def _refuse_links(folder: os.DirEntry[str]) -> None:
+def _check_below(folder: os.DirEntry[str]) -> None:
+    """What its folders hold is opened by name as well. No file is asked for its status here: there
+    may be thousands."""
     for entry in _entries(folder):
-        if entry.is_symlink():
-            raise _wrong_kind(entry, stat.S_IFLNK)
+        if entry.is_file(follow_symlinks=False):
+            continue
+        if folder.name not in FILES_ONLY and entry.is_dir(follow_symlinks=False):
+            continue
+        try:
+            kind = stat.S_IFMT(entry.stat(follow_symlinks=False).st_mode)
+        except FileNotFoundError:
+            continue
+        if kind != SOCKET or folder.name in FILES_ONLY:
+            raise _wrong_kind(entry, kind)
 
 
 def _wrong_kind(entry: os.DirEntry[str], kind: int) -> Untrusted:

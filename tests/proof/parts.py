@@ -144,7 +144,7 @@ PARTS: Sequence[Part] = (
     Part("killed", "kills of workers", 70, (*KILLED, "--progress"), 60.0),
     *FAULTS,
     Part("gates", "cases of gates that die", 10, GATES, 60.0),
-    Part("trust", "clones, second users, lost folders", TRUST_CASES, TRUST, 1100.0),
+    Part("trust", "clones, second users, lost folders", TRUST_CASES, TRUST, 1300.0),
     Part("night", "issues", 40, NIGHT, 600.0),
     Part("hostile-git", "settings of git", len(hostile_settings()), HOSTILE_GIT, 500.0),
     Part("sees", "layouts of projects", len(LAYOUTS), SEES, 240.0),

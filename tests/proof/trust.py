@@ -5,8 +5,9 @@
 Nothing that came with a clone runs before it is trusted, for each line of a settings file and each
 planted file, on both bd, with the real claude and codex. A second user of the machine neither reads
 nor steers the page. A fleet whose folders are removed, replaced or read-only notices, says so, ends
-on TERM, and names what it holds. One more case is one more row of a table in ``cloned``,
-``second_user`` or ``lost_folders``.
+on TERM, and names what it holds. Whatever lies at a name that we open is refused or harmless. One
+more case is one more row of a table in ``cloned``, ``second_user``, ``lost_folders`` or
+``planted_names``.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.proof import cloned, lost_folders, second_user
+from tests.proof import cloned, lost_folders, planted_names, second_user
 from tests.support.bd import NEW, OLD
 
 TRACKERS = (lost_folders.EMBEDDED, OLD, NEW)
@@ -66,9 +67,14 @@ def _clones(stack: ExitStack) -> Iterator[Case]:
         yield Case(f"clone: {name}", tried)
 
 
+def _names() -> Iterator[Case]:
+    for name in planted_names.NAMES:
+        yield Case(f"at the name {name}", partial(planted_names.tried, name=name))
+
+
 def cases(stack: ExitStack) -> list[Case]:
     """One of each kind first, then the next one of each. ``stack``: ends what they share."""
-    kinds = (_folders(), _second_user(stack), _clones(stack))
+    kinds = (_folders(), _second_user(stack), _clones(stack), _names())
     return [each for each in chain.from_iterable(zip_longest(*kinds)) if each is not None]
 
 

@@ -75,6 +75,15 @@ def test_another_kind_than_the_name_says_is_refused(
         check_state(root, root.parent)
 
 
+@pytest.mark.parametrize("name", ["worktree-records/w.json", f"{RUN}/logs/a.1.log"])
+def test_what_would_be_waited_for_is_refused_deeper_too(root: Path, name: str) -> None:
+    for make in (os.mkfifo, bind, Path.mkdir):
+        plant(root, name, make)
+        with pytest.raises(Untrusted, match=r"is a (named pipe|socket|folder), and is not used"):
+            check_state(root, root.parent)
+        (root / name).rename(root.parent / make.__name__)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes devices and files of others")
 @pytest.mark.parametrize("name", ["lock", "runs", f"{RUN}/alive"])
 def test_devices_and_files_of_strangers_are_refused(root: Path, name: str) -> None:
