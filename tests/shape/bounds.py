@@ -41,7 +41,7 @@ BOUNDS = {
     # to see the tree, a close is confirmed, each answer of git has a reader, and nothing that a
     # repository brings is believed or run unasked: 150 more. Of trackers: a call that hangs is
     # ended, what is held is looked at before the end, and all have one ready set: 20 more.
-    "life_functions": Bound(1642, slack=14),
+    "life_functions": Bound(1641, slack=14),
     "life_files": Bound(171),
     "circles": Bound(CIRCLES_MAX),
     "circle_modules": Bound(0),
@@ -60,11 +60,11 @@ BOUNDS = {
     # that died and kept set-ups (500), git that fails at each of its calls, trust. The edges: wrong
     # lines answered with the right ones (500), a bd that hangs or lies, one ready set, foreign
     # workers' processes, the kit's version 1, RRQ's and dispatcherd's warm hosts: 2,000.
-    "code_lines": Bound(66153, slack=300),
+    "code_lines": Bound(66165, slack=300),
     "functions": Bound(5872, slack=30),
     "classes": Bound(941, slack=10),
     # Oracles and their recorder, bounds of the shape, the tracer, tests of conditions.
-    "test_lines": Bound(105036, slack=1000),
+    "test_lines": Bound(105173, slack=1000),
 }
 """Files and lines of the product are printed only: a cap on files staples ideas together, and one
 on lines strips docstrings. From Python 3.12 on a list comprehension is no function: six fewer in
