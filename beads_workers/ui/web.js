@@ -141,6 +141,8 @@
     const q = shot.queue;
     return q.ready + q.running + q.retrying + q.blocked + q.unlanded;
   };
+  // Nobody knows what is to do before the tracker has answered once.
+  const isUnasked = () => isLive() && shot.source_calls.now && !shot.source_calls.count;
   const own = () => shot.workers.filter((worker) => worker.own).length;
 
   // A budget stands beside what it counts: dollars or tokens.
@@ -155,7 +157,7 @@
     const busy = shot.workers.filter((worker) => worker.issue_id !== null).length;
     const found = [
       ["closed", count(t.done), q.unclosed ? `${count(q.unclosed)} still to be closed` : t.done ? "in the tracker" : "none yet", ""],
-      ["left", count(left()) + (q.ready_more ? "+" : ""), !left() ? "nothing to do" : shot.eta_seconds && isLive() ? `about ${roughly(shot.eta_seconds)}` : q.blocked ? `${count(q.blocked)} blocked` : "ready or running", ""],
+      ["left", count(left()) + (q.ready_more ? "+" : ""), !left() ? (isUnasked() ? "not listed yet" : "nothing to do") : shot.eta_seconds && isLive() ? `about ${roughly(shot.eta_seconds)}` : q.blocked ? `${count(q.blocked)} blocked` : "ready or running", ""],
       ["working", `${count(busy)}`, shot.workers.length ? `of ${counted(shot.workers.length, "worker")}` : "everyone has left", ""],
       ["a minute", perMinute(shot.rate_per_minute), "closed", ""],
       ["failed", count(t.failed), t.retried ? `${count(t.retried)} tried again` : "attempts", t.failed ? "warn" : ""],

@@ -225,6 +225,10 @@ def test_a_page_that_may_only_look_has_no_buttons_for_more(browser: Browser) -> 
     page.until("document.getElementById('lines').textContent.includes('all is well')")
     hidden = "![...document.querySelectorAll('#controls, #release, .again, #retry-all')]"
     assert page.value(f"{hidden}.some((e) => e.checkVisibility())")
+    first = full_house(2) | {"queue": dict.fromkeys(full_house()["queue"], 0)}
+    first["source_calls"] |= {"now": "listing", "count": 0}
+    served.tell(first)  # Nobody knows yet what is to do.
+    page.until("document.getElementById('tiles').textContent.includes('not listed yet')")
     page.close()
     served.close()
 
