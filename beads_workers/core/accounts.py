@@ -216,7 +216,7 @@ class Accounts:
 
     def todo(self, account: Account, refusal: AccountRefusal) -> str:
         """The command by which a person mends it, where that is known."""
-        if refusal.trouble is not AccountTrouble.NEEDS_PERSON or _BILLING.search(refusal.why):
+        if refusal.trouble is not AccountTrouble.NEEDS_PERSON or _NO_LOGIN.search(refusal.why):
             return ""
         return self._logins.get(account.agent, "")
 
@@ -316,7 +316,7 @@ class Accounts:
         self._effects.timers.set(ACCOUNTS, self._effects.now + wait)
 
 
-_BILLING = re.compile(r"credit|billing|balance|payment|quota", re.IGNORECASE)
+_NO_LOGIN = re.compile(r"credit|billing|balance|payment|quota|\bmodel\b", re.IGNORECASE)
 """What no login mends."""
 
 _RAMP = 2

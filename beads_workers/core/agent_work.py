@@ -28,6 +28,7 @@ from beads_workers.core.receipts import (
     receipt_from_text,
     to_json,
 )
+from beads_workers.core.retry import AlikeFailures
 from beads_workers.core.settings import Agent, FleetSettings
 from beads_workers.core.wire import Progress
 
@@ -47,9 +48,15 @@ def agents_for(job: Job, agents: Sequence[Agent]) -> list[tuple[Agent, str]]:
 class AgentWork:
     """``accounts`` and ``ledger`` are there to be shown; all else is asked here."""
 
-    def __init__(self, effects: Effects, settings: FleetSettings, slots: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        effects: Effects,
+        settings: FleetSettings,
+        slots: Callable[[], int],
+        alike: AlikeFailures,
+    ) -> None:
         """``slots``: how many attempts the fleet has workers for now."""
-        self._effects = effects
+        self._effects, self._alike = effects, alike
         work = settings.work
         self._agents = {} if work.command else {a.name: a for a in work.agents if a.adapter}
         self._reviewer = work.review
@@ -208,9 +215,13 @@ class AgentWork:
             )
             return replace(outcome, receipt=work if self._lands and work.head else None)
         self._running[candidate.agent] -= 1
+        outcome = self._alike.judged(candidate, issue, outcome)
+        receipt = outcome.receipt
         refusal = receipt.refusal if receipt is not None else None
-        if refusal is not None and self.accounts.charges(issue_id):
-            outcome = replace(outcome, kind=OutcomeKind.ERROR)
+        if refusal is not None and outcome.kind in _FAILED:
+            # Whatever ended it, this is what it was up against: no fault of the issue.
+            charged = self.accounts.charges(issue_id)
+            outcome = replace(outcome, kind=OutcomeKind.ERROR if charged else OutcomeKind.RETRY)
         of_reviewer: AccountRefusal | None = None
         if refusal is not None and receipt is not None and receipt.refused and self._reviewer:
             # Its own account is fine: it is the reviewer's that is closed.
@@ -294,3 +305,4 @@ def _review_of(issue_id: IssueId) -> IssueId:
 
 
 _MANY = 1_000_000
+_FAILED = (OutcomeKind.RETRY, OutcomeKind.ERROR, OutcomeKind.TIMEOUT)

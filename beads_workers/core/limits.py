@@ -249,6 +249,9 @@ UNPREPARED_ISSUES = 3
 repository's fault, or the machine's."""
 UNPREPARED_TRIAL_SECONDS = 300.0
 """How often one issue finds out whether that is over."""
+ALIKE_ISSUES = 3
+"""So many different issues in a row on which an agent fails in the same words, without an answer of
+its model: that is the model's fault, or the server's."""
 ERROR_CHARS_MAX = 2000
 """How much of an error text is kept in journal, note and status."""
 

@@ -9,7 +9,7 @@ from beads_workers.core.effects import Effects
 from beads_workers.core.inflight import Leases, Tasks
 from beads_workers.core.journal import Listed
 from beads_workers.core.landings import Landings
-from beads_workers.core.retry import CircuitBreaker, PreparationBrake, RetryState
+from beads_workers.core.retry import AlikeFailures, CircuitBreaker, PreparationBrake, RetryState
 from beads_workers.core.round_trips import RoundTrips
 from beads_workers.core.sessions import ConnectionRegistry
 from beads_workers.core.settings import FleetSettings
@@ -83,7 +83,7 @@ def make_parts(
         orphaned = effects.issues.count(IssueState.ORPHANED)
         return _slots(registry, supervisor) + orphaned
 
-    agents = AgentWork(effects, settings, slots)
+    agents = AgentWork(effects, settings, slots, AlikeFailures(retry_state))
     history = retry_state, breaker, preparation, traces, agents
     lands = settings.landing is not None
     tasks = Tasks(effects, round_trips, *history, settings.policy, run_id, lands=lands)

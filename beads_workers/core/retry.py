@@ -6,12 +6,15 @@ outlives the run by the checkpoint at the start of each journal.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from beads_workers.core import limits
 from beads_workers.core.effects import Effects, RetryDue
 from beads_workers.core.issues import Issue, Standing
 from beads_workers.core.journal import DegradedBegan, DegradedEnded, Refunded, RetryAsked
 from beads_workers.core.model import IssueId, Outcome, OutcomeKind
-from beads_workers.core.policy import AttemptHistory
+from beads_workers.core.policy import AttemptHistory, same_reason
+from beads_workers.core.receipts import AccountTrouble, Candidate, Receipt
 from beads_workers.core.round_trips import RoundTrips
 from beads_workers.core.source import Action, Settlement
 from beads_workers.core.text import printable
@@ -166,6 +169,58 @@ class PreparationBrake:
         self._effects.write(
             DegradedBegan(PREPARATION, text[: limits.ERROR_CHARS_MAX], todo, stops=True)
         )
+
+
+# --- the same on one issue after another ----------------------------------------------------------
+# A model that does not exist, a server that never answers: every attempt of an
+# agent fails in the same words, before it has had an answer. The fault is not with the issues, so
+# the account is closed. Source: docs/SEMANTICS.md, "The same on three issues".
+
+
+class AlikeFailures:
+    """Sees every attempt of an agent end."""
+
+    def __init__(self, retry_state: RetryState) -> None:
+        self._retry_state = retry_state
+        self._why: dict[Candidate, str] = {}
+        self._charged: dict[Candidate, dict[IssueId, int]] = {}
+
+    def judged(self, candidate: Candidate, issue: Issue, outcome: Outcome) -> Outcome:
+        """The outcome; one that looks as those of other issues did is a refusal of its account, and
+        what was charged for them is refunded."""
+        receipt, issue_id = outcome.receipt, IssueId(issue.issue_id)
+        if receipt is None or receipt.refusal or outcome.kind not in _PREPARED:
+            return outcome  # Nobody knows, or it is known already what the fault is.
+        if outcome.kind is OutcomeKind.SUCCESS or _has_answer(receipt, issue):
+            self._charged.pop(candidate, None)
+            return outcome
+        charged = self._charged.setdefault(candidate, {})
+        if not same_reason(self._why.get(candidate, ""), receipt.why):
+            charged.clear()
+        self._why[candidate] = receipt.why
+        charged.setdefault(issue_id, 0)
+        if len(charged) < limits.ALIKE_ISSUES:
+            charged[issue_id] += 1
+            return outcome
+        for each, attempts in charged.items():
+            if attempts:
+                self._retry_state.refund(each, attempts)
+                charged[each] = 0
+        why = f"{receipt.why.rstrip('. ')}, {ALIKE}"
+        trouble = AccountTrouble.NEEDS_PERSON.value
+        told = replace(receipt, verdict=trouble, why=why, limited_model=candidate.model)
+        return replace(outcome, receipt=told)
+
+
+ALIKE = "the same on several issues and without an answer of the model"
+
+
+def _has_answer(receipt: Receipt, issue: Issue) -> bool:
+    """Whether it has one byte of work. Words that are the error itself are none."""
+    said, past = receipt.message.strip(), issue.retry_entry
+    words = bool(said) and not said.startswith(receipt.why.rstrip(" .…"))
+    commits = bool(receipt.commits) and (past is None or receipt.head not in past.receipt)
+    return words or commits or bool(receipt.tokens.total or receipt.money or receipt.lesson)
 
 
 # --- circuit breaker -----------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -408,6 +409,64 @@ def test_a_canary_that_is_ended_before_its_agent_had_an_answer_proves_nothing() 
     (canary,) = play.at_work()
     play.fails(canary, "verify failed", receipt=to_json(SPENT))
     assert play.opened() == ["c"]
+
+
+# --- what it was up against -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("verdict", ["needs_person", "transient", "limited"])
+def test_a_time_out_of_an_agent_that_was_refused_is_not_charged(verdict: str) -> None:
+    play = Fleet()
+    play.night("a")
+    told = to_json(Receipt(verdict, "error 500, attempt 9", agent="claude"))
+    play.fails("a", "timed out after 15 s", outcome=OutcomeKind.TIMEOUT, receipt=told)
+    (finished,) = (e.record for e in play.entries if isinstance(e.record, rec.Finished))
+    assert (finished.charged, finished.verdict, play.closed()) == (0, "requeue", ["c"])
+
+
+HANG = Receipt("unfinished", "it said nothing for too long", agent="claude", session="s-17")
+
+
+def test_what_fails_alike_on_three_issues_without_an_answer_closes_the_account() -> None:
+    play = Fleet()
+    play.night("a", "b", "c", conns=(1, 2, 3))
+    play.fails("a", receipt=to_json(HANG))
+    play.night(seconds=15.0)
+    play.fails("a", receipt=to_json(HANG))
+    play.fails("b", outcome=OutcomeKind.TIMEOUT, receipt=to_json(HANG))
+    assert play.closed() == []
+    play.fails("c", receipt=to_json(HANG))
+    refunds = {
+        e.record.issue_id: e.record for e in play.entries if isinstance(e.record, rec.Refunded)
+    }
+    assert {each: record.charged for each, record in refunds.items()} == {"a": 0, "b": 0}
+    assert play.closed() == ["c"]
+    (account,) = play.core._parts.agents.accounts.each()
+    assert play.core._parts.agents.accounts.todo(account, account.closed["sonnet"].refusal) == ""
+    play.night(conns=(1, 2, 3), seconds=1400.0)
+    (canary,) = play.at_work()
+    play.fails(canary, receipt=to_json(HANG))
+    assert play.closed() == ["c", "c"], "its canary proves nothing else"
+    assert not any(issue.charged for issue in play.core._effects.issues.known.values())
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(HANG, why="verify failed", lesson="no such file"),
+        replace(HANG, usage={"m": Tokens(5, 1)}),
+        replace(HANG, message="I cannot find the cart."),
+        replace(HANG, commits=("abc",), head="abc"),
+        replace(HANG, why="another error"),
+    ],
+    ids=["verify", "tokens", "words", "commits", "otherwise"],
+)
+def test_what_had_an_answer_or_looks_otherwise_is_the_issues_own(other: Receipt) -> None:
+    play = Fleet()
+    play.night("a", "b", "c", "d", conns=(1, 2, 3, 4))
+    for issue_id, receipt in zip("abcd", (HANG, HANG, other, HANG), strict=True):
+        play.fails(issue_id, receipt=to_json(receipt))
+    assert play.closed() == []
 
 
 # --- until empty ----------------------------------------------------------------------------------
