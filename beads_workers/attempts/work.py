@@ -15,6 +15,7 @@ from pathlib import Path
 from beads_workers.agents.planted import OBEYED, WATCHED
 from beads_workers.attempts.conflicts import left_marks, unmerged
 from beads_workers.attempts.git_calls import Git, Misplaced
+from beads_workers.attempts.litter import is_litter, of_agents
 from beads_workers.attempts.nested import (
     bare_gitlinks,
     hidden,
@@ -268,6 +269,8 @@ class Workplace:
         if not self.own:
             # What the user had changed before is not this attempt's work.
             files = tuple(name for name in files if name not in self.dirty)
+        if files and not commits and is_litter(files, self._at_top, self.base):
+            files = ()
         return Changes(commits, files)
 
     def _commits(self, tip: str) -> tuple[str, ...]:
@@ -308,6 +311,10 @@ class Workplace:
         files = self._without_worktrees(found) if has_folders else found
         if not files and not self._merging():
             self._check_gitlinks(tip)
+            return None
+        if tip == self.base and is_litter(files, self._at_top, tip):
+            if of_agents(files):
+                raise CannotCommit(f"nothing changed but an agent's own files: {some(files)}")
             return None
         if not self._stage(tip, has_folders=has_folders) and not self._merging():
             return None

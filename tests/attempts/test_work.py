@@ -55,6 +55,45 @@ def test_what_lies_there_is_committed_with_trailers(folder: Path) -> None:
     assert git(folder, "status", "--porcelain") == ""
 
 
+LITTER = (".aider.chat.history.md", ".aider.tags.cache.v4/a", "__pycache__/a.pyc")
+
+
+@pytest.mark.parametrize(
+    ("files", "ignored", "is_work"),
+    [
+        (LITTER, "*.o\n.aider*\n.env\n", False),
+        ((".cache/a",), "", False),
+        ((".aider.conf.yml",), "", True),
+        ((*LITTER, "cart2.py"), "", True),
+        ((), "*.o\n.env\n", True),
+        ((), ".aider*\n", True),
+    ],
+    ids=["all", "cache", "settings", "work", "ignored", "unhidden"],
+)
+def test_a_history_a_cache_and_the_lines_that_hide_them_are_no_work(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    files: tuple[str, ...],
+    ignored: str,
+    is_work: bool,
+) -> None:
+    monkeypatch.setenv("BW_BASE", commit(folder, ".gitignore", "*.o\n"))
+    place = entered(folder)
+    for name in files:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("x\n")
+    if ignored:
+        (folder / ".gitignore").write_text(ignored)
+    assert place.changes().any is is_work
+    if is_work:
+        assert place.commit("T")
+    elif ignored:
+        with pytest.raises(CannotCommit, match=r"nothing changed but an agent's own files: "):
+            place.commit("T")
+    else:
+        assert place.commit("T") is None, "a command has succeeded, and there is nothing to land"
+
+
 def test_what_is_committed_for_an_agent_says_so_and_is_signed_off(folder: Path) -> None:
     place = entered(folder)
     place.agent = "claude"
