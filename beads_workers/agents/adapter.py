@@ -127,6 +127,7 @@ class Adapter(ABC):
     ``usage_grows``: its ``usage_files`` get a line for each answer, and are no documents.
     ``measured``: versions that were run against a stub, the oldest first; ``untried``: written from
     published types, never run by us. ``has_hook``: it can be told in time why a guard refuses.
+    ``commits``: it can commit in its folder; its sandbox allows it.
     """
 
     name: ClassVar[str]
@@ -143,6 +144,7 @@ class Adapter(ABC):
     measured: ClassVar[tuple[str, ...]] = ()
     untried: ClassVar[bool] = False
     has_hook: ClassVar[bool] = False
+    commits: ClassVar[bool] = True
 
     @abstractmethod
     def arguments(self, request: AgentRequest) -> Invocation:

@@ -51,6 +51,14 @@ IN_WORKTREE_MENDING = (
     "  where that is not allowed, leave it in the files. Do not rebase or change to another branch."
 )
 
+IN_WORKTREE_FOR_FILES = (
+    "- The current folder is a git worktree of your own, on a branch of its own. Your sandbox\n"
+    "  keeps its git directory read-only: do not commit, also where you are told to; leave your\n"
+    "  finished work in the files, and it is committed for you. 'git rm', 'git mv' and 'rm -f'\n"
+    "  are refused: remove files with your editing tool. Do not merge, rebase or change branches."
+)
+"""For an agent that cannot commit."""
+
 PIECE_CHARS_MAX = 100_000
 """Of one block: more is the whole context of a model. What is left out is said beside it."""
 
@@ -93,7 +101,8 @@ class Lessons:
 @dataclass(frozen=True, slots=True)
 class Briefing:
     """All that a prompt is made of. ``author``: of the texts of the issue. ``verify``: the command
-    that will judge the work, as the user typed it. ``worktree``: the attempt has one of its own."""
+    that will judge the work, as the user typed it. ``worktree``: the attempt has one of its own.
+    ``commits``: the agent can commit there."""
 
     id: str
     title: str
@@ -112,6 +121,7 @@ class Briefing:
     lessons: Lessons = field(default_factory=Lessons)
     verify: str = ""
     worktree: bool = True
+    commits: bool = True
 
 
 def of_issue(issue: Mapping[str, Any], comments: str = "all") -> Briefing:
@@ -305,6 +315,8 @@ def _lessons(briefing: Briefing, chars_max: int) -> str:
 def _place(briefing: Briefing) -> str:
     if not briefing.worktree:
         return IN_CHECKOUT
+    if not briefing.commits:
+        return IN_WORKTREE_FOR_FILES
     return IN_WORKTREE_MENDING if briefing.lessons.mends else IN_WORKTREE
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from beads_workers.agents.adapter import load
 from beads_workers.agents.prompt import TEMPLATE, Delivered, Lessons, block, of_issue, render
 from beads_workers.core.assignment import Assignment, Mend
 from beads_workers.core.receipts import close_reason, receipt_from_text
@@ -28,6 +29,7 @@ def first_prompt(
     ``attempts.delivered``. ``resumed``: the agent knows the issue, so that only what is new is
     said. ``room``: bytes that its prompt may have. ``standing``: files in which conflicts with what
     has landed are to be resolved. ``unmerged``: why that could not be merged at all."""
+    commits = _commits(asked)
     lessons = _lessons(asked, resumed=resumed)
     if asked.mend is not None:
         merged = _merged(asked.mend, standing, unmerged)
@@ -35,7 +37,7 @@ def first_prompt(
     if resumed:
         why = block("How it ended", lessons.error)
         learnt = block("What was found", lessons.verify_output or lessons.remarks)
-        return "\n\n".join(each for each in (_AGAIN, why, learnt, _RULES) if each)
+        return "\n\n".join(each for each in (_AGAIN, why, learnt, _rules(commits)) if each)
     briefing = of_issue(asked.issue, asked.comments)
     briefing = replace(
         briefing,
@@ -46,6 +48,7 @@ def first_prompt(
         lessons=lessons,
         verify=asked.verify or "",
         worktree=worktree,
+        commits=commits,
     )
     return render(briefing, asked.agent.prompt or TEMPLATE, room)
 
@@ -60,11 +63,20 @@ def _merged(mend: Mend, standing: Sequence[str], unmerged: str) -> str:
     return _CONFLICTS.format(tip=tip, files="\n".join(f"  {name}" for name in standing))
 
 
-def mend_prompt(found: str) -> str:
+def mend_prompt(asked: Assignment, found: str) -> str:
     """What is wrong with the work, for the session that did it."""
     first, _, rest = found.partition("\n")
     shown = block("What was found", rest) if rest.strip() else ""
-    return "\n\n".join(each for each in (_MEND, first, shown, _RULES) if each)
+    return "\n\n".join(each for each in (_MEND, first, shown, _rules(_commits(asked))) if each)
+
+
+def _commits(asked: Assignment) -> bool:
+    adapter = load(asked.agent.adapter)
+    return adapter is None or adapter.commits
+
+
+def _rules(commits: bool) -> str:
+    return _RULES.format(commit="commit finished work" if commits else "do not commit")
 
 
 def _told(done: Delivered, end: Finished | None) -> Delivered:
@@ -106,5 +118,5 @@ remove every conflict mark, and commit."""
 _AGAIN = "You worked on this issue before, in this session. It is not done yet: go on with it."
 _MEND = "Your work was looked at, and it is not done yet. Mend it, and all that follows from it."
 _RULES = """\
-The same rules hold: commit finished work, do not settle the issue in the tracker, do not push,
+The same rules hold: {commit}, do not settle the issue in the tracker, do not push,
 and end with a line "Outcome: done", "Outcome: no change needed:" or "Outcome: blocked:"."""

@@ -125,14 +125,16 @@ class AgentAttempt:
                 return verdict, ""
             why = found.partition("\n")[0]
             if self._is_unchanged() and not (self._is_renewed or self._is_told):
-                verdict = self._renew(f"{why}, and it changed nothing", mend_prompt(found))
+                verdict = self._renew(
+                    f"{why}, and it changed nothing", mend_prompt(self._asked, found)
+                )
                 continue
             more = self._rounds < self._asked.fix_rounds and not self._is_told
             if not (more and self._worker.can_go_on):
                 return Verdict(Kind.UNFINISHED, why, text=verdict.text), found
             self._rounds += 1
             self._log.say(f"round {self._rounds} of {self._asked.fix_rounds}: {why}")
-            verdict = self._ask(mend_prompt(found), resume=True)
+            verdict = self._ask(mend_prompt(self._asked, found), resume=True)
         return verdict, ""
 
     @property

@@ -146,6 +146,7 @@ class Codex(Adapter):
         login_status=("login", "status"),
     )
     usage_grows = True
+    commits = False
     measured = ("0.169.0",)
     command = "codex"
 
