@@ -17,6 +17,7 @@ from typing import ClassVar
 
 from beads_workers.agents import adapters
 from beads_workers.agents.events import (
+    Asked,
     Denied,
     Doing,
     Event,
@@ -187,6 +188,8 @@ def shown(event: Event) -> str | None:
             text = f"> {_first(said)}" if said.strip() else ""
         case FinalResult(said, _) | RunFailure(_, said):
             text = f"failed: {_first(said)}"
+        case Asked(question):
+            text = f"asks: {_first(question)}"
         case Denied(tool):
             text = f"refused: {tool}"
         case Retrying(why):

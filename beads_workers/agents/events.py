@@ -176,6 +176,13 @@ class RunFailure:
 
 
 @value
+class Asked:
+    """It asked a person something, and went on without an answer."""
+
+    question: str
+
+
+@value
 class Background:
     """So many of its own tasks run in the background now: a result is not the end before they
     have ended, for it hears of that and goes on."""
@@ -207,6 +214,7 @@ Event = (
     | Denied
     | Retrying
     | RunFailure
+    | Asked
     | Background
     | FinalResult
     | Printed
@@ -249,9 +257,9 @@ class Tally:
     """The sum of a run's events: what PROGRESS tells and the verdict asks. Its size is bounded.
 
     ``usage``: by model. ``failure`` and ``retrying``: the last of their kind, until it goes on.
-    ``limits``: by window. ``text``: the agent's last words. ``background``: its tasks that go on
-    beside it. ``result``: until it does something again. ``began``: whether it has said anything
-    but why it cannot.
+    ``limits``: by window. ``text``: the agent's last words. ``asked``: questions that nobody
+    answered. ``background``: its tasks that go on beside it. ``result``: until it does something
+    again. ``began``: whether it has said anything but why it cannot.
     """
 
     session: str = ""
@@ -265,6 +273,7 @@ class Tally:
     result: FinalResult | None = None
     background: int = 0
     began: bool = False
+    asked: tuple[str, ...] = ()
     printed: deque[str] = field(default_factory=lambda: deque(maxlen=PRINTED_LINES_MAX))
     _unpaid: dict[str, Usage] = field(default_factory=dict)
 
@@ -316,6 +325,8 @@ class Tally:
                 self.retrying = event
             case RunFailure():
                 self.failure = event
+            case Asked(question) if len(self.asked) < DENIED_MAX:
+                self.asked += (question,)
             case Background(tasks):
                 self.background = tasks
             case FinalResult(text):

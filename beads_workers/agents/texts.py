@@ -36,6 +36,9 @@ class Pattern:
     session_lost: bool = False
 
 
+OF_A_MODEL = r"issue with the selected model|model_not_found|\bmodel\b.{1,80} does not exist"
+"""Nothing is wrong with the account but for this model."""
+
 PATTERNS = (
     # Usage limits of an account.
     Pattern(Kind.LIMITED, r"hit your (?:[\w-]+ ){0,3}limit", "claude 2.1.328, codex 0.169"),
@@ -59,6 +62,7 @@ PATTERNS = (
     Pattern(Kind.NEEDS_PERSON, r"provider\.auth_error", "kimi 2.1.0"),
     Pattern(Kind.NEEDS_PERSON, r"\bauthentication_error\b", "pi 0.73.1"),
     Pattern(Kind.NEEDS_PERSON, r"not able to authenticate you", "aider 0.86.2"),
+    Pattern(Kind.NEEDS_PERSON, OF_A_MODEL, "claude 2.1.328, several"),
     # What passes by itself.
     Pattern(Kind.TRANSIENT, r"overloaded|temporarily limiting requests", "claude 2.1.328"),
     Pattern(Kind.TRANSIENT, r"connection to the api was lost", "claude 2.1.328"),
@@ -90,6 +94,11 @@ def recognise(text: str) -> Pattern | None:
 
 
 _COLOURS = re.compile(r"\x1b\[[0-9;:]*m")
+
+
+def is_of_model(text: str) -> bool:
+    """Whether it says that a model is not there."""
+    return re.search(OF_A_MODEL, text.lower()) is not None
 
 
 def sentence(text: str, chars_max: int = 160) -> str:

@@ -108,6 +108,17 @@ _OUTCOME = re.compile(
 )
 
 
+def last_question(text: str) -> str:
+    """The question with which an answer ends, but for its outcome; "" if it does not ask."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if lines and _OUTCOME.match(lines[-1]):
+        lines.pop()
+    return lines[-1] if lines and _QUESTION.search(lines[-1]) else ""
+
+
+_QUESTION = re.compile(r"\?[\s*_`)\"']*$")
+
+
 def of_text(text: str, kind: Kind = Kind.UNFINISHED) -> RunFailure:
     """A failure that is known by its text only; ``kind``: where no pattern has it."""
     pattern = recognise(text)

@@ -18,7 +18,8 @@ from typing import Any
 
 from beads_workers.agents.adapter import Permission
 from beads_workers.agents.events import Kind
-from beads_workers.agents.verdict import WINDOWS, Verdict, said_outcome
+from beads_workers.agents.texts import is_of_model, sentence
+from beads_workers.agents.verdict import WINDOWS, Verdict, last_question, said_outcome
 from beads_workers.attempts import review
 from beads_workers.attempts.agent import AttemptContext, WorkingAgent
 from beads_workers.attempts.delivered import delivered_by_us
@@ -67,6 +68,7 @@ class AgentAttempt:
         self._guards = Path(asked.guards)
         self._log = MaskedLog(os.environ)
         self._flags: list[str] = []
+        self._asked_of_us: list[str] = []
         self._rounds = 0
         self._verified = False
         self._is_told = False
@@ -224,7 +226,9 @@ class AgentAttempt:
         money = self._asked.money
         if money is not None:
             money = max(0.01, money - (self._around.usage.spent()[1] or 0.0))
-        return self._worker.work(prompt, resume=resume, money=money)
+        verdict = self._worker.work(prompt, resume=resume, money=money)
+        self._asked_of_us += self._worker.tally.asked
+        return verdict
 
     # --- checks -----------------------------------------------------------------------------------
 
@@ -363,7 +367,7 @@ class AgentAttempt:
             unpriced=unpriced,
             until=verdict.until,
             window=WINDOWS.get(verdict.window, verdict.window),
-            limited_model=verdict.model,
+            limited_model=verdict.model or self._missing_model(verdict),
             verify=self._asked.verify or "",
             verified=self._verified,
             independent=self._asked.independent,
@@ -371,8 +375,20 @@ class AgentAttempt:
             denied=(*worker.tally.denied, *refusals(self._guards)),
             message=verdict.text[-limits.LESSON_CHARS_MAX :],
             lesson=lesson[: limits.LESSON_CHARS_MAX],
-            flags=tuple(self._flags),
+            flags=(*self._flags, *self._questions(verdict)),
         )
+
+    def _questions(self, verdict: Verdict) -> list[str]:
+        """What it asked and did all the same: a person should look at that."""
+        if verdict.kind is not Kind.DONE:
+            return []
+        asked = [*self._asked_of_us, last_question(verdict.text)]
+        shown = (sentence(each) for each in dict.fromkeys(asked) if each)
+        return [f"it asked: {each}" for each in shown]
+
+    def _missing_model(self, verdict: Verdict) -> str:
+        is_missing = verdict.kind is Kind.NEEDS_PERSON and is_of_model(verdict.why)
+        return (self._refused or self._worker.spec).model if is_missing else ""
 
     def _with_work(self, verdict: Verdict, receipt: Receipt) -> tuple[Verdict, Receipt]:
         """With what git says of the work: nothing is done until its branch was read."""

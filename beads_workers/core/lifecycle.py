@@ -145,7 +145,10 @@ class Ending:
         helpless = self._parts.agents.accounts.helpless_for()
         if helpless is None or self._parts.tasks.in_flight:
             return False
-        return helpless >= self._parts.settings.pace.person_wait_seconds
+        if helpless < self._parts.settings.pace.person_wait_seconds:
+            return False
+        # Where one model is closed, there may be work for others.
+        return self._parts.agents.all_closed() or self._scheduler.found_nothing
 
     def _lands_nothing(self) -> str | None:
         """Why ``--until-empty`` ends over branches that a person would have to help."""

@@ -129,7 +129,7 @@ _CLAUDE = (
         extra=("--resume", "00000000-0000-4000-8000-000000000000"),
     ),
     Scenario("bad-option", WORK, "unfinished", extra=("--no-such-option",)),
-    Scenario("bad-model", "error 404 always", "unfinished", extra=("--model", "no-such-model")),
+    Scenario("bad-model", "error 404 always", "needs_person", extra=("--model", "no-such-model")),
     Scenario("as-root", WORK, "unfinished", environment={"IS_SANDBOX": ""}),
     Scenario(
         # It waits for its background work after its result, and is ended there.

@@ -45,6 +45,8 @@ SEEN = {
     "API key not valid. Please pass a valid API key.": Kind.NEEDS_PERSON,
     "Failed to authenticate. API Error: 401 OAuth token has expired.": Kind.NEEDS_PERSON,
     "Missing environment variable: `OPENAI_API_KEY`.": Kind.NEEDS_PERSON,
+    "There's an issue with the selected model (x). It may not exist": Kind.NEEDS_PERSON,
+    "404 The requested model 'x' does not exist.": Kind.NEEDS_PERSON,
     "API Error: Repeated 529 Overloaded errors": Kind.TRANSIENT,
     "API Error: Server is temporarily limiting requests (not your usage limit)": Kind.TRANSIENT,
     "API Error: Connection to the API was lost (ECONNRESET).": Kind.TRANSIENT,

@@ -15,7 +15,14 @@ from beads_workers.agents.events import (
     Tally,
     Words,
 )
-from beads_workers.agents.verdict import RunEnding, Verdict, judge, of_status, said_outcome
+from beads_workers.agents.verdict import (
+    RunEnding,
+    Verdict,
+    judge,
+    last_question,
+    of_status,
+    said_outcome,
+)
 from tests.agents.streams import NOW
 
 WELL = RunEnding(0, changed=True, at=NOW)
@@ -123,6 +130,20 @@ def test_a_session_that_is_lost_is_said() -> None:
 )
 def test_the_outcome_stands_in_the_last_line(text: str, outcome: tuple[str, str]) -> None:
     assert said_outcome(text) == outcome
+
+
+@pytest.mark.parametrize(
+    ("text", "question"),
+    [
+        ("Did it.\n\n**Should I commit this?**", "**Should I commit this?**"),
+        ("Should it be euros?\n\nOutcome: done", "Should it be euros?"),
+        ("Should it be euros? I took euros.\nOutcome: done", ""),
+        ("Outcome: done", ""),
+        ("", ""),
+    ],
+)
+def test_a_question_at_the_end_of_an_answer_is_known(text: str, question: str) -> None:
+    assert last_question(text) == question
 
 
 def test_what_the_agent_says_of_the_outcome_is_heard_but_not_believed() -> None:

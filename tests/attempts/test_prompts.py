@@ -50,7 +50,7 @@ def test_an_agent_whose_sandbox_keeps_git_read_only_is_told_so_each_time() -> No
     codex = asked(agent=AgentSpec("mine", "codex"), error="it failed")
     first = prompt(codex)
     assert "read-only: do not commit" in first and "Commit your" not in first
-    assert "'git rm', 'git mv' and 'rm -f' are refused" in first
+    assert "'git rm', 'git mv' and 'rm -f'\n  are refused" in first
     for later in (prompt(codex, resumed=True), mend_prompt(codex, "verify failed")):
         assert "The same rules hold: do not commit" in later
     assert "The same rules hold: commit finished work" in mend_prompt(asked(), "verify failed")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -87,11 +88,11 @@ def attempts(tmp_path: Path, home: AgentHome) -> Attempts:
 def test_work_that_lies_in_the_files_is_committed_and_receipted(
     attempts: Attempts, api: ModelApi, agent: str
 ) -> None:
-    asked = attempts.assignment(
-        '[[stub: write cart.py "total = 1"]]', agent, verify="test -e cart.py"
-    )
+    script = '[[stub: write cart.py "total = 1"; ask "In euros?"]]'
+    asked = attempts.assignment(script, agent, verify="test -e cart.py")
     outcome, error, receipt = attempts.run(asked)
     assert (outcome, error) == ("success", ""), attempts.log
+    assert receipt.flags == ("it asked: In euros?",), "and a person reads it in the morning"
     assert git(attempts.worktree, "status", "--porcelain") == ""
     message = git(attempts.worktree, "log", "-1", "--format=%B")
     assert "Issue: i-1\nAttempt: 1\nRun: run" in message
@@ -258,6 +259,18 @@ def test_a_lost_login_needs_a_person(attempts: Attempts, api: ModelApi) -> None:
     api.account(attempts.home.key).lose_login()
     outcome, _, receipt = attempts.run(attempts.assignment('[[stub: write a.py "1"]]'))
     assert (outcome, receipt.verdict) == ("retry", "needs_person")
+
+
+def test_a_model_that_does_not_exist_closes_that_model_only(attempts: Attempts) -> None:
+    asked = attempts.assignment("[[stub: error 404 always]]", "claude")
+    wanted = replace(asked.agent, model="no-such-model")
+    outcome, _, receipt = attempts.run(replace(asked, agent=wanted))
+    refusal = receipt.refusal
+    assert refusal is not None
+    assert (outcome, refusal.trouble.value, refusal.model) == (
+        *("retry", "needs_person"),
+        "no-such-model",
+    )
 
 
 @pytest.mark.parametrize("agent", AGENTS, ids=EITHER_AGENT)

@@ -66,6 +66,7 @@ _ERRORS = {
     "verification_required": Kind.NEEDS_PERSON,
     "billing_error": Kind.NEEDS_PERSON,
     "cloud_credential_error": Kind.NEEDS_PERSON,
+    "model_not_found": Kind.NEEDS_PERSON,
     "rate_limit": Kind.TRANSIENT,
     "overloaded": Kind.TRANSIENT,
     "server_error": Kind.TRANSIENT,

@@ -7,6 +7,8 @@ Measured with 0.169.0; the shapes are those of ``index.d.ts`` in @openai/codex-s
 - ``usage`` of a turn is the total of the thread, resumed ones included; there is no money. It
   comes at the end of the turn, and after a kill the last answer may be missing in it for ever:
   each answer stands in the file of the session (``token_usage_record``) as soon as it is there.
+- It asks by ``request_user_input_async``, which returns at once, and goes on: that it was a
+  question stands in the same file only.
 - In its sandbox it cannot commit: its work lies in the files.
 """
 
@@ -25,6 +27,7 @@ from beads_workers.agents.adapter import (
     Program,
 )
 from beads_workers.agents.events import (
+    Asked,
     Denied,
     Doing,
     Event,
@@ -75,14 +78,15 @@ class CodexParser(Parser):
 
     def usage_told(self, text: str) -> list[Event]:
         """A line of the file of its session."""
-        if _ANSWER not in text:
+        if _ANSWER not in text and _QUESTIONS not in text:
             return []
         try:
             said = Fields(parse_object(text.encode("utf-8", "replace")))
         except ProtocolError:
             return []
         if said.text("type") != _ANSWER:
-            return []
+            asked = said.at("payload", "item").each("questions")
+            return [Asked(title) for each in asked if (title := each.text("title"))]
         answer, used = said.at("payload"), said.at("payload", "usage")
         return list(self.usage.answer(answer.name("response_id"), self._usage(used)))
 
@@ -122,7 +126,7 @@ class CodexParser(Parser):
 
 
 _WRITTEN = "cache_write_input_tokens"
-_ANSWER = "token_usage_record"
+_ANSWER, _QUESTIONS = "token_usage_record", '"questions"'
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 

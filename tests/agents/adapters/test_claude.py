@@ -182,7 +182,7 @@ def test_windows_are_read(info: dict[str, Any], limit: Limit) -> None:
         ("invalid_request", 400, "Credit balance is too low", Kind.NEEDS_PERSON),
         ("unknown", 503, "No idea", Kind.TRANSIENT),
         ("unknown", 403, "No idea", Kind.NEEDS_PERSON),
-        ("model_not_found", 404, "There's an issue with the model", Kind.UNFINISHED),
+        ("model_not_found", 404, "There's an issue with the model", Kind.NEEDS_PERSON),
     ],
 )
 def test_an_error_of_the_api_is_known(

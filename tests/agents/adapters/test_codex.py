@@ -10,6 +10,7 @@ import pytest
 
 from beads_workers.agents.adapter import AgentRequest, Permission
 from beads_workers.agents.events import (
+    Asked,
     Denied,
     Doing,
     FinalResult,
@@ -152,6 +153,14 @@ def test_answers_in_the_file_of_its_session_and_the_total_count_once(late: bool)
 @pytest.mark.parametrize("line", ["", "token_usage_record", '{"type": "token_usage_record"}', "[]"])
 def test_other_lines_of_that_file_say_nothing(line: str) -> None:
     assert adapter("codex").parser().usage_told(line) == []
+
+
+def test_a_question_with_which_it_goes_on_stands_in_that_file() -> None:
+    questions = [{"title": "In euros?", "options": ["yes"]}, {"title": ""}]
+    item = {"type": "AgentMessage", "delivery": "async", "questions": questions}
+    payload = {"type": "item_completed", "item": item}
+    line = json.dumps({"type": "event_msg", "payload": payload})
+    assert adapter("codex").parser().usage_told(line) == [Asked("In euros?")]
 
 
 def test_the_file_of_a_session_lies_below_the_day_of_its_id() -> None:
