@@ -164,6 +164,14 @@ class Adapter(ABC):
         names; none where it does not."""
         return []
 
+    def settings_file(self, environment: Mapping[str, str]) -> str:
+        """Where its own settings lie that may name a variable with a key; "" for nowhere."""
+        return ""
+
+    def login_variable(self, settings: str) -> str:
+        """The variable that those settings (a text) name for a key; "" if they name none."""
+        return ""
+
     def obstacles(
         self, arguments: Sequence[str], environment: Mapping[str, str], *, root: bool
     ) -> list[Obstacle]:

@@ -57,7 +57,9 @@ def agent(
     answer, version = _answer(given, known, adapter, folder, seconds)
     checks.insert(0, replace(answer, name=name))
     # Where nobody answers, nobody says who is logged in.
-    return [*checks, _login(given, known, folder, version)] if version is not None else checks
+    return (
+        [*checks, _login(given, known, adapter, folder, version)] if version is not None else checks
+    )
 
 
 def _not_asked(given: Agent, adapter: Adapter | None, found: Check, name: str) -> Iterator[Check]:
@@ -128,10 +130,12 @@ def _tried(measured: tuple[str, ...], version: str) -> tuple[str, bool]:
 NOT_CHECKED = "was not checked"
 
 
-def _login(given: Agent, known: Program, folder: Path, version: str) -> Check:
+def _login(
+    given: Agent, known: Program, adapter: Adapter | None, folder: Path, version: str
+) -> Check:
     name = given.name
-    found = next((v for v in known.variables if os.environ.get(v)), None)
-    if found is not None:
+    found = next((v for v in known.variables if os.environ.get(v)), "")
+    if found := found or _of_settings(adapter):
         return ok("login", f"{name}: {found} is set; whether it is accepted {NOT_CHECKED}")
     if known.can_tell_login(version):
         return _login_status(given, known, folder)
@@ -141,6 +145,15 @@ def _login(given: Agent, known: Program, folder: Path, version: str) -> Check:
             return ok("login", text)
     text = f"no login of {name} in the usual places; whether it has one elsewhere {NOT_CHECKED}"
     return warn("login", text, known.login)
+
+
+def _of_settings(adapter: Adapter | None) -> str:
+    """The variable that its own settings take a key from, if it is set."""
+    file = adapter.settings_file(os.environ) if adapter is not None else ""
+    if adapter is None or not file:
+        return ""
+    name = adapter.login_variable(_text_of(Path(file)))
+    return name if os.environ.get(name) else ""
 
 
 def _login_status(given: Agent, known: Program, folder: Path) -> Check:

@@ -130,6 +130,14 @@ def test_codex_is_asked_itself_whether_it_is_logged_in(here: Patient) -> None:
     here.environment["TMPDIR"] = "/var/tmp"  # It does not work from a home in there.
     found = here.doctor("-n", "1", "--agent", "codex")
     assert (found.status, found.one("login")["remedy"]) == (1, "codex login")
+    provider = '[model_providers.mine]\nenv_key = "MY_KEY"\n'
+    (config := Path(here.environment["HOME"], ".codex", "config.toml")).parent.mkdir()
+    config.write_text(f'model_provider = "mine"\n{provider}')
+    assert here.doctor("-n", "1", "--agent", "codex").one("login")["status"] == "warn"
+    here.environment["MY_KEY"] = "very-secret"
+    login = here.doctor("-n", "1", "--agent", "codex").one("login")
+    assert (login["status"], "MY_KEY is set" in login["text"]) == ("ok", True)
+    config.unlink()
     assert here.type("touch ~/in").returncode == 0
     assert here.doctor("-n", "1", "--agent", "codex").status == 0
 

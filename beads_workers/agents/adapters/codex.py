@@ -180,6 +180,22 @@ class Codex(Adapter):
         name = f"rollout-*-{session}.jsonl"
         return [(f"{home}/sessions/{day:%Y/%m/%d}", name) for day in days]
 
+    def settings_file(self, environment: Mapping[str, str]) -> str:
+        """In its home."""
+        home = environment.get("CODEX_HOME") or f"{environment.get('HOME', '')}/.codex"
+        return f"{home}/config.toml"
+
+    def login_variable(self, settings: str) -> str:
+        """Of another provider of models (``model_provider``), which takes no login of its own."""
+        from tomllib import loads  # ``doctor`` asks, and nobody else.
+
+        try:
+            said = loads(settings)
+            name = said["model_providers"][said["model_provider"]]["env_key"]
+        except (ValueError, RecursionError, LookupError, TypeError):
+            return ""
+        return name if isinstance(name, str) else ""
+
     def obstacles(
         self, arguments: Sequence[str], environment: Mapping[str, str], *, root: bool
     ) -> list[Obstacle]:
