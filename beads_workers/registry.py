@@ -70,7 +70,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "scale": "Have more or fewer workers.",
         "pause": "Hand out nothing new; what runs goes on.",
         "resume": "Go on after a pause.",
-        "release": "Release issues from the fleet, until 'retry'.",
+        "release": "Release issues from the fleet, until 'retry'; or from nobody's hands.",
     },
     "integrations.metrics.commands": {
         "metrics": "Print the fleet's figures for Prometheus.",

@@ -17,12 +17,12 @@ from typing import ClassVar
 
 from beads_workers.agents import adapters
 from beads_workers.agents.events import (
-    Asked,
     Denied,
     Doing,
     Event,
     FinalResult,
     Limit,
+    OpenQuestion,
     Printed,
     Retrying,
     RunFailure,
@@ -196,7 +196,7 @@ def shown(event: Event) -> str | None:
             text = f"> {_first(said)}" if said.strip() else ""
         case FinalResult(said, _) | RunFailure(_, said):
             text = f"failed: {_first(said)}"
-        case Asked(question):
+        case OpenQuestion(question):
             text = f"asks: {_first(question)}"
         case Denied(tool):
             text = f"refused: {tool}"

@@ -176,7 +176,7 @@ class RunFailure:
 
 
 @value
-class Asked:
+class OpenQuestion:
     """It asked a person something, and went on without an answer."""
 
     question: str
@@ -214,7 +214,7 @@ Event = (
     | Denied
     | Retrying
     | RunFailure
-    | Asked
+    | OpenQuestion
     | Background
     | FinalResult
     | Printed
@@ -325,7 +325,7 @@ class Tally:
                 self.retrying = event
             case RunFailure():
                 self.failure = event
-            case Asked(question) if len(self.asked) < DENIED_MAX:
+            case OpenQuestion(question) if len(self.asked) < DENIED_MAX:
                 self.asked += (question,)
             case Background(tasks):
                 self.background = tasks

@@ -10,7 +10,6 @@ skills and commands that claude finds there ran nothing unasked.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import tomllib
 from collections.abc import Mapping
@@ -98,7 +97,9 @@ _OF_BD = frozenset(
 def risky_part(file: str, content: bytes) -> dict[str, Any]:
     """What in such a file runs something, or allows it; empty if nothing does."""
     if not file.endswith((".json", ".jsonc", ".toml")):
-        return {"all that is in it": hashlib.sha256(content).hexdigest()}
+        from hashlib import sha256  # It loads OpenSSL, and an attempt needs the names only.
+
+        return {"all that is in it": sha256(content).hexdigest()}
     try:
         said = tomllib.loads(content.decode()) if file.endswith(".toml") else json.loads(content)
     except (ValueError, RecursionError):

@@ -124,7 +124,7 @@ def _unknown(name: str, resolved: Resolved) -> Check:
         text = f"{name} was never tried here, so it is not taken by its name alone"
         return misused("settings", text, f"an empty {table} in beads-workers.toml is enough")
     known = [*presets(), *resolved.agents]
-    near = get_close_matches(name, known, n=1)
+    near = get_close_matches(name, known, n=1, cutoff=0.75)
     hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
     hint += f"; beads-workers.toml can describe another: {table}, below it argv = [...]"
     return misused("settings", f"no such agent: {name}", hint)

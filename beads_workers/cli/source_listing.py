@@ -31,7 +31,7 @@ ROWS_MAX = 2000
 """Of a listing: more than anybody reads."""
 
 
-class Listing(Protocol):
+class Listable(Protocol):
     """A tracker that can be listed."""
 
     def issues(self, *, closed_too: bool) -> list[Listed]:
@@ -48,7 +48,7 @@ class SourceListing:
         self._source = source
 
     def issues(self, *, closed_too: bool) -> list[Listed]:
-        """See ``Listing``; closed ones are not told."""
+        """See ``Listable``; closed ones are not told."""
         if closed_too:
             raise CommandError(
                 f"--all: {self._source.name} is asked for what is not closed",
@@ -58,7 +58,7 @@ class SourceListing:
         return [_issue(each) for each in self._source.unfinished(ROWS_MAX)]
 
     def issue(self, issue_id: str) -> Listed | None:
-        """See ``Listing``."""
+        """See ``Listable``."""
         seen = self._source.look([IssueId(issue_id)]).get(IssueId(issue_id))
         return _issue(seen) if seen else None
 
@@ -74,7 +74,7 @@ class BdListing:
         self._bd = BdTracker(BdCalls("bd", folder, "beads-workers/list", Calls()))
 
     def issues(self, *, closed_too: bool) -> list[Listed]:
-        """See ``Listing``."""
+        """See ``Listable``."""
         from beads_workers.trackers.bd.tracker import rows
 
         more = ["--all"] if closed_too else []
@@ -83,7 +83,7 @@ class BdListing:
         return [_as_listed(row) for row in found]
 
     def issue(self, issue_id: str) -> Listed | None:
-        """See ``Listing``."""
+        """See ``Listable``."""
         from beads_workers.trackers.bd.tracker import is_safe_id
 
         found = self._bd.look([IssueId(issue_id)]) if is_safe_id(issue_id) else {}
@@ -92,7 +92,7 @@ class BdListing:
 
 
 @contextlib.contextmanager
-def located() -> Iterator[Listing | None]:
+def located() -> Iterator[Listable | None]:
     """The tracker of this folder, if it is not the built-in one; in trouble it ends the command."""
     if not _says_source(Path.cwd()):
         with _beads_here(None) as listing:

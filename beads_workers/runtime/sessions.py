@@ -204,7 +204,7 @@ def kin(
     found = {p.pid for p in processes if noted.get(p.pid) == p.started}
     found |= {p.pid for p in processes if _is_meant(p.pid, entries, fleet)}
     # No pid is given out anew while it is that of a session or a group: it has led those itself.
-    itself = {pid} - {p.pid for p in processes}
+    itself = {pid} - {os.getpid(), *(p.pid for p in processes)}
     while True:
         leaders = found | itself
         more = {

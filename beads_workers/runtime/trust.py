@@ -46,6 +46,8 @@ NAMED = {
 is a file or a folder."""
 
 FILES_ONLY = ("worktree-records", "logs", "issues")
+PIPES = {"pool.wake": stat.S_IFIFO}
+"""What is no file among these: ``worktrees.pool`` makes it."""
 
 
 class Untrusted(Exception):
@@ -154,6 +156,8 @@ def _check_below(folder: os.DirEntry[str]) -> None:
         try:
             kind = stat.S_IFMT(entry.stat(follow_symlinks=False).st_mode)
         except FileNotFoundError:
+            continue
+        if kind == PIPES.get(entry.name):
             continue
         if kind != SOCKET or folder.name in FILES_ONLY:
             raise _wrong_kind(entry, kind)

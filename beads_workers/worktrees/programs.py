@@ -42,14 +42,27 @@ def changed(directory: Path, git: Callable[..., str]) -> list[str]:
     """The keys and hooks that are not as they were; none if nobody kept them. Raises what ``git``
     raises."""
     try:
-        before = json.loads((directory / FILE).read_text())
-    except (OSError, ValueError):
+        text = (directory / FILE).read_text("utf-8", "surrogateescape")
+    except OSError:
         return []
+    before = read_kept(text)
+    if before is None:
+        return [FILE]  # The agent can write there, too.
     now = _now(directory)
     if before == now:
         return []
     old, new = _running(before, git), _running(now, git)
     return sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
+
+
+def read_kept(text: str) -> dict[str, str] | None:
+    """What ``keep`` wrote; None if it is something else."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    is_kept = isinstance(found, dict) and all(isinstance(each, str) for each in found.values())
+    return found if is_kept else None
 
 
 def _now(directory: Path) -> dict[str, str]:

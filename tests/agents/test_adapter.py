@@ -14,7 +14,15 @@ from beads_workers.agents.adapter import (
     names,
     shown,
 )
-from beads_workers.agents.events import Asked, Denied, FinalResult, Limit, Printed, Retrying, Usage
+from beads_workers.agents.events import (
+    Denied,
+    FinalResult,
+    Limit,
+    OpenQuestion,
+    Printed,
+    Retrying,
+    Usage,
+)
 from tests.agents.streams import GOOD, adapter, heard
 from tests.test_tidy import PACKAGE, impurities, loaded, tree
 
@@ -109,7 +117,7 @@ def test_a_line_is_readable() -> None:
 
 
 def test_events_are_shown_as_people_say_them() -> None:
-    assert shown(Asked("In euros?\nOr not?")) == "asks: In euros?"
+    assert shown(OpenQuestion("In euros?\nOr not?")) == "asks: In euros?"
     assert shown(Denied("Bash")) == "refused: Bash"
     assert shown(Retrying("overloaded 529")) == "tries again: overloaded 529"
     assert shown(Limit("five_hour", rejected=True)) == "reached: 5-hour limit"

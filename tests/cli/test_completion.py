@@ -81,7 +81,7 @@ def test_issues_runs_workers_and_agents_are_proposed(shell: Shell) -> None:
     assert shell.tab("logs ") == ["W1", "bw-done"]
     assert shell.tab("report 2") == shell.tab("wait ") == [run_id]
     assert shell.tab("undo ") == [run_id, "bw-done"]
-    assert shell.tab("start --agent claude,co") == ["claude,codex"]
+    assert shell.tab("start --agent claude,co") == ["claude,codex", "claude,copilot"]
     assert shell.tab("start --retry ") == ["continue", "fresh"]
     assert {*shell.tab("rep")} == {"report", "replay"} and shell.tab("report --ht") == ["--html"]
 

@@ -45,7 +45,7 @@ def with_path(project: Any, folder: Path) -> None:
 ARGV = {
     "claude": (
         *("-p", "--output-format", "stream-json", "--verbose", "--permission-mode", "acceptEdits"),
-        *("--allowedTools", "Bash,Edit,Write,Read,Glob,Grep", "--session-id"),
+        *("--allowedTools", "Bash,Edit,Write,Read,Glob,Grep", "--disallowedTools"),
     ),
     "codex": (
         *("exec", "--json", "--sandbox", "workspace-write", "-c", 'approval_policy="never"'),

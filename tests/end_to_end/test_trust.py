@@ -72,7 +72,10 @@ def test_claude_obeys_the_repository_after_a_yes(home: AgentHome, tmp_path: Path
     assert hook.exists() and server.exists(), "what was left out would have run"
 
 
-def test_codex_runs_nothing_of_the_repository(home: AgentHome, tmp_path: Path) -> None:
+def test_codex_runs_nothing_of_a_repository_that_it_does_not_trust(
+    home: AgentHome, tmp_path: Path
+) -> None:
+    """It is asked about all the same: codex runs it once its user trusts the repository."""
     project = AgentProject(tmp_path, home)
     ran = tmp_path / "ran"
     server = f'[mcp_servers.x]\ncommand = "sh"\nargs = ["-c", "touch {ran}"]\n'
@@ -81,5 +84,8 @@ def test_codex_runs_nothing_of_the_repository(home: AgentHome, tmp_path: Path) -
     commit(project.folder, ".codex/hooks.json", json.dumps({"hooks": {"SessionStart": calls}}))
     project.issues('write a.py "a"')
     asked(project, tmp_path)
-    done = call(project, *START, "--agent", "codex", "--no-land")
+    words = (*START, "--agent", "codex", "--no-land")
+    refused = call(project, *words)
+    assert refused.returncode == 2 and ".codex/hooks.json: hooks, obeyed by" in refused.stderr
+    done = call(project, *words, "--trust")
     assert done.returncode == 0 and not ran.exists(), done

@@ -24,6 +24,7 @@ from beads_workers.runtime.account_file import AccountFile
 from beads_workers.runtime.usage_file import read_usage
 from beads_workers.worktrees.git import is_object
 from beads_workers.worktrees.ledger import LandedCommit, read_entry
+from beads_workers.worktrees.programs import read_kept
 from tests.fuzz.inputs import as_text, objects, texts
 from tests.fuzz.parser import Parser, require, well_typed
 
@@ -181,7 +182,31 @@ def _any_name(data: bytes) -> LandedCommit | None:
         return None
 
 
+PROGRAMS = [{"config": "[core]\n\tbare = false\n", "config.worktree": "", "hooks/pre-push": "1 2"}]
+
+
+def _kept(data: bytes) -> dict[str, str] | None:
+    return read_kept(data.decode("utf-8", "surrogateescape"))
+
+
+def kept_holds(read: Callable[[bytes], dict[str, str] | None], data: bytes) -> None:
+    """An agent can write there: it holds texts, or nothing."""
+    found = read(data)
+    if found is not None:
+        require(all(isinstance(each, str) for each in found.values()), "it is no text")
+
+
+def _any_kept(data: bytes) -> Any:
+    """Planted bug: whatever stands there was written by us."""
+    try:
+        return dict(json.loads(as_text(data)))
+    except (ValueError, TypeError, RecursionError):
+        return None
+
+
 PARSERS = [
+    Parser("programs of a repository", ("worktrees/programs.py",), _kept, objects(PROGRAMS),
+           kept_holds, {"believes what is there": _any_kept}),
     Parser("ledger", ("worktrees/ledger.py",), _ledger, objects(LEDGER), ledger_holds,
            {"takes any name": _any_name}),
     Parser("landing", ("core/landing.py",), from_line, objects(LANDING), landing_holds,

@@ -32,7 +32,7 @@ KNOWN_CIRCLES: tuple[str, ...] = ()
 
 BOUNDS = {
     # What becomes of an attempt without a worktree, and of a paused landing, is asked, too.
-    "journey_functions": Bound(141, slack=6),
+    "journey_functions": Bound(142, slack=6),
     # The knot of the core is cut: `Connection` and its registry have a file of their own.
     "journey_files": Bound(27),
     # `start` asks all conditions, where it asked a third of them: 103 functions in 20 files more.
@@ -41,14 +41,15 @@ BOUNDS = {
     # to see the tree, a close is confirmed, each answer of git has a reader, and nothing that a
     # repository brings is believed or run unasked: 150 more. Of trackers: a call that hangs is
     # ended, what is held is looked at before the end, and all have one ready set: 20 more.
-    "life_functions": Bound(1641, slack=14),
-    "life_files": Bound(171),
+    "life_functions": Bound(1643, slack=14),
+    "life_files": Bound(172),
     "circles": Bound(CIRCLES_MAX),
     "circle_modules": Bound(0),
     "connection_fields": Bound(34),
     "connection_booleans": Bound(15),
     "fates": Bound(5),
-    "fate_lines": Bound(651, slack=20),
+    # What looks the same on three issues is the account's fault.
+    "fate_lines": Bound(661, slack=20),
     "read_models": Bound(11),
     "read_model_lines": Bound(3743, slack=100),
     "text_fields": Bound(7),
@@ -60,11 +61,11 @@ BOUNDS = {
     # that died and kept set-ups (500), git that fails at each of its calls, trust. The edges: wrong
     # lines answered with the right ones (500), a bd that hangs or lies, one ready set, foreign
     # workers' processes, the kit's version 1, RRQ's and dispatcherd's warm hosts: 2,000.
-    "code_lines": Bound(66165, slack=300),
-    "functions": Bound(5872, slack=30),
-    "classes": Bound(941, slack=10),
+    "code_lines": Bound(66349, slack=300),
+    "functions": Bound(5890, slack=30),
+    "classes": Bound(943, slack=10),
     # Oracles and their recorder, bounds of the shape, the tracer, tests of conditions.
-    "test_lines": Bound(105173, slack=1000),
+    "test_lines": Bound(105379, slack=1000),
 }
 """Files and lines of the product are printed only: a cap on files staples ideas together, and one
 on lines strips docstrings. From Python 3.12 on a list comprehension is no function: six fewer in

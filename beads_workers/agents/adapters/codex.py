@@ -27,12 +27,12 @@ from beads_workers.agents.adapter import (
     Program,
 )
 from beads_workers.agents.events import (
-    Asked,
     Denied,
     Doing,
     Event,
     FinalResult,
     Kind,
+    OpenQuestion,
     Retrying,
     Session,
     Usage,
@@ -86,7 +86,7 @@ class CodexParser(Parser):
             return []
         if said.text("type") != _ANSWER:
             asked = said.at("payload", "item").each("questions")
-            return [Asked(title) for each in asked if (title := each.text("title"))]
+            return [OpenQuestion(title) for each in asked if (title := each.text("title"))]
         answer, used = said.at("payload"), said.at("payload", "usage")
         return list(self.usage.answer(answer.name("response_id"), self._usage(used)))
 

@@ -10,11 +10,11 @@ import pytest
 
 from beads_workers.agents.adapter import AgentRequest, Permission
 from beads_workers.agents.events import (
-    Asked,
     Denied,
     Doing,
     FinalResult,
     Kind,
+    OpenQuestion,
     Retrying,
     RunFailure,
     Session,
@@ -160,7 +160,7 @@ def test_a_question_with_which_it_goes_on_stands_in_that_file() -> None:
     item = {"type": "AgentMessage", "delivery": "async", "questions": questions}
     payload = {"type": "item_completed", "item": item}
     line = json.dumps({"type": "event_msg", "payload": payload})
-    assert adapter("codex").parser().usage_told(line) == [Asked("In euros?")]
+    assert adapter("codex").parser().usage_told(line) == [OpenQuestion("In euros?")]
 
 
 def test_the_file_of_a_session_lies_below_the_day_of_its_id() -> None:
