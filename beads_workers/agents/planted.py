@@ -4,8 +4,10 @@ Measured with the versions of ``Adapter.measured`` and the arguments that we giv
 committed hooks, ``apiKeyHelper`` and MCP servers of ``.mcp.json``; gemini (``--skip-trust``) its
 hooks, MCP servers and ``discoveryCommand``; opencode MCP servers, plugins and tools; codex MCP
 servers, if the user has told codex that the repository is trusted, in its worktrees too; copilot
-hooks and MCP servers, those of claude as well, if it is told that the folder is trusted. Agents,
-skills and commands that claude finds there ran nothing unasked.
+hooks and MCP servers, those of claude as well, if it is told that the folder is trusted; qwen hooks
+and MCP servers; pi extensions; aider the commands of its settings (``test-cmd``, ``lint-cmd``);
+kimi MCP servers, if the user has told kimi that the folder is trusted. Agents, skills and commands
+that claude finds there ran nothing unasked.
 """
 
 from __future__ import annotations
@@ -40,7 +42,11 @@ PLANTED: Mapping[str, Planted] = {
             *(".claude/settings.json", ".mcp.json"),
         )
     ),
+    "aider": Planted((".aider.conf.yml",)),
     "gemini": Planted((".gemini/settings.json",)),
+    "kimi": Planted((".kimi-code/mcp.json", ".mcp.json")),
+    "pi": Planted((".pi/extensions", ".pi/settings.json"), ("--no-extensions",)),
+    "qwen": Planted((".qwen/settings.json",)),
     "opencode": Planted(
         (
             *("opencode.json", "opencode.jsonc"),

@@ -36,7 +36,10 @@ class Pattern:
     session_lost: bool = False
 
 
-OF_A_MODEL = r"issue with the selected model|model_not_found|\bmodel\b.{1,80} does not exist"
+OF_A_MODEL = (
+    r"issue with the selected model|model_not_found|\bmodel\b.{1,80} does not exist|"
+    r"not_found_error\W+message\W+model\b"
+)
 """Nothing is wrong with the account but for this model."""
 
 PATTERNS = (
@@ -79,6 +82,8 @@ PATTERNS = (
     Pattern(Kind.TRANSIENT, r"has rate limited you", "aider 0.86.2"),
     # What could not begin as it was asked for.
     Pattern(Kind.UNFINISHED, r"no saved session found with id", "qwen 0.24.4", True),
+    Pattern(Kind.UNFINISHED, r"no session found matching", "pi 0.73.1", True),
+    Pattern(Kind.UNFINISHED, r'session "[^"]{1,100}" not found', "kimi 2.1.0", True),
     Pattern(Kind.UNFINISHED, r"so its deferred call didn.t run", "claude 2.1.332", True),
     Pattern(Kind.UNFINISHED, r"no conversation found with session id", "claude 2.1.328", True),
     Pattern(Kind.UNFINISHED, r"session id \S+ is already in use", "claude 2.1.328", True),

@@ -12,7 +12,11 @@ from pathlib import Path
 
 from beads_workers.attempts.git_calls import Git
 
-_HISTORY = r"\.aider\.(?:chat|input|llm|tags)[^/]*|\.[\w.-]*history[\w.-]*"
+_HISTORY = (
+    r"\.aider\.(?:chat|input|llm|tags)[^/]*|\.[\w.-]*history[\w.-]*|"
+    # qwen 0.24 writes its version into the settings that it finds.
+    r"\.qwen/settings\.json(?:\.orig)?"
+)
 _CACHE = r"__pycache__|\.cache|\.(?:pytest|mypy|ruff)_cache|[^/]+\.pyc"
 _OF_AGENTS = re.compile(rf"(?:^|/)(?:{_HISTORY})(?:/|$)")
 _LITTER = re.compile(rf"(?:^|/)(?:{_HISTORY}|{_CACHE})(?:/|$)")

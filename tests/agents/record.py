@@ -49,12 +49,14 @@ import subprocess
 import tempfile
 import threading
 import time
+import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from beads_workers.agents.adapter import AgentRequest, load
 from tests.agents.endings import Git, Label, RunEnding
-from tests.agents.scenarios import Scenario, scenarios
+from tests.agents.scenarios import FEW, Scenario, scenarios
 from tests.agents_api import ModelApi
 from tests.support.real_agents import AgentHome, cache, git, program, repository
 
@@ -106,12 +108,27 @@ def _opencode(scenario: Scenario, prompt: str) -> tuple[list[str], str]:
     return [*argv, *scenario.extra], prompt
 
 
+def _as_the_adapter_says(agent: str) -> Callable[[Scenario, str], tuple[list[str], str]]:
+    def call(scenario: Scenario, prompt: str) -> tuple[list[str], str]:
+        adapter = load(agent)
+        assert adapter is not None
+        session = (
+            str(uuid.uuid4()) if adapter.own_session and "--resume" not in scenario.extra else ""
+        )
+        asked = AgentRequest(prompt, session=session, arguments=scenario.extra)
+        called = adapter.arguments(asked)
+        return list(called.argv[1:]), called.stdin
+
+    return call
+
+
 CALLS: dict[str, Callable[[Scenario, str], tuple[list[str], str]]] = {
     "claude": _claude,
     "codex": _codex,
     "copilot": _copilot,
     "gemini": _gemini,
     "opencode": _opencode,
+    **{agent: _as_the_adapter_says(agent) for agent in FEW},
 }
 """Of each program: its arguments, and what it reads from stdin."""
 
@@ -180,10 +197,12 @@ def _run(
     def send() -> None:
         while not over.wait(0.05):
             silent = any(request.outcome == "silence" for request in api.requests)
-            if silent or (work / ".git" / "begun").exists():
+            tried = scenario.tried and len(api.requests) >= scenario.tried
+            if silent or tried or (work / ".git" / "begun").exists():
                 # Its lines come a moment after the tool.
                 over.wait(0.5)
-                os.killpg(process.pid, signal.Signals[f"SIG{scenario.send}"])
+                with contextlib.suppress(ProcessLookupError):  # Some end after three tries.
+                    os.killpg(process.pid, signal.Signals[f"SIG{scenario.send}"])
                 return
 
     if scenario.send:

@@ -17,9 +17,10 @@ LATE = "sleep 4; touch .git/begun; sleep 20"
 class Scenario:
     """``script``: for the stub. ``prompt``: around it; where it is ``quiet`` the program gets the
     prompt alone, and the script is the server's own. ``send``: a signal, when ``.git/begun`` is
-    there or the stub keeps silent. ``mode`` names the arguments of the program
-    (``tests.agents.record``). ``extra``: more arguments. ``environment``: changes; an empty text
-    removes a variable. ``git``: whether the folder is a repository.
+    there or the stub keeps silent, or after so many requests (``tried``). ``mode`` names the
+    arguments of the program (``tests.agents.record``). ``extra``: more arguments.
+    ``environment``: changes; an empty text removes a variable. ``git``: whether the folder is a
+    repository.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Scenario:
     form: str = "stream-json"
     prompt: str = "Do the issue of this script."
     send: str = ""
+    tried: int = 0
     mode: str = "free"
     extra: tuple[str, ...] = ()
     key: str = SUBSCRIPTION
@@ -158,6 +160,50 @@ _CODEX = (
 )
 
 
+FEW = ("aider", "kimi", "pi", "qwen")
+"""Recorded with fewer endings, as their adapters call them. They have an API key: what closes an
+account is a 429 to them like any other."""
+
+_NO_TOOLS = ("aider",)
+
+_OF_FEW = (
+    Scenario("done-uncommitted", f'{WORK}; say "The cart is there."', "done"),
+    Scenario("question", 'ask "Which currency should the cart use?"', "no_change"),
+    Scenario("liar", 'say "I have written shop/cart.py and all tests pass."', "no_change"),
+    Scenario("limit", "limit five_hour 2h", "transient", send="TERM", tried=3),
+    Scenario("login-lost", "login", "needs_person"),
+    Scenario("credit-low", "credit", "needs_person"),
+    Scenario("overload", "overload always", "transient", send="TERM", tried=3),
+    Scenario("server-error", "error always", "transient", send="TERM", tried=3),
+    Scenario("bad-model", "error 404 always", "needs_person"),
+    Scenario("silence-term", "silence", "unfinished", send="TERM"),
+    Scenario("silence-kill", "silence", "unfinished", send="KILL"),
+)
+_OF_FEW_WITH_TOOLS = (
+    Scenario("done-commit", f'{WORK}; commit "Add the cart"; say "The cart is there."', "done"),
+    Scenario("done-asks", f'{WORK}; ask "Should I commit this?"', "done"),
+    Scenario("login-lost-midway", f"{WORK}; login", "needs_person"),
+    Scenario("signal-kill", f"{WORK}; {LONG}; commit", "unfinished", send="KILL"),
+    Scenario("signal-term", f"{WORK}; {LONG}; commit", "unfinished", send="TERM"),
+)
+_BAD_RESUMES = {
+    "kimi": ("-S", "session_00000000-0000-4000-8000-000000000000"),
+    "pi": ("--session", "00000000-0000-4000-8000-000000000000"),
+    "qwen": ("--resume", "00000000-0000-4000-8000-000000000000"),
+}
+
+
+def _few(agent: str) -> tuple[Scenario, ...]:
+    found = [*_OF_FEW, *(() if agent in _NO_TOOLS else _OF_FEW_WITH_TOOLS)]
+    if agent in _BAD_RESUMES:
+        found.append(Scenario("bad-resume", WORK, "unfinished", extra=_BAD_RESUMES[agent]))
+    if agent in ("aider", "pi"):
+        found.append(
+            Scenario("no-key", WORK, "needs_person", environment={"ANTHROPIC_API_KEY": ""})
+        )
+    return tuple(replace(scenario, key=API_KEY) for scenario in found)
+
+
 _OTHERWISE: dict[tuple[str, str], Verdict] = {
     # It says that the turn is complete, and nothing else.
     ("codex", "refusal"): "no_change",
@@ -167,6 +213,8 @@ _OTHERWISE: dict[tuple[str, str], Verdict] = {
     # An answer without words is an error to them.
     ("copilot", "empty"): "unfinished",
     ("gemini", "empty"): "unfinished",
+    # It tries again without a word: what it says is no more than that it was ended.
+    **{("qwen", name): "unfinished" for name in ("limit", "overload", "server-error")},
     # It does not try again.
     ("gemini", "cut-then-done"): "transient",
 }
@@ -178,5 +226,5 @@ def scenarios(agent: str) -> tuple[Scenario, ...]:
     own = {"claude": (*TEXTS, *_CLAUDE), "codex": (*TEXTS, *_CODEX)}.get(agent, ())
     return tuple(
         replace(scenario, verdict=_OTHERWISE.get((agent, scenario.name), scenario.verdict))
-        for scenario in (*COMMON, *own)
+        for scenario in (_few(agent) if agent in FEW else (*COMMON, *own))
     )

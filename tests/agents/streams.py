@@ -68,6 +68,14 @@ def claude_result(tokens: int, output: int, money: float, **more: Any) -> dict[s
     return {"type": "result", **fields, **more}
 
 
+def pi_answer(answer_id: str, stopped: str, text: str = "", **more: Any) -> dict[str, Any]:
+    """A message of pi's model."""
+    usage = {"input": 1000, "output": 20, "cacheRead": 5, "cost": {"total": 0.005}}
+    content = [{"type": "text", "text": text}] if text else []
+    fields = {"role": "assistant", "responseId": answer_id, "stopReason": stopped}
+    return {**fields, "model": "m-1", "content": content, "usage": usage, **more}
+
+
 CLAUDE_INIT = {
     "type": "system",
     "subtype": "init",
@@ -151,6 +159,31 @@ GOOD: dict[str, bytes] = {
                 "tokens": {"input": 100, "output": 8, "reasoning": 2, "cache": {"read": 400}},
             },
         },
+    ),
+    "kimi": stream(
+        {"role": "meta", "type": "system.version", "version": "2.1.0"},
+        {
+            "role": "assistant",
+            "tool_calls": [
+                {"function": {"name": "Bash", "arguments": json.dumps({"command": "pytest -q"})}}
+            ],
+        },
+        {"role": "tool", "tool_call_id": "c1", "content": "ok"},
+        {"role": "assistant", "content": "All is there."},
+        {"role": "meta", "type": "session.resume_hint", "session_id": "k1"},
+    ),
+    "pi": stream(
+        {"type": "session", "id": "p1", "cwd": "/repo"},
+        {"type": "tool_execution_start", "toolName": "bash", "args": {"command": "pytest -q"}},
+        {"type": "message_end", "message": pi_answer("r1", "toolUse")},
+        {"type": "message_end", "message": pi_answer("r2", "stop", "All is there.")},
+        {"type": "agent_end", "messages": []},
+    ),
+    "qwen": stream(
+        {**CLAUDE_INIT, "session_id": "q1"},
+        claude_answer("m1", TOOL),
+        claude_answer("m2", {"type": "text", "text": "All is there."}),
+        {"type": "result", "subtype": "success", "is_error": False, "result": "All is there."},
     ),
     "cursor": stream(
         {"type": "system", "subtype": "init", "session_id": "u1"},

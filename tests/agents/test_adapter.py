@@ -31,7 +31,10 @@ ASKED = AgentRequest("Do it.", SESSION, model="big-1", arguments=("--more",))
 
 
 def test_the_adapters_are_these() -> None:
-    assert names() == ["amp", "claude", "codex", "copilot", "cursor", "gemini", "opencode", "plain"]
+    assert names() == [
+        *("aider", "amp", "claude", "codex", "copilot", "cursor", "gemini", "kimi", "opencode"),
+        *("pi", "plain", "qwen"),
+    ]
     assert [name for name in names() if adapter(name).untried] == ["amp", "cursor"]
     assert all(adapter(name).name == name for name in names())
 

@@ -16,7 +16,10 @@ from beads_workers.agents.presets import (
 
 def test_those_that_can_be_named_are_these() -> None:
     assert dict(PRESETS) == {
-        name: name for name in ("claude", "codex", "copilot", "gemini", "opencode")
+        name: name
+        for name in (
+            *("aider", "claude", "codex", "copilot", "gemini", "kimi", "opencode", "pi", "qwen"),
+        )
     }
 
 

@@ -61,6 +61,8 @@ SEEN = {
     "[API Error: terminated]": Kind.TRANSIENT,
     '429 {"type":"error","error":{"type":"rate_limit_error"}}': Kind.TRANSIENT,
     "No conversation found with session ID: 0-1": Kind.UNFINISHED,
+    "No session found matching '0-1'": Kind.UNFINISHED,
+    'error: failed to run prompt: Session "session_1" not found.': Kind.UNFINISHED,
     "No saved session found with ID 0-1.": Kind.UNFINISHED,
     "The tool isn't available, so its deferred call didn't run": Kind.UNFINISHED,
     "Error: Session ID 0-1 is already in use.": Kind.UNFINISHED,

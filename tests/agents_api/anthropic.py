@@ -19,6 +19,9 @@ UNIFIED = "anthropic-ratelimit-unified"
 SHORT = {"five_hour": "5h", "seven_day": "7d", "seven_day_opus": "7d_opus"}
 """Windows as headers abbreviate them."""
 WARNING = 0.9
+BLOCKS = "*SEARCH/REPLACE block*"
+SHELLS = ("bash", "run_shell_command", "Shell", "shell")
+"""As programs call theirs that have no ``Bash``."""
 
 
 class Anthropic:
@@ -45,13 +48,16 @@ class Anthropic:
             conversation(said),
             frozenset(tool["name"] for tool in body.get("tools", ())),
             bool(body.get("stream")),
+            BLOCKS in json.dumps(body.get("system", "")) + json.dumps(body.get("messages", "")),
         )
 
     def answer(self, asked: Asked, turn: Turn) -> list[bytes]:
         number = next(self._numbers)
         blocks: list[dict[str, Any]] = []
         stop = turn.stop
-        if turn.action is not None:
+        if asked.plain and not asked.tools:
+            blocks = [{"type": "text", "text": _block_of_text(turn)}]
+        elif turn.action is not None:
             call = {"type": "tool_use", "id": f"toolu_{number:024d}", **_call(turn.action, asked)}
             blocks, stop = [call], "tool_use"
         elif turn.text:
@@ -126,7 +132,16 @@ class Anthropic:
             text = "Number of requests has exceeded your per-minute rate limit."
             return _error(429, "rate_limit_error", text, {"retry-after": "1"})
         status = int(fault.words[0]) if fault.words else 500
+        if status == 404:
+            return _error(status, "not_found_error", "model: no-such-model")
         return _error(status, "api_error", "Internal server error")
+
+
+def _block_of_text(turn: Turn) -> str:
+    if turn.action is None or turn.action.verb != "write":
+        return turn.text
+    path, text = turn.action.words[:2]
+    return f"{path}\n```\n<<<<<<< SEARCH\n=======\n{text}\n>>>>>>> REPLACE\n```\n{turn.text}"
 
 
 def _usage(tokens: Tokens, output: int) -> dict[str, int]:
@@ -165,6 +180,8 @@ def _block(index: int, block: dict[str, Any]) -> list[bytes]:
 def _call(action: Action, asked: Asked) -> dict[str, Any]:
     """The tool call in the words of claude, or of a program that has only a shell."""
     words, tools = action.words, asked.tools
+    if not asked.session:  # kimi's tools have names of claude's, and other arguments.
+        tools -= {"Write", "Edit", "Read"}
     if action.verb == "write" and "Write" in tools:
         call = {"file_path": words[0], "content": words[1] + "\n"}
         return {"name": "Write", "input": call}
@@ -178,7 +195,10 @@ def _call(action: Action, asked: Asked) -> dict[str, Any]:
             given = {"command": words[0], "run_in_background": True}
             return {"name": "Bash", "input": given}
         return {"name": "Bash", "input": {"command": SHELL[action.verb](words)}}
-    return {"name": "bash", "input": {"command": SHELL[action.verb](words), "description": "work"}}
+    shell = next((name for name in SHELLS if name in tools), SHELLS[0])
+    # ``description`` and ``is_background`` are asked for by some, and no trouble to the others.
+    given = {"command": SHELL[action.verb](words), "description": "work", "is_background": False}
+    return {"name": shell, "input": given}
 
 
 def _error(status: int, kind: str, message: str, headers: dict[str, str] | None = None) -> Failure:

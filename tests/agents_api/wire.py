@@ -15,17 +15,21 @@ MACHINE = ("<system-reminder", "<task-notification", "<environment_context", "<l
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One request. ``side``: it has no tools, a program asks it for itself (a title, a summary)."""
+    """One request. ``side``: it has no tools, a program asks it for itself (a title, a summary).
+
+    ``plain``: nor does it want any, its answers are texts with blocks (aider).
+    """
 
     session: str
     model: str
     prompts: tuple[Prompt, ...]
     tools: frozenset[str]
     stream: bool
+    plain: bool = False
 
     @property
     def side(self) -> bool:
-        return not self.tools
+        return not (self.tools or self.plain)
 
 
 @dataclass(frozen=True, slots=True)

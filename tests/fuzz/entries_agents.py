@@ -235,7 +235,7 @@ PARSERS = [
     ),
     Entry(
         "agents",
-        ("agents/lines.py",),
+        ("agents/lines.py", "agents/adapters/kimi.py"),
         ADAPTERS,
         stream,
         hears,

@@ -50,6 +50,33 @@ GEMINI_SETTINGS = {
     "telemetry": {"enabled": False},
 }
 
+QWEN_SETTINGS = {
+    "security": {"auth": {"selectedType": "anthropic"}},
+    "model": {"name": "claude-sonnet-4-5"},
+    "general": {"disableAutoUpdate": True},
+    "privacy": {"usageStatisticsEnabled": False},
+    "telemetry": {"enabled": False},
+}
+
+PI_SETTINGS = {
+    "defaultProvider": "anthropic",
+    "defaultModel": "claude-sonnet-4-5",
+    "retry": {"maxRetries": 0},
+}
+
+KIMI_SETTINGS = """\
+default_model = "stub"
+telemetry = false
+[providers.stub]
+type = "anthropic"
+base_url = "{url}"
+api_key = "{key}"
+[models.stub]
+provider = "stub"
+model = "claude-sonnet-4-5"
+max_context_size = 200000
+"""
+
 
 def cache() -> Path:
     """``~/.cache/beads-workers``, or what ``BW_CACHE`` says."""
@@ -101,9 +128,17 @@ class AgentHome:
         codex.mkdir()
         settings = CODEX_SETTINGS.format(url=api.url, retries=retries)
         (codex / "config.toml").write_text(settings, encoding="utf-8")
-        gemini = self.folder / ".gemini"
-        gemini.mkdir()
-        (gemini / "settings.json").write_text(json.dumps(GEMINI_SETTINGS), encoding="utf-8")
+        models = {"providers": {"anthropic": {"baseUrl": api.url}}}
+        files = {
+            ".gemini/settings.json": json.dumps(GEMINI_SETTINGS),
+            ".qwen/settings.json": json.dumps(QWEN_SETTINGS),
+            ".pi/agent/settings.json": json.dumps(PI_SETTINGS),
+            ".pi/agent/models.json": json.dumps(models),
+            ".kimi-code/config.toml": KIMI_SETTINGS.format(url=api.url, key=key),
+        }
+        for name, text in files.items():
+            (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (self.folder / name).write_text(text, encoding="utf-8")
         (self.folder / ".claude").mkdir()
         (self.folder / "tmp").mkdir()
 
@@ -142,6 +177,9 @@ class AgentHome:
             "COPILOT_MODEL": "claude-sonnet-5-5",
             "OPENCODE_CONFIG_CONTENT": json.dumps(_opencode(url, self.key)),
             "OPENCODE_DISABLE_MODELS_FETCH": "1",
+            "AIDER_MODEL": "anthropic/claude-sonnet-4-5",
+            "ANTHROPIC_API_BASE": url,
+            "LITELLM_LOCAL_MODEL_COST_MAP": "True",
         }
 
     def run(self, argv: Sequence[str], prompt: str, work: Path) -> Ran:

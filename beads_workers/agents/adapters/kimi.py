@@ -1,0 +1,86 @@
+"""Kimi Code: ``kimi -p PROMPT --output-format stream-json``.
+
+Measured with 2.1.0. It tells no tokens, and its session only at a good end: one that is killed is
+not resumed. A failure stands on stderr.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from beads_workers.agents.adapter import (
+    ARGUMENT_BYTES_MAX,
+    Adapter,
+    AgentRequest,
+    Invocation,
+    Permission,
+)
+from beads_workers.agents.events import Event, FinalResult, OpenQuestion, Retrying, Session, Words
+from beads_workers.agents.lines import Fields, Parser
+from beads_workers.agents.verdict import of_status
+from beads_workers.core.framing import ProtocolError, parse_object
+
+_ASKS = "AskUserQuestion"
+"""A tool that answers in words that nobody is there."""
+
+
+class KimiParser(Parser):
+    """Its stream to events."""
+
+    _answer = ""
+
+    def read(self, said: Fields) -> Iterable[Event]:
+        """One line of the stream."""
+        match said.text("role"), said.text("type"):
+            case "assistant", _:
+                return self._assistant(said)
+            case "meta", "turn.step.retrying":
+                text = said.text("error_message") or said.name("error_name")
+                return [Retrying(text, of_status(said.count("status_code"), text).kind)]
+            case "meta", "session.resume_hint":
+                return [Session(said.name("session_id")), FinalResult(self._answer, True)]
+        return ()
+
+    def _assistant(self, said: Fields) -> Iterator[Event]:
+        if (text := said.text("content")).strip():
+            self._answer = text
+            yield Words(text)
+        for call in said.each("tool_calls"):
+            name, given = call.name("function", "name"), _given(call)
+            yield self.activity(name, given)
+            if name == _ASKS:
+                asked = (each.text("question") for each in given.each("questions"))
+                yield from (OpenQuestion(each) for each in asked if each)
+
+
+def _given(call: Fields) -> Fields:
+    try:
+        return Fields(parse_object(call.text("function", "arguments").encode("utf-8", "replace")))
+    except ProtocolError:
+        return Fields(None)
+
+
+class Kimi(Adapter):
+    """Its arguments. The prompt is one of them."""
+
+    name = "kimi"
+    account_variables = ("KIMI_", "MOONSHOT_")
+    parser_class = KimiParser
+    prompt_bytes_max = ARGUMENT_BYTES_MAX
+    measured = ("2.1.0",)
+    command = "kimi"
+    install = "npm install -g @moonshot-ai/kimi-code"
+
+    def arguments(self, request: AgentRequest) -> Invocation:
+        """With ``-p`` its tools run unasked."""
+        argv = ["kimi", "--output-format", "stream-json"]
+        if request.permission is Permission.READ:
+            argv += ["--plan"]
+        if request.resume:
+            argv += ["-S", request.session]
+        if request.model:
+            argv += ["-m", request.model]
+        return Invocation((*argv, *request.arguments, "-p", request.prompt))
+
+
+ADAPTER = Kimi()

@@ -1,0 +1,124 @@
+"""pi: ``pi -p --mode json``, with the prompt on stdin.
+
+Measured with 0.73.1. It ends with exit status 0 whatever happened: a login that is gone, a limit,
+an overload. Only its answer that stopped by itself is a result.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from beads_workers.agents.adapter import Adapter, AgentRequest, Invocation, Permission
+from beads_workers.agents.events import (
+    Event,
+    FinalResult,
+    Kind,
+    Retrying,
+    RunFailure,
+    Session,
+    Usage,
+    Words,
+)
+from beads_workers.agents.lines import Fields, Parser
+from beads_workers.agents.verdict import of_status
+
+_READ_ONLY = ("--tools", "read,grep,find,ls")
+
+_CUT_OFF = {
+    "aborted": "it was interrupted",
+    "length": "it reached the model's limit of tokens",
+    "toolUse": "it ended in the middle of its task",
+}
+"""``stopReason`` of a last answer that is no result."""
+
+_STATUS = re.compile(r"\s*(\d{3})\b")
+"""Before the answer of the API, which it quotes."""
+
+_TOKENS = ("input", "output", "cacheRead", "cacheWrite")
+
+
+class PiParser(Parser):
+    """Its stream to events."""
+
+    _answer = ""
+    _stopped = ""
+
+    def read(self, said: Fields) -> Iterable[Event]:
+        """One line of the stream."""
+        match said.text("type"):
+            case "session":
+                return self._begin(said)
+            case "message_end" if said.text("message", "role") == "assistant":
+                return self._message(said.at("message"))
+            case "tool_execution_start":
+                return [self.activity(said.name("toolName"), said.at("args"))]
+            case "auto_retry_start":
+                failure = _failed(said.text("errorMessage"))
+                return [Retrying(failure.text, failure.kind)]
+            case "agent_end":
+                return self._end()
+        return ()
+
+    def _begin(self, said: Fields) -> Iterator[Event]:
+        self.folder = said.name("cwd") or self.folder
+        if session := said.name("id"):
+            self.usage.begin(session)
+            yield Session(session)
+
+    def _message(self, message: Fields) -> Iterator[Event]:
+        model = message.name("model") or self.model
+        usage = message.at("usage").usage(_TOKENS, model)
+        money = message.at("usage", "cost").money("total")
+        used = Usage(model, *_counts(usage), money)
+        yield from self.usage.answer(message.name("responseId"), used)
+        self._stopped = message.name("stopReason")
+        texts = (part.text("text") for part in message.each("content"))
+        if text := "\n".join(each for each in texts if each.strip()):
+            self._answer = text
+            yield Words(text)
+        if self._stopped == "error":
+            yield _failed(message.text("errorMessage"))
+
+    def _end(self) -> Iterator[Event]:
+        """After an error it may try again, and says so: that is no result."""
+        if why := _CUT_OFF.get(self._stopped):
+            yield RunFailure(Kind.UNFINISHED, why)
+            yield FinalResult(self._answer, False)
+        elif self._stopped == "stop":
+            yield FinalResult(self._answer, True)
+
+
+def _counts(usage: Usage) -> tuple[int, int, int, int]:
+    return usage.input, usage.output, usage.cached_read, usage.cached_write
+
+
+def _failed(text: str) -> RunFailure:
+    code = _STATUS.match(text)
+    return of_status(int(code[1]) if code else 0, text or "it ended with an error")
+
+
+class Pi(Adapter):
+    """Its arguments."""
+
+    name = "pi"
+    tells_money = True
+    account_variables = ("PI_", "ANTHROPIC_", "OPENAI_", "GEMINI_")
+    parser_class = PiParser
+    measured = ("0.73.1",)
+    command = "pi"
+    install = "npm install -g @mariozechner/pi-coding-agent"
+
+    def arguments(self, request: AgentRequest) -> Invocation:
+        """``--offline`` leaves out its own updates, not its model."""
+        argv = ["pi", "-p", "--mode", "json", "--offline"]
+        if request.permission is Permission.READ:
+            argv += _READ_ONLY
+        if request.resume:
+            argv += ["--session", request.session]
+        if request.model:
+            argv += ["--model", request.model]
+        return Invocation((*argv, *request.arguments), request.prompt)
+
+
+ADAPTER = Pi()

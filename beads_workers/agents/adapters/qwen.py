@@ -1,0 +1,132 @@
+"""Qwen Code: ``qwen -o stream-json``, with the prompt on stdin.
+
+Measured with 0.24.4. Its lines are of claude's kind. ``auto-edit`` takes the shell away, so edits
+need ``yolo``. A 429 is tried again without a word for over 40 s.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from beads_workers.agents.adapter import Adapter, AgentRequest, Invocation, Permission
+from beads_workers.agents.events import (
+    Doing,
+    Event,
+    FinalResult,
+    Kind,
+    Retrying,
+    RunFailure,
+    Session,
+    Tally,
+    Usage,
+    Words,
+)
+from beads_workers.agents.lines import Fields, Parser
+from beads_workers.agents.verdict import RunEnding, Verdict, of_status
+
+_PERMISSIONS = {
+    Permission.READ: ("--approval-mode", "plan"),
+    Permission.EDIT: ("--approval-mode", "yolo"),
+    Permission.ALL: ("--approval-mode", "yolo"),
+}
+
+_UNWANTED = "enter_worktree,exit_worktree,loop_wakeup,cron_create"
+"""As claude's: work that stays elsewhere, and ends that are none."""
+
+_CAPPED = {53: "it reached its limit of turns", 55: "it reached its budget"}
+"""By exit status."""
+
+_API_ERROR = re.compile(r"\[API Error: (\d{3})?")
+"""How a failure stands in an answer, and in the error of the result."""
+
+
+_WAITS = Doing("waiting", "for its model")
+
+
+class QwenParser(Parser):
+    """Its stream to events."""
+
+    def read(self, said: Fields) -> Iterable[Event]:
+        """One line of the stream."""
+        match said.text("type"), said.text("subtype"):
+            case "system", "init":
+                return self._begin(said)
+            case "assistant", _:
+                return self._assistant(said)
+            case "user", _:
+                return [_WAITS]
+            case "result", subtype:
+                return self._result(said, subtype)
+        return ()
+
+    def _begin(self, said: Fields) -> Iterator[Event]:
+        self.model = said.name("model") or self.model
+        self.folder = said.name("cwd") or self.folder
+        if session := said.name("session_id"):
+            self.usage.begin(session)
+            yield Session(session)
+        yield _WAITS
+
+    def _assistant(self, said: Fields) -> Iterator[Event]:
+        message = said.at("message")
+        yield from self.usage.answer(message.name("id"), _usage(message, self.model))
+        is_own = not said.text("parent_tool_use_id")
+        for part in message.each("content"):
+            text = part.text("text")
+            if is_own and text.strip() and not _API_ERROR.match(text):
+                yield Words(text)
+            elif part.text("type") == "tool_use":
+                yield self.activity(part.name("name"), part.at("input"))
+
+    def _result(self, said: Fields, subtype: str) -> Iterator[Event]:
+        if subtype == "success" and not said.flag("is_error"):
+            yield FinalResult(said.text("result"), True)
+            return
+        text = said.text("error", "message") or said.text("result") or subtype
+        code = _API_ERROR.search(text)
+        yield of_status(int(code[1] or 0) if code else 0, text)
+        yield FinalResult(text, False)
+
+
+def _usage(message: Fields, model: str) -> Usage:
+    used, cached = message.at("usage"), message.count("usage", "cache_read_input_tokens")
+    own = max(0, used.count("input_tokens") - cached)
+    return Usage(message.name("model") or model, own, used.count("output_tokens"), cached)
+
+
+class Qwen(Adapter):
+    """Its arguments."""
+
+    name = "qwen"
+    account_variables = ("QWEN_", "OPENAI_", "ANTHROPIC_", "GEMINI_", "DASHSCOPE_", "BAILIAN_")
+    parser_class = QwenParser
+    own_session = True
+    measured = ("0.24.4",)
+    command = "qwen"
+    install = "npm install -g @qwen-code/qwen-code"
+
+    def arguments(self, request: AgentRequest) -> Invocation:
+        """Its tools that a fleet does not want are left out."""
+        argv = ["qwen", "-o", "stream-json", *_PERMISSIONS[request.permission]]
+        argv += ["--exclude-tools", _UNWANTED]
+        if request.session:
+            argv += ["--resume" if request.resume else "--session-id", request.session]
+        if request.turns is not None:
+            argv += ["--max-session-turns", str(request.turns)]
+        if request.model:
+            argv += ["-m", request.model]
+        return Invocation((*argv, *request.arguments), request.prompt)
+
+    def verdict(self, tally: Tally, ending: RunEnding) -> Verdict:
+        """Its caps are told by its exit status. One that says nothing for as long as our clock
+        allows, while it waits for its model, tries again against a limit or an overload."""
+        if ending.clock == "stall" and tally.activity == _WAITS.text:
+            tally = replace(tally, retrying=Retrying("its model did not answer"))
+        if why := _CAPPED.get(ending.status or 0):
+            tally = replace(tally, failure=RunFailure(Kind.CAPPED, why), result=None)
+        return super().verdict(tally, ending)
+
+
+ADAPTER = Qwen()
