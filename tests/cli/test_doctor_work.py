@@ -215,8 +215,8 @@ def test_each_agent_and_the_reviewer_have_lines_of_their_own(here: Patient) -> N
     ("version", "status", "said"),
     [
         ("2.1.328", "ok", "this version was tried"),
-        ("9.0.0", "ok", "untried: it is newer than 2.1.328"),
-        ("2.1.200", "ok", "untried: 2.1.197, 2.1.328 were"),
+        ("9.0.0", "ok", "untried: it is newer than 2.1.332"),
+        ("2.1.200", "ok", "untried: 2.1.197, 2.1.328, 2.1.332 were"),
         ("2.1.99", "warn", "older than 2.1.197, the oldest that was tried"),
     ],
 )

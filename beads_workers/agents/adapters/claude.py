@@ -1,6 +1,6 @@
 """Claude Code: ``claude -p --output-format stream-json``.
 
-Measured with 2.1.197 and 2.1.328; the shapes are those of ``sdk.d.ts`` in
+Measured with 2.1.197, 2.1.328 and 2.1.332; the shapes are those of ``sdk.d.ts`` in
 @anthropic-ai/claude-agent-sdk 0.3.330. What to know:
 
 - Its exit status says nothing about why, and a result of ``subtype: success`` with ``is_error``
@@ -302,7 +302,7 @@ class Claude(Adapter):
         login_status=("auth", "status"),
         login_status_since="2.1.197",
     )
-    measured = ("2.1.197", "2.1.328")
+    measured = ("2.1.197", "2.1.328", "2.1.332")
     has_hook = True
     command = "claude"
 

@@ -1,6 +1,7 @@
 """Codex: ``codex exec --json``.
 
-Measured with 0.169.0; the shapes are those of ``index.d.ts`` in @openai/codex-sdk. What to know:
+Measured with 0.169.0 and 0.171.0; the shapes are those of ``index.d.ts`` in @openai/codex-sdk. What
+to know:
 
 - An ``error`` line may be a retry ("Reconnecting... 1/5"); ``turn.failed`` is the end.
 - Why it failed stands in a sentence only: a usage limit names its reset as local time.
@@ -151,7 +152,7 @@ class Codex(Adapter):
     )
     usage_grows = True
     commits = False
-    measured = ("0.169.0",)
+    measured = ("0.169.0", "0.171.0")
     command = "codex"
 
     def arguments(self, request: AgentRequest) -> Invocation:
