@@ -171,10 +171,10 @@ def test_an_agent_that_nobody_knows_is_never_run(here: Patient) -> None:
 
 
 def test_an_agent_that_the_file_does_not_describe_is_a_fault_of_the_file(here: Patient) -> None:
-    (here.folder / "beads-workers.toml").write_text('agent = "mine"\n')
+    (here.folder / "beads-workers.toml").write_text('agent = "zz"\n')
     found = here.doctor()
     assert (found.status, "known are" in found.one("settings")["text"]) == (1, True)
-    assert here.type("beads-workers doctor --agent mine").returncode == 2
+    assert here.type("beads-workers doctor --agent zz").returncode == 2
 
 
 # --- several agents, and who looks at their work -----------------------------------------------
