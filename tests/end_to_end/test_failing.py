@@ -119,7 +119,7 @@ def test_attempts_before_a_stop_bring_the_last_one_nearer(
     embedded: EmbeddedProject, start: StartFleet, ran: Ran
 ) -> None:
     (issue_id,) = embedded.create_many([{}])
-    fleet = fleet_of(start, embedded, ran, "exit 1", "--retry-delay", "1s")
+    fleet = fleet_of(start, embedded, ran, "exit 1", "--retry-delay", "5s")
     fleet.wait_for("finished")
     assert fleet.call("stop").returncode == 0
     fleet = fleet_of(start, embedded, ran, "exit 1", "--max-attempts", "2", *QUICK)
