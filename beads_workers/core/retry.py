@@ -212,6 +212,8 @@ class AlikeFailures:
         return replace(outcome, receipt=told)
 
 
+UNFINISHED = "unfinished"
+"""Of a receipt: ``agents.events.Kind``."""
 ALIKE = "the same on several issues and without an answer of the model"
 
 
@@ -219,6 +221,7 @@ def _has_answer(receipt: Receipt, issue: Issue) -> bool:
     """Whether it has one byte of work. Words that are the error itself are none."""
     said, past = receipt.message.strip(), issue.retry_entry
     words = bool(said) and not said.startswith(receipt.why.rstrip(" .…"))
+    words = words or receipt.verdict != UNFINISHED  # It ended by its own account, or our cap.
     commits = bool(receipt.commits) and (past is None or receipt.head not in past.receipt)
     return words or commits or bool(receipt.tokens.total or receipt.money or receipt.lesson)
 

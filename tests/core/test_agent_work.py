@@ -458,8 +458,9 @@ def test_what_fails_alike_on_three_issues_without_an_answer_closes_the_account()
         replace(HANG, message="I cannot find the cart."),
         replace(HANG, commits=("abc",), head="abc"),
         replace(HANG, why="another error"),
+        replace(HANG, verdict="no_change", message=HANG.why),
     ],
-    ids=["verify", "tokens", "words", "commits", "otherwise"],
+    ids=["verify", "tokens", "words", "commits", "otherwise", "no change"],
 )
 def test_what_had_an_answer_or_looks_otherwise_is_the_issues_own(other: Receipt) -> None:
     play = Fleet()
