@@ -60,7 +60,7 @@ BOUNDS = {
     # The proof that the check sees the tree (900), messages and the ledger (700), verdicts of gates
     # that died and kept set-ups (500), git that fails at each of its calls, trust. The edges: wrong
     # lines answered with the right ones (500), a bd that hangs or lies, one ready set, foreign
-    # workers' processes, the kit's version 1, warm hosts of RRQ and dispatcherd, four agents: 2,500.
+    # workers' processes, version 1 of the kit, warm hosts of RRQ and dispatcherd, agents: 2,500.
     "code_lines": Bound(66704, slack=300),
     "functions": Bound(5914, slack=30),
     "classes": Bound(951, slack=10),
