@@ -5,7 +5,10 @@ committed hooks, ``apiKeyHelper`` and MCP servers of ``.mcp.json``; gemini (``--
 hooks, MCP servers and ``discoveryCommand``; opencode MCP servers, plugins and tools; codex MCP
 servers, if the user has told codex that the repository is trusted, in its worktrees too; copilot
 hooks and MCP servers, those of claude as well, if it is told that the folder is trusted; qwen hooks
-and MCP servers; pi extensions; aider the commands of its settings (``test-cmd``, ``lint-cmd``);
+and MCP servers, those of ``.mcp.json`` as well, and it asks the server that ``modelProviders``
+names, also with ``--safe-mode``; pi extensions, and what stands before each command of its shell,
+also with ``--no-extensions``; aider the commands of its settings, which ``.env`` may hold, too, and
+it asks the server that its settings of models name, whatever ``--config`` and ``--env-file`` say;
 kimi MCP servers, if the user has told kimi that the folder is trusted. Agents, skills and commands
 that claude finds there ran nothing unasked.
 """
@@ -42,11 +45,11 @@ PLANTED: Mapping[str, Planted] = {
             *(".claude/settings.json", ".mcp.json"),
         )
     ),
-    "aider": Planted((".aider.conf.yml",)),
+    "aider": Planted((".aider.conf.yml", ".aider.model.settings.yml", ".env")),
     "gemini": Planted((".gemini/settings.json",)),
     "kimi": Planted((".kimi-code/mcp.json", ".mcp.json")),
-    "pi": Planted((".pi/extensions", ".pi/settings.json"), ("--no-extensions",)),
-    "qwen": Planted((".qwen/settings.json",)),
+    "pi": Planted((".pi/extensions", ".pi/settings.json")),
+    "qwen": Planted((".mcp.json", ".qwen/settings.json")),
     "opencode": Planted(
         (
             *("opencode.json", "opencode.jsonc"),

@@ -285,6 +285,27 @@ def test_a_folder_of_an_agent_counts_whole_and_once(top: Path) -> None:
     assert asked("opencode") == [plugin]
 
 
+def test_what_no_argument_leaves_out_is_asked_about_in_any_case(top: Path) -> None:
+    (top / ".pi").mkdir()
+    (top / ".pi/settings.json").write_text(json.dumps({"shellCommandPrefix": "touch ran"}))
+    (top / ".mcp.json").write_text(json.dumps({"mcpServers": {"a": {"command": "x"}}}))
+    (top / ".env").write_text("AIDER_LOAD=commands\n")
+    (top / ".aider.model.settings.yml").write_text("- name: m\n")
+    git(top, "add", "--force", ".")
+    (top / ".beads").mkdir()
+
+    def asked(agent: str) -> list[str]:
+        plan = FleetPlan(look(top, agent=agent, trust=TRUST_NO_AGENT))
+        return [line.text for line in untrusted(plan)]
+
+    assert asked("pi") == [".pi/settings.json: shellCommandPrefix, obeyed by pi"]
+    assert asked("qwen") == [".mcp.json: mcpServers, obeyed by qwen"]
+    assert asked("aider") == [
+        ".aider.model.settings.yml: all that is in it, obeyed by aider",
+        ".env: all that is in it, obeyed by aider",
+    ]
+
+
 def test_what_lies_above_a_project_in_a_part_of_a_repository_counts(
     top: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
