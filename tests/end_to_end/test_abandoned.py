@@ -52,6 +52,7 @@ def damaged(state: Path, run_id: str, seed: int) -> str:
     return what
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize(("any_project", "seed"), DAMAGES, indirect=["any_project"])
 def test_whatever_happens_to_the_memory_of_a_killed_run_its_claims_are_named_and_come_back(
     any_project: Any, start: StartFleet, ran: Ran, seed: int

@@ -23,6 +23,7 @@ START = ("start", "-n", "8", "--until-empty", "--max-attempts", "1", "--", "sh",
 FRAMES_PER_SECOND = 4
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("size", [(80, 24), (200, 50)], ids=["80x24", "200x50"])
 def test_frames_are_few_and_whole_and_each_row_has_its_place(
     embedded: EmbeddedProject, size: tuple[int, int]

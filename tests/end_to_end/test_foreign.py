@@ -82,6 +82,7 @@ def starts(fleet: Fleet, issue_id: str) -> int:
     return len([r for r in fleet.journal("started") if r["issue_id"] == issue_id])
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("as_json", [False, True])
 def test_who_ignores_a_stop_is_named_and_keeps_its_issue_until_it_is_gone(
     embedded: EmbeddedProject, start: StartFleet, hire: Hire, as_json: bool

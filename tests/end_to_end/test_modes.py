@@ -34,6 +34,7 @@ def open_to_others(top: Path) -> list[str]:
     return found
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("puts_another", [False, True])
 def test_a_fleet_whose_run_directory_goes_says_so_and_ends(
     embedded: EmbeddedProject, start: StartFleet, puts_another: bool

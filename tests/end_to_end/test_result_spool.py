@@ -51,6 +51,7 @@ def killed_unheard(fleet: Fleet, gate: Path, mourned: str = "") -> None:
     os.kill(fleet.pid, signal.SIGKILL)
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("tracker", ["embedded", NEW])
 def test_what_commands_had_done_is_closed_and_a_killed_workers_runs_again(
     tracker: str, tmp_path: Path, start: StartFleet, ran: Ran

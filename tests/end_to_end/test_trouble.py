@@ -59,6 +59,7 @@ def switchable(bd_project: BdProject, tmp_path: Path) -> SwitchableBd:
     return SwitchableBd(bd_project, tmp_path / "wrapped")
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize(
     ("bd_project", "mode"),
     [(OLD, "exit"), (OLD, "garbage"), (OLD, "object"), (OLD, "empty"), (NEW, "object")],

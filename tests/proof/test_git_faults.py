@@ -33,6 +33,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     bench.close()
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("name", SAMPLE)
 def test_a_call_of_git_that_breaks_costs_nothing_but_time(bench: Bench, name: str) -> None:
     calls = bench.calls(name)
