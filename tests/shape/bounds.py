@@ -32,7 +32,7 @@ KNOWN_CIRCLES: tuple[str, ...] = ()
 
 BOUNDS = {
     # What becomes of an attempt without a worktree, and of a paused landing, is asked, too.
-    "journey_functions": Bound(142, slack=6),
+    "journey_functions": Bound(141, slack=6),
     # The knot of the core is cut: `Connection` and its registry have a file of their own.
     "journey_files": Bound(27),
     # `start` asks all conditions, where it asked a third of them: 103 functions in 20 files more.
@@ -41,7 +41,7 @@ BOUNDS = {
     # to see the tree, a close is confirmed, each answer of git has a reader, and nothing that a
     # repository brings is believed or run unasked: 150 more. Of trackers: a call that hangs is
     # ended, what is held is looked at before the end, and all have one ready set: 20 more.
-    "life_functions": Bound(1643, slack=14),
+    "life_functions": Bound(1644, slack=14),
     "life_files": Bound(172),
     "circles": Bound(CIRCLES_MAX),
     "circle_modules": Bound(0),
@@ -65,7 +65,7 @@ BOUNDS = {
     "functions": Bound(5914, slack=30),
     "classes": Bound(951, slack=10),
     # Oracles and their recorder, bounds of the shape, the tracer, tests of conditions.
-    "test_lines": Bound(105755, slack=1000),
+    "test_lines": Bound(105784, slack=1000),
 }
 """Files and lines of the product are printed only: a cap on files staples ideas together, and one
 on lines strips docstrings. From Python 3.12 on a list comprehension is no function: six fewer in
