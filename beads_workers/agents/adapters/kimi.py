@@ -1,7 +1,8 @@
 """Kimi Code: ``kimi -p PROMPT --output-format stream-json``.
 
 Measured with 2.1.0. It tells no tokens, and its session only at a good end: one that is killed is
-not resumed. A failure stands on stderr.
+not resumed. A failure stands on stderr. It refuses ``--plan`` with ``-p``, so one that may
+only read is an agent of its own, without the tools that write.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from beads_workers.agents.events import Event, FinalResult, OpenQuestion, Retryi
 from beads_workers.agents.lines import Fields, Parser
 from beads_workers.agents.verdict import of_status
 from beads_workers.core.framing import ProtocolError, parse_object
+
+_READER = __file__.removesuffix("kimi.py") + "kimi_reader.md"
 
 _ASKS = "AskUserQuestion"
 """A tool that answers in words that nobody is there."""
@@ -72,12 +75,12 @@ class Kimi(Adapter):
     install = "npm install -g @moonshot-ai/kimi-code"
 
     def arguments(self, request: AgentRequest) -> Invocation:
-        """With ``-p`` its tools run unasked."""
+        """With ``-p`` its tools run unasked. A session that is resumed stays with its agent."""
         argv = ["kimi", "--output-format", "stream-json"]
-        if request.permission is Permission.READ:
-            argv += ["--plan"]
         if request.resume:
             argv += ["-S", request.session]
+        elif request.permission is Permission.READ:
+            argv += ["--agent-file", _READER]
         if request.model:
             argv += ["-m", request.model]
         return Invocation((*argv, *request.arguments, "-p", request.prompt))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
+from beads_workers.agents.adapter import AgentRequest, Permission
 from beads_workers.agents.events import Kind
 from beads_workers.agents.verdict import RunEnding
 from tests.agents.streams import GOOD, adapter, heard, stream
@@ -36,3 +38,12 @@ def test_what_it_asks_by_a_tool_is_known() -> None:
     asked = {**CALL, "function": {**CALL["function"], "arguments": given}}
     calls = {"role": "assistant", "tool_calls": [asked, CALL, {"function": {"arguments": "["}}]}
     assert heard("kimi", stream(calls)).asked == ("In euros?",)
+
+
+def test_a_reviewer_has_no_tool_that_writes_and_stays_so_when_it_is_resumed() -> None:
+    begun = adapter("kimi").arguments(AgentRequest("x", permission=Permission.READ)).argv
+    assert "--plan" not in begun, "kimi refuses it with a prompt"
+    reader = Path(begun[begun.index("--agent-file") + 1]).read_text()
+    assert "\ntools: [Read, Grep, Glob]\n" in reader
+    again = AgentRequest("x", "session_1", resume=True, permission=Permission.READ)
+    assert "--agent-file" not in adapter("kimi").arguments(again).argv, "kimi refuses that, too"
