@@ -349,7 +349,8 @@ def _went(common: Path, directory: Path, folder: Path) -> bool:
     except (GitError, OSError):
         if directory.exists():
             return False
-        shutil.rmtree(folder, onerror=make_writable)
+        if folder.exists():  # A git that was killed may have done it all.
+            shutil.rmtree(folder, onerror=make_writable)
     return True
 
 
