@@ -623,8 +623,10 @@ def _remove_folder(worktree: Worktree) -> None:
     except GitError:
         if worktree.path is None or worktree.git_directory.exists():
             raise
-        # git found nothing in it to keep, and fails at a folder that may not be written to.
-        shutil.rmtree(worktree.path, onerror=make_writable)
+        # git found nothing in it to keep, and fails at a folder that may not be written to; or it
+        # was killed when it had removed all.
+        if worktree.path.exists():
+            shutil.rmtree(worktree.path, onerror=make_writable)
 
 
 def make_writable(act: Callable[[str], object], name: str, error: object) -> None:
