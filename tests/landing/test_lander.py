@@ -237,7 +237,8 @@ def test_gates_that_are_killed_five_times_convict_nobody_and_it_lands(world: Lan
     assert program.landed == {"a"} and not program.refused and not program.of(LandingPaused)
     untold = program.of(Untold)
     assert [each.times for each in untold] == [1, 2, 3, 4, 5]
-    assert {each.why for each in untold} == {"verify: ended by signal 9"}
+    # Behind a semicolon stands what the machine ran out of: another test may do that now.
+    assert {each.why.partition(";")[0] for each in untold} == {"verify: ended by signal 9"}
     assert not any(news.flaky for news in program.of(Gate)), "a green after no verdict is no lie"
     assert program.end() == 0
 
