@@ -38,7 +38,7 @@ def of_agents(files: Sequence[str]) -> bool:
 
 def _only_hides(git: Git, base: str) -> bool:
     """Whether all that the ignore file has got is lines that hide an agent's own files."""
-    before = git.ask("show", f"{base}:{IGNORES}", good=(0, NOT_THERE))
+    before = git.answered("show", f"{base}:{IGNORES}", good=(0, NOT_THERE))
     old = before.output.splitlines() if before.status == 0 else []
     try:
         new = Path(git.folder, IGNORES).read_text("utf-8", "replace").splitlines()

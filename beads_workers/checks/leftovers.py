@@ -170,7 +170,7 @@ def _of_run(directory: RunDirectory, left: RecoveryState, said: str) -> list[Che
     found = [warn("leftovers", text, f"beads-workers start{said} -n 0 --idle-timeout 1s -- true")]
     if (processes := _processes(directory, left.run_id)) is not None:
         found.append(processes)
-    if left.last_call and sessions.start_time(left.last_call[0]) == left.last_call[1]:
+    if left.last_call and sessions.lives(*left.last_call):
         pid = left.last_call[0]
         text = f"a bd (pid {pid}) of run {left.run_id} still runs; the next start waits for it"
         found.append(warn("leftovers", text, f"tail --pid={pid} -f /dev/null"))

@@ -172,9 +172,9 @@ class PreparationBrake:
 
 
 # --- the same on one issue after another ----------------------------------------------------------
-# A model that does not exist, a server that never answers: every attempt of an
-# agent fails in the same words, before it has had an answer. The fault is not with the issues, so
-# the account is closed. Source: docs/SEMANTICS.md, "The same on three issues".
+# A model that does not exist, a server that never answers: every attempt of an agent fails in the
+# same words, before it has had an answer. The fault is not with the issues, so the account is
+# closed. Source: docs/SEMANTICS.md, "The same on three issues".
 
 
 class AlikeFailures:

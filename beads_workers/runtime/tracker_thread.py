@@ -535,7 +535,7 @@ class Recovery:
         # It finishes its work although its caller died, unless it hangs.
         numbers = iter((signal.SIGTERM, signal.SIGKILL))
         until = time.monotonic() + self._call_seconds
-        while sessions.start_time(pid) == start_time and not self._abandoned.is_set():
+        while sessions.lives(pid, start_time) and not self._abandoned.is_set():
             if time.monotonic() > until and (number := next(numbers, None)) is not None:
                 with suppress(OSError):  # It has just ended.
                     os.killpg(pid, number)
@@ -547,7 +547,7 @@ class Recovery:
         told_at = time.monotonic() + limits.TERM_GRACE_SECONDS
         grace = self._grace_seconds
         until = inf if grace is None else time.monotonic() + grace
-        while sessions.start_time(pid) == start_time and not self._abandoned.is_set():
+        while sessions.lives(pid, start_time) and not self._abandoned.is_set():
             if time.monotonic() > until:
                 return
             if time.monotonic() > told_at:

@@ -288,7 +288,7 @@ def _opened(pid: int, started: int) -> int | None:
         fd = os.pidfd_open(pid)
     except ProcessLookupError:
         return None
-    if sessions.start_time(pid) != started:
+    if not sessions.lives(pid, started):
         os.close(fd)
         return None
     return fd

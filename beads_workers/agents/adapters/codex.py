@@ -138,6 +138,10 @@ def _error(text: str) -> Event:
     return Retrying(text, of_text(text, Kind.TRANSIENT).kind)
 
 
+def _home(environment: Mapping[str, str]) -> str:
+    return environment.get("CODEX_HOME") or f"{environment.get('HOME', '')}/.codex"
+
+
 class Codex(Adapter):
     """Its arguments. The prompt comes on stdin (``-``), which it reads to its end in any case."""
 
@@ -177,14 +181,12 @@ class Codex(Adapter):
             days = [began + timedelta(days=n) for n in (-1, 0, 1)]
         except (ValueError, OverflowError, OSError):
             return []
-        home = environment.get("CODEX_HOME") or f"{environment.get('HOME', '')}/.codex"
         name = f"rollout-*-{session}.jsonl"
-        return [(f"{home}/sessions/{day:%Y/%m/%d}", name) for day in days]
+        return [(f"{_home(environment)}/sessions/{day:%Y/%m/%d}", name) for day in days]
 
     def settings_file(self, environment: Mapping[str, str]) -> str:
         """In its home."""
-        home = environment.get("CODEX_HOME") or f"{environment.get('HOME', '')}/.codex"
-        return f"{home}/config.toml"
+        return f"{_home(environment)}/config.toml"
 
     def login_variable(self, settings: str) -> str:
         """Of another provider of models (``model_provider``), which takes no login of its own."""
@@ -202,8 +204,8 @@ class Codex(Adapter):
     ) -> list[Obstacle]:
         """Its sandbox does not start from a home below the folder for temporary files: every
         command of its fails then, and it ends with exit status 0."""
-        usual = f"{environment.get('HOME', '')}/.codex"
-        home = environment.get("CODEX_HOME") or usual
+        home = _home(environment)
+        usual = _home({**environment, "CODEX_HOME": ""})
         temporary = (environment.get("TMPDIR") or "/tmp").rstrip("/")
         if not home.startswith(f"{temporary}/"):
             return []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from beads_workers.agents.adapter import Adapter, AgentRequest, Invocation, Permission
 from beads_workers.agents.events import (
@@ -17,7 +18,6 @@ from beads_workers.agents.events import (
     Retrying,
     RunFailure,
     Session,
-    Usage,
     Words,
 )
 from beads_workers.agents.lines import Fields, Parser
@@ -68,9 +68,8 @@ class PiParser(Parser):
 
     def _message(self, message: Fields) -> Iterator[Event]:
         model = message.name("model") or self.model
-        usage = message.at("usage").usage(_TOKENS, model)
-        money = message.at("usage", "cost").money("total")
-        used = Usage(model, *_counts(usage), money)
+        tokens = message.at("usage").usage(_TOKENS, model)
+        used = replace(tokens, money=message.at("usage", "cost").money("total"))
         yield from self.usage.answer(message.name("responseId"), used)
         self._stopped = message.name("stopReason")
         texts = (part.text("text") for part in message.each("content"))
@@ -87,10 +86,6 @@ class PiParser(Parser):
             yield FinalResult(self._answer, False)
         elif self._stopped == "stop":
             yield FinalResult(self._answer, True)
-
-
-def _counts(usage: Usage) -> tuple[int, int, int, int]:
-    return usage.input, usage.output, usage.cached_read, usage.cached_write
 
 
 def _failed(text: str) -> RunFailure:

@@ -83,12 +83,10 @@ def asked_for(answer: BdResult, issue_ids: Sequence[IssueId]) -> dict[IssueId, B
     """The rows of these issues, if it is about no others; raises ``SourceError`` otherwise."""
     found = {row.issue_id: row for row in rows(answer)}
     if others := found.keys() - set(issue_ids):
-        error = SourceError(
+        raise _no_answer(
             f"bd {answer.command}: it answers about {min(others)}, which nobody has asked for",
             "is this bd really beads? see what bd doctor says",
         )
-        error.passing = True
-        raise error
     return found
 
 
@@ -407,8 +405,8 @@ def _help(calls: BdCalls, *command: str) -> str:
     return text
 
 
-def _no_answer(message: str) -> SourceError:
-    error = SourceError(message, "is this bd really beads?")
+def _no_answer(message: str, hint: str = "is this bd really beads?") -> SourceError:
+    error = SourceError(message, hint)
     error.passing = True
     return error
 
