@@ -460,21 +460,21 @@ def test_who_was_red_three_times_is_not_tried_again() -> None:
 
 def test_among_many_suspects_all_lanes_look_side_by_side() -> None:
     queue = Queue(3)
-    for train in range(2):  # So many must have landed that a train is long enough.
+    for train in range(3):  # So many must have landed that a train is long enough.
         for number in range(queue.size):
             queue.add(WaitingBranch(f"{train}{number:02}"))
         said(queue)
-        queue.judged(1 - train, GREEN)
+        queue.judged(1 if train == 0 else 0, GREEN)
         said(queue)
     for number in range(16):
         queue.add(WaitingBranch(f"k{number:02}"))
-    assert said(queue)[-1] == RunGate(0, 3, 16)
+    assert said(queue)[-1] == RunGate(0, 4, 16)
     queue.judged(0, RED)
-    assert said(queue) == [RunGate(0, 3, 4), RunGate(1, 3, 10), RunGate(2, 3, 7)]
+    assert said(queue) == [RunGate(0, 4, 4), RunGate(1, 4, 10), RunGate(2, 4, 7)]
     queue.judged(2, RED)
     assert said(queue) == [StopGate(1)]
     queue.judged(0, GREEN)
-    assert said(queue)[0] == Advance(3, 4)
+    assert said(queue)[0] == Advance(4, 4)
 
 
 def test_a_chance_gives_way_to_whoever_comes() -> None:
