@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -21,6 +21,7 @@ from beads_workers.cli.errors import CommandError
 from beads_workers.cli.last_run import how_it_ended
 from beads_workers.core.journal import from_json, heads
 from beads_workers.core.model import FLEETS
+from beads_workers.core.plain import to_plain
 from beads_workers.core.settings import FleetSettings, Worktrees
 from beads_workers.core.text import counted, printable
 from beads_workers.exits import EXIT_UNKNOWN
@@ -179,7 +180,7 @@ class Launch:
     def send(self, settings: FleetSettings) -> None:
         """Let it run a fleet; its answer, and all that follows, is still to be read."""
         try:
-            self.client.socket.sendall(json.dumps(asdict(settings)).encode("ascii") + b"\n")
+            self.client.socket.sendall(json.dumps(to_plain(settings)).encode("ascii") + b"\n")
         except OSError:
             with suppress(OSError):  # That it is gone shows when its answer is read.
                 self.client.socket.shutdown(socket.SHUT_RDWR)

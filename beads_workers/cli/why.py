@@ -19,10 +19,11 @@ from beads_workers.cli.completion import issues
 from beads_workers.cli.errors import CommandError
 from beads_workers.cli.receipts import find_receipts
 from beads_workers.core import limits
-from beads_workers.core.facts import NO_FLEET, Facts, IssueFacts, facts_from_json
+from beads_workers.core.facts import NO_FLEET, Facts, IssueFacts
 from beads_workers.core.journal import Checkpointed
 from beads_workers.core.landing import Add, add_from_text, ahead_of
 from beads_workers.core.model import IssueId
+from beads_workers.core.plain import from_plain
 from beads_workers.core.policy import Policy
 from beads_workers.core.recovery import RecoveryState
 from beads_workers.core.settings import FleetSettings
@@ -329,7 +330,7 @@ class Scheduler:
         answer = self._client.ask("bw.why", {"issue_ids": issue_ids})
         if "facts" not in answer:
             raise CommandError(str(answer.get("error") or "the fleet did not answer"))
-        return facts_from_json(answer["facts"])
+        return from_plain(Facts, answer["facts"])
 
 
 def _picture(facts: Facts, looked: _Looked) -> Picture:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, field
+from dataclasses import field
 from typing import Any
 
 from beads_workers.core import limits
 from beads_workers.core.commit_form import OWN_TRAILERS
 from beads_workers.core.model import OutcomeKind, value
-from beads_workers.core.receipts import Receipt, read_receipt, to_json
+from beads_workers.core.plain import from_plain, to_plain
+from beads_workers.core.receipts import Receipt, to_json
 
 
 @value
@@ -111,25 +112,12 @@ def to_fields(answer: AttemptAnswer) -> dict[str, Any]:
 
 def write_assignment(assignment: Assignment) -> str:
     """As JSON text."""
-    fields = asdict(assignment)
-    fields["earlier"] = to_json(assignment.earlier) if assignment.earlier else None
-    return json.dumps(fields)
+    return json.dumps(to_plain(assignment))
 
 
 def read_assignment(text: str) -> Assignment:
-    """What ``write_assignment`` wrote."""
-    fields: dict[str, Any] = json.loads(text)
-    review = fields["review"]
-    return Assignment(
-        **{
-            **fields,
-            "agent": _agent(fields["agent"]),
-            "review": _agent(review) if review else None,
-            "earlier": read_receipt(fields["earlier"]),
-            "mend": read_mend(fields.get("mend")),
-            "trailers": tuple(fields.get("trailers", OWN_TRAILERS)),
-        }
-    )
+    """What ``write_assignment`` wrote; raises one of ``BAD_VALUE``."""
+    return from_plain(Assignment, json.loads(text))
 
 
 def read_mend(fields: Any) -> Mend | None:
@@ -139,8 +127,3 @@ def read_mend(fields: Any) -> Mend | None:
             return Mend(why, tip, tuple(each for each in files if isinstance(each, str)))
         case _:
             return None
-
-
-def _agent(fields: dict[str, Any]) -> AgentSpec:
-    prices = {model: tuple(each) for model, each in fields["prices"].items()}
-    return AgentSpec(**{**fields, "arguments": tuple(fields["arguments"]), "prices": prices})

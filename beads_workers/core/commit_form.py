@@ -96,12 +96,6 @@ def _folded(line: str, room: int) -> list[str]:
     )
 
 
-def form_from_json(fields: dict[str, Any]) -> CommitForm:
-    """Read back what ``asdict`` wrote."""
-    types = tuple((str(kind), str(said)) for kind, said in fields["types"])
-    return CommitForm(**{**fields, "types": types})
-
-
 def read_subject(value: Any) -> str:
     """Reads a template; raises ``ValueError`` saying what may be."""
     allowed = f"one line with one of these at least: {FORMS}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, fields
+from dataclasses import field
 from typing import Any
 
 from beads_workers.core.model import Filters, value
@@ -107,33 +107,3 @@ class Facts:
     source_options: Mapping[str, Any] = field(default_factory=dict, hash=False)
     accounts: tuple[AccountFacts, ...] = ()
     all_closed: bool = False
-
-
-def facts_from_json(values: Mapping[str, Any]) -> Facts:
-    """Read back what travelled as JSON; keys that are new to us are passed over."""
-    known = _known(Facts, values)
-    filters: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value
-        for name, value in _known(Filters, values.get("filters") or {}).items()
-    }
-    trouble = values.get("trouble")
-    issues = values.get("issues") or []
-    known |= {
-        "filters": Filters(**filters),
-        "listed": tuple(values.get("listed") or ()),
-        "trouble": TrackerTrouble(**_known(TrackerTrouble, trouble)) if trouble else None,
-        "accounts": tuple(
-            AccountFacts(**_known(AccountFacts, each)) for each in values.get("accounts") or []
-        ),
-        "issues": tuple(map(_issue_facts, issues)),
-    }
-    return Facts(**known)
-
-
-def _issue_facts(values: Mapping[str, Any]) -> IssueFacts:
-    known = _known(IssueFacts, values)
-    return IssueFacts(**{**known, "behind": tuple(known.get("behind") or ())})
-
-
-def _known(kind: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    return {each.name: values[each.name] for each in fields(kind) if each.name in values}

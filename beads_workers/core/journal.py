@@ -12,8 +12,8 @@ from dataclasses import MISSING, fields
 from json.encoder import encode_basestring_ascii as quoted
 from typing import Any
 
-from beads_workers.core.flat import BAD_VALUE, finite, readers_of
 from beads_workers.core.model import value
+from beads_workers.core.plain import BAD_VALUE, finite, readers_of
 from beads_workers.core.text import counted
 from beads_workers.core.wire import Aside, Status
 

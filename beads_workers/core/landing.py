@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from beads_workers.core import limits
-from beads_workers.core.flat import BAD_VALUE, read_flat
 from beads_workers.core.model import PRIORITY_DEFAULT, value
-from beads_workers.core.settings import Landing, Worktrees, landing_from_json, worktrees_from_json
+from beads_workers.core.plain import BAD_VALUE, from_plain, to_plain
+from beads_workers.core.settings import Landing, Worktrees
 from beads_workers.core.text import counted
 
 
@@ -321,7 +320,7 @@ _KINDS = {name: kind for kind, name in _NAMES.items()}
 
 def to_line(said: Order | News) -> bytes:
     """One line of JSON."""
-    return json.dumps({_NAMES[type(said)]: asdict(said)}).encode() + b"\n"
+    return json.dumps({_NAMES[type(said)]: to_plain(said)}).encode() + b"\n"
 
 
 def from_line(line: bytes) -> Any:
@@ -336,20 +335,20 @@ def from_line(line: bytes) -> Any:
     if name not in _KINDS or not isinstance(fields, Mapping):
         raise ValueError(f"no such message: {name}")
     try:
-        return read_flat(_KINDS[name], fields)
+        return from_plain(_KINDS[name], fields)
     except BAD_VALUE as error:
         raise ValueError(f"{name}: {error}") from None
 
 
 def add_to_text(add: Add) -> str:
     """For the journal."""
-    return json.dumps(asdict(add), separators=(",", ":"))
+    return json.dumps(to_plain(add), separators=(",", ":"))
 
 
 def add_from_text(text: str) -> Add | None:
     """Read it back; None for "" and for what is damaged."""
     try:
-        return read_flat(Add, json.loads(text)) if text else None
+        return from_plain(Add, json.loads(text)) if text else None
     except (*BAD_VALUE, RecursionError):
         return None
 
@@ -373,12 +372,9 @@ def mend_from_text(text: str) -> dict[str, Any] | None:
 
 def settings_to_line(settings: LanderSettings) -> bytes:
     """The first line that a lander reads."""
-    return json.dumps(asdict(settings)).encode() + b"\n"
+    return json.dumps(to_plain(settings)).encode() + b"\n"
 
 
 def settings_from_line(line: bytes) -> LanderSettings:
-    """Read it back."""
-    fields: dict[str, Any] = json.loads(line)
-    landing = landing_from_json(fields["landing"])
-    worktrees = worktrees_from_json(fields["worktrees"])
-    return LanderSettings(**{**fields, "landing": landing, "worktrees": worktrees})
+    """Read it back; raises one of ``BAD_VALUE``."""
+    return from_plain(LanderSettings, json.loads(line))

@@ -82,13 +82,6 @@ def context_of(contexts: Sequence[Context], name: str) -> Context | None:
     return named.get(name) or named.get(ANY_CONTEXT)
 
 
-def context_from_json(fields: dict[str, Any]) -> Context:
-    """Read back what ``asdict`` wrote."""
-    words = {name: tuple(fields[name]) for name in ("command", "sandbox", "validator")}
-    words |= {"env": tuple(fields["env"])} if fields["env"] is not None else {}
-    return Context(**{**fields, **words, "limits": ResourceLimits(**fields["limits"])})
-
-
 def to_payload(script: Script) -> dict[str, Any]:
     """How it travels in a TASK."""
     return {**asdict(script), "environment": dict(script.environment)}

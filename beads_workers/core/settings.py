@@ -1,18 +1,18 @@
-"""What a fleet and a worker are told at their start: plain values, passed on as JSON."""
+"""What a fleet and a worker are told at their start: values, passed on as JSON (``core.plain``)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any
 
 from beads_workers.core import limits
 from beads_workers.core.budget import Budget
-from beads_workers.core.commit_form import OWN_TRAILERS, CommitForm, form_from_json
+from beads_workers.core.commit_form import OWN_TRAILERS, CommitForm
 from beads_workers.core.model import Filters, value
 from beads_workers.core.policy import Policy
-from beads_workers.core.scripts import Context, LogRoot, context_from_json
+from beads_workers.core.scripts import Context, LogRoot
 
 NOTIFY_DESKTOP = "desktop"
 """``--notify desktop``: a notification of the desktop instead of a command."""
@@ -328,80 +328,3 @@ class FleetSettings:
 def understood(work: Work) -> tuple[str, ...]:
     """The names of the agents that work, and have an adapter; a command takes their place."""
     return () if work.command else tuple(each.name for each in work.agents if each.adapter)
-
-
-def to_json(settings: FleetSettings | WorkerSettings | Work) -> dict[str, Any]:
-    """A JSON object; the ``*_from_json`` functions read it back."""
-    return asdict(settings)
-
-
-def work_from_json(fields: dict[str, Any]) -> Work:
-    """Read back what ``to_json`` wrote (lists become tuples again)."""
-    worktrees, review = fields["worktrees"], fields["review"]
-    return Work(
-        **{
-            **fields,
-            "command": _tuple(fields["command"]),
-            "agents": tuple(map(_agent_from_json, fields["agents"])),
-            "review": _agent_from_json(review) if review else None,
-            "bd_argv": _tuple(fields["bd_argv"]),
-            "allow_modules": tuple(fields["allow_modules"]),
-            "worktrees": worktrees_from_json(worktrees) if worktrees else None,
-            "executors": tuple(
-                Executor(**{**each, "argv": tuple(each["argv"])}) for each in fields["executors"]
-            ),
-            "hidden_variables": tuple(fields["hidden_variables"]),
-            "contexts": tuple(map(context_from_json, fields["contexts"])),
-            "log_root": LogRoot(**fields["log_root"]) if fields["log_root"] else None,
-        }
-    )
-
-
-def _agent_from_json(fields: dict[str, Any]) -> Agent:
-    prices = {model: tuple(each) for model, each in fields["prices"].items()}
-    argv, arguments = tuple(fields["argv"]), tuple(fields["arguments"])
-    return Agent(**{**fields, "argv": argv, "arguments": arguments, "prices": prices})
-
-
-def worktrees_from_json(fields: dict[str, Any]) -> Worktrees:
-    """Read back what ``asdict`` wrote."""
-    several: dict[str, Any] = {
-        name: tuple(fields[name]) for name in ("copy", "setup_reads", "trailers") if name in fields
-    }
-    return Worktrees(**{**fields, **several})
-
-
-def landing_from_json(fields: dict[str, Any]) -> Landing:
-    """Read back what ``asdict`` wrote."""
-    form = form_from_json(fields["form"]) if "form" in fields else CommitForm()
-    return Landing(**{**fields, "tools": tuple(fields["tools"]), "form": form})
-
-
-def fleet_from_json(fields: dict[str, Any]) -> FleetSettings:
-    """Read back what ``to_json`` wrote."""
-    filters: dict[str, Any] = {
-        k: tuple(v) if isinstance(v, list) else v for k, v in fields["filters"].items()
-    }
-    return FleetSettings(
-        **{
-            **fields,
-            "argv": tuple(fields["argv"]),
-            "work": work_from_json(fields["work"]),
-            "filters": Filters(**filters),
-            "policy": Policy(**fields["policy"]),
-            "pace": ProbePace(**fields["pace"]),
-            "budget": Budget(**fields["budget"]) if fields["budget"] else None,
-            "issue_budget": Budget(**fields["issue_budget"]) if fields["issue_budget"] else None,
-            "landing": landing_from_json(fields["landing"]) if fields["landing"] else None,
-            "tracing": Tracing(**fields["tracing"]) if fields["tracing"] else None,
-        }
-    )
-
-
-def worker_from_json(fields: dict[str, Any]) -> WorkerSettings:
-    """Read back what ``to_json`` wrote."""
-    return WorkerSettings(**{**fields, "work": work_from_json(fields["work"])})
-
-
-def _tuple(values: list[str] | tuple[str, ...] | None) -> tuple[str, ...] | None:
-    return None if values is None else tuple(values)

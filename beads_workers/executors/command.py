@@ -6,12 +6,12 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from dataclasses import replace as with_fields
 from typing import TYPE_CHECKING, Any
 
 from beads_workers import registry
 from beads_workers.core.model import Call, IssueId, OutcomeKind, Script, actor_of_task
+from beads_workers.core.plain import to_plain
 from beads_workers.core.plans import LogCopy, NotRunnable, Plan, Step, StepKind, plain
 from beads_workers.core.redaction import UnsafePath, parts_below, secrets_of
 from beads_workers.core.scripts import from_payload
@@ -270,7 +270,7 @@ def preparation(task: Task, settings: WorkerSettings) -> str:
     """What a PREPARE step is told, as JSON: ``worktrees.asked.Preparation``."""
     assert settings.work.worktrees is not None
     fields = {
-        "worktrees": asdict(settings.work.worktrees),
+        "worktrees": to_plain(settings.work.worktrees),
         "issue_id": task.issue_id,
         "attempt": task.attempt,
         "worker_id": settings.worker_id,

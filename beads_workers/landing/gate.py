@@ -24,11 +24,12 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from beads_workers.core.landing import LanderSettings
 from beads_workers.core.model import value
+from beads_workers.core.plain import BAD_VALUE, from_plain, to_plain
 from beads_workers.core.text import printable, size
 from beads_workers.landing import set_up
 from beads_workers.landing.queue import GateVerdict
@@ -132,7 +133,7 @@ class Verdicts:
         Raises ``GitError``."""
         worktrees, verify = self._settings.worktrees, self._settings.verify or ""
         self.leads = find_leads(worktrees, verify)
-        leads = [asdict(lead) for lead in self.leads]
+        leads = to_plain(self.leads)
         copied = copied_state(worktrees)
         about = [verify, worktrees.setup, worktrees.prefix, copied, self._tools, leads]
         self._holds_for = hashlib.sha256(json.dumps(about).encode()).hexdigest()
@@ -145,9 +146,8 @@ class Verdicts:
     def find(self, tree: str) -> GateResult | None:
         """What was said of this tree."""
         try:
-            fields = json.loads(self._file(tree).read_bytes())
-            return GateResult(**{**fields, "verdict": GateVerdict(fields["verdict"])})
-        except (OSError, ValueError, TypeError, KeyError):
+            return from_plain(GateResult, json.loads(self._file(tree).read_bytes()))
+        except (OSError, *BAD_VALUE):
             return None
 
     def keep(self, tree: str, result: GateResult) -> None:
@@ -155,7 +155,7 @@ class Verdicts:
         if result.verdict is not GateVerdict.NONE:
             file = self._file(tree)
             fresh = file.with_suffix(f".{os.getpid()}")
-            fresh.write_text(json.dumps({**asdict(result), "verdict": result.verdict.value}))
+            fresh.write_text(json.dumps(to_plain(result)))
             fresh.rename(file)
 
     def _file(self, tree: str) -> Path:
@@ -208,11 +208,10 @@ class GateProcess:
             told += file.read()
         os.close(self.pidfd)
         try:
-            fields = json.loads(told)
-        except ValueError:
+            return from_plain(GateResult, json.loads(told))
+        except BAD_VALUE:
             why, short = "the gate ended without an answer", self._shortage.why()
             return GateResult(GateVerdict.NONE, f"{why}; {short}" if short else why)
-        return GateResult(**{**fields, "verdict": GateVerdict(fields["verdict"])})
 
 
 def start_gate(
@@ -254,12 +253,12 @@ def _be_gate(
         if order.tree:
             with contextlib.suppress(OSError):  # A full disk: it is gated again, if need be.
                 keep.keep(order.tree, result)
-        os.write(said, json.dumps({**asdict(result), "verdict": result.verdict.value}).encode())
+        os.write(said, json.dumps(to_plain(result)).encode())
     except _Ended:
         pass
     except OSError as error:
         why = f"{error.filename or 'gate'}: {error.strerror}"
-        os.write(said, json.dumps({"verdict": "none", "why": why}).encode())
+        os.write(said, json.dumps(to_plain(GateResult(GateVerdict.NONE, why))).encode())
     except Exception:
         # Our own mistake. Without an answer there is no verdict, and the log says why.
         _say(traceback.format_exc())

@@ -14,10 +14,10 @@ import os
 import re
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict
 from pathlib import Path, PurePosixPath
 
 from beads_workers.core.model import value
+from beads_workers.core.plain import BAD_VALUE, from_plain, to_plain
 from beads_workers.core.settings import Worktrees
 from beads_workers.worktrees.git import GitError, git, names
 from beads_workers.worktrees.warm import must_set_up
@@ -87,10 +87,8 @@ class KeptSetUp:
 def load(file: Path, recipe: str) -> KeptSetUp | None:
     """What was kept, if it is for this recipe."""
     try:
-        fields = json.loads(file.read_bytes())
-        lists = {name: tuple(fields[name]) for name in ("read", "listed", "in_sight")}
-        kept = KeptSetUp(**{**fields, **lists})
-    except (OSError, ValueError, TypeError, KeyError):
+        kept = from_plain(KeptSetUp, json.loads(file.read_bytes()))
+    except (OSError, *BAD_VALUE):
         return None
     return kept if kept.recipe == recipe else None
 
@@ -100,7 +98,7 @@ def save(file: Path, kept: KeptSetUp | None) -> None:
     if kept is None:
         file.unlink(missing_ok=True)
     else:
-        file.write_text(json.dumps(asdict(kept)))
+        file.write_text(json.dumps(to_plain(kept)))
 
 
 def excluded(names: Iterable[str]) -> list[str]:

@@ -7,9 +7,9 @@ import os
 import subprocess
 import sys
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 
+from beads_workers.core.plain import to_plain
 from beads_workers.core.settings import Worktrees
 from beads_workers.runtime import sessions
 from beads_workers.runtime.processes import say
@@ -73,7 +73,7 @@ class PoolProcess:
             say(POOL, f"no worktrees are made ahead: {error.strerror or error}")
             return
         assert self._process.stdin is not None
-        told = {"worktrees": asdict(worktrees), "run_id": run_id}
+        told = {"worktrees": to_plain(worktrees), "run_id": run_id}
         with suppress(BrokenPipeError):
             self._process.stdin.write(json.dumps(told).encode() + b"\n")
             self._process.stdin.flush()

@@ -6,7 +6,6 @@ import json
 import selectors
 import socket
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -18,6 +17,7 @@ from beads_workers.core.events import ConnId, Event, StopAsked, Ticket
 from beads_workers.core.framing import Line, ProtocolError, as_integer, as_number, parse_object
 from beads_workers.core.journal import KINDS, heads
 from beads_workers.core.model import IssueId
+from beads_workers.core.plain import to_plain
 from beads_workers.core.snapshot import Board
 from beads_workers.core.status import Frames
 from beads_workers.core.wire import ControlAsked
@@ -396,7 +396,7 @@ class ControlServer:
     def _answered(self, stream: Stream, answer: Answer) -> None:
         reply: dict[str, Any] = {"text": answer.text}
         if answer.facts is not None:
-            reply |= {"facts": asdict(answer.facts)}
+            reply |= {"facts": to_plain(answer.facts)}
         if answer.error:
             reply |= {"error": answer.error, "not_found": answer.not_found}
         self._reply(stream, reply)

@@ -6,7 +6,8 @@ import json
 import socket
 from typing import Any
 
-from beads_workers.core.settings import FleetSettings, fleet_from_json
+from beads_workers.core.plain import from_plain
+from beads_workers.core.settings import FleetSettings
 from beads_workers.runtime.run_directory import RunInfo
 
 
@@ -30,7 +31,7 @@ def read_settings(client: socket.socket) -> FleetSettings | None:
         if not data:
             return None
         line += data
-    return fleet_from_json(json.loads(line))
+    return from_plain(FleetSettings, json.loads(line))
 
 
 def say(client: socket.socket, message: dict[str, Any]) -> None:

@@ -9,16 +9,16 @@ import re
 import socket
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from beads_workers.core.flat import BAD_VALUE, read_flat
 from beads_workers.core.journal import RunStarted
 from beads_workers.core.model import value
+from beads_workers.core.plain import BAD_VALUE, from_plain, to_plain
 from beads_workers.core.recovery import RecoveryState, host_of, left_over, recovery_state
-from beads_workers.core.settings import FleetSettings, fleet_from_json, to_json
+from beads_workers.core.settings import FleetSettings
 from beads_workers.runtime.journal_file import read_end, segments
 from beads_workers.runtime.locks import is_locked, try_lock
 
@@ -58,7 +58,7 @@ class AlreadyRunning(Exception):
 def read_info(text: bytes) -> RunInfo | None:
     """What ``write_info`` wrote; None for anything else."""
     try:
-        return read_flat(RunInfo, json.loads(text.decode()))
+        return from_plain(RunInfo, json.loads(text.decode()))
     except (*BAD_VALUE, RecursionError):
         return None
 
@@ -126,19 +126,19 @@ class RunDirectory:
     def write_info(self, info: RunInfo) -> None:
         """Replace run.json in one step."""
         fresh = self.root / "run.json.new"
-        _write_private(fresh, json.dumps(asdict(info)) + "\n")
+        _write_private(fresh, json.dumps(to_plain(info)) + "\n")
         fresh.replace(self.root / "run.json")
 
     def write_settings(self, run_id: str, settings: FleetSettings) -> None:
         """Keep what a run was told, but for what may hold a secret (``source_private``)."""
-        told = to_json(replace(settings, source_private={}))
+        told = to_plain(replace(settings, source_private={}))
         _write_private(self.run(run_id) / SETTINGS_FILE, json.dumps(told) + "\n")
 
     def read_settings(self, run_id: str) -> FleetSettings | None:
         """What a run was told; None for one that kept nothing, or something else."""
         try:
             text = (self.run(run_id) / SETTINGS_FILE).read_bytes()
-            return fleet_from_json(json.loads(text))
+            return from_plain(FleetSettings, json.loads(text))
         except (OSError, *BAD_VALUE, RecursionError):
             return None
 

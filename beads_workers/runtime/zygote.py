@@ -18,7 +18,8 @@ from typing import Any
 
 from beads_workers.core.framing import Line, LineReader
 from beads_workers.core.model import value
-from beads_workers.core.settings import WorkerSettings, to_json
+from beads_workers.core.plain import to_plain
+from beads_workers.core.settings import WorkerSettings
 from beads_workers.runtime.zygote_loop import IGNORED, run_zygote
 
 SEND_SECONDS = 5.0
@@ -83,7 +84,7 @@ class Zygote:
 
     def spawn(self, settings: WorkerSettings) -> None:
         """Ask for a worker; ``ChildSpawned`` answers."""
-        self._send({"spawn": to_json(settings)})
+        self._send({"spawn": to_plain(settings)})
 
     def kill(self, pid: int, number: int) -> None:
         """Send a signal to a worker, unless it has exited already (its pid is not reused)."""

@@ -21,7 +21,8 @@ from beads_workers import registry
 from beads_workers.core import limits
 from beads_workers.core.framing import Line, LineReader
 from beads_workers.core.model import compile_values
-from beads_workers.core.settings import WorkerSettings, worker_from_json
+from beads_workers.core.plain import from_plain
+from beads_workers.core.settings import WorkerSettings
 from beads_workers.core.wire import Shutdown, StatusAsked, Wait, encode
 from beads_workers.runtime import sessions
 from beads_workers.runtime.processes import SEND_LATER
@@ -230,7 +231,7 @@ class _Zygote:
             assert isinstance(line, Line), line
             request = json.loads(line.text)
             if "spawn" in request:
-                spawn.append(worker_from_json(request["spawn"]))
+                spawn.append(from_plain(WorkerSettings, request["spawn"]))
             elif "begin" in request:
                 self._begin(request["begin"], fds)
             else:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from beads_workers.core.model import value
-from beads_workers.core.settings import Worktrees, worktrees_from_json
+from beads_workers.core.plain import from_plain
+from beads_workers.core.settings import Worktrees
 
 
 @value
@@ -29,5 +29,4 @@ class Preparation:
 
 def read_preparation(text: str) -> Preparation:
     """Read what ``executors.command.preparation`` wrote."""
-    fields: dict[str, Any] = json.loads(text)
-    return Preparation(**{**fields, "worktrees": worktrees_from_json(fields["worktrees"])})
+    return from_plain(Preparation, json.loads(text))

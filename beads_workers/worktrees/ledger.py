@@ -11,10 +11,10 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 
-from beads_workers.core.flat import BAD_VALUE, read_flat
 from beads_workers.core.model import value
+from beads_workers.core.plain import BAD_VALUE, from_plain, to_plain
 from beads_workers.executors.files import branch_part
 from beads_workers.worktrees.git import (
     FALLBACK_IDENTITY,
@@ -57,10 +57,7 @@ def ledger_ref(branch: str) -> str:
 def entry_text(entries: Sequence[LandedCommit]) -> str:
     """The message of one commit of the ledger."""
     names = dict.fromkeys(each.issue_id for each in entries if each.issue_id)
-    said = [
-        json.dumps({name: held for name, held in asdict(each).items() if held}, sort_keys=True)
-        for each in entries
-    ]
+    said = [json.dumps(to_plain(each, sparse=True), sort_keys=True) for each in entries]
     what = "taken back" if any(each.undoes for each in entries) else "landed"
     return "\n".join([" ".join([f"{what}:", *names]), "", *said, ""])
 
@@ -94,7 +91,7 @@ def entries(folder: str, branch: str = "") -> list[LandedCommit]:
 def read_entry(line: str) -> LandedCommit | None:
     """One line of an entry; None for what no lander of this version writes: others push there."""
     try:
-        read = read_flat(LandedCommit, json.loads(line))
+        read = from_plain(LandedCommit, json.loads(line))
     except (*BAD_VALUE, RecursionError):
         return None
     return read if all(map(is_object, filter(None, (read.commit, *read.undoes)))) else None

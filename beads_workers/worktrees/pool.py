@@ -19,11 +19,12 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 from beads_workers.core.model import value
-from beads_workers.core.settings import Worktrees, worktrees_from_json
+from beads_workers.core.plain import BAD_VALUE, from_plain, to_plain
+from beads_workers.core.settings import Worktrees
 from beads_workers.runtime import sessions
 from beads_workers.runtime.beside import MODULE, POOL
 from beads_workers.runtime.processes import heard, wake_on
@@ -172,16 +173,14 @@ def _recipe(settings: Worktrees) -> str:
     from hashlib import sha256  # It loads OpenSSL, and most worktrees are not made ahead.
 
     settings = replace(settings, disk_floor_bytes=0, setup_reads=())
-    about = asdict(replace(settings, base="", base_name="", base_else="", remote="", pool=0))
+    about = to_plain(replace(settings, base="", base_name="", base_else="", remote="", pool=0))
     return sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
 
 
 def _state(records: Records, record: WorktreeRecord) -> MadeAhead | None:
     try:
-        fields = json.loads(records.ahead(record) or "")
-        copied = [(str(name), int(mode), str(text)) for name, mode, text in fields["copied"]]
-        return MadeAhead(str(fields["at"]), str(fields["recipe"]), copied)
-    except (ValueError, TypeError, KeyError):
+        return from_plain(MadeAhead, json.loads(records.ahead(record) or ""))
+    except BAD_VALUE:
         return None
 
 
@@ -210,7 +209,7 @@ def make(settings: Worktrees, records: Records, run_id: str, nice: int = 0) -> W
             os.nice(nice)
             copied = _fill(settings, record)
             state = MadeAhead(base, _recipe(settings), copied)
-            records.set_ahead(record, json.dumps(asdict(state)))
+            records.set_ahead(record, json.dumps(to_plain(state)))
         finally:
             os.close(lock)
             if records.ahead(record) is None:
@@ -302,7 +301,7 @@ class Filler:
         )
         assert self._maker.stdin is not None
         with suppress(BrokenPipeError), self._maker.stdin as pipe:
-            pipe.write(json.dumps(asdict(self._asked)).encode())
+            pipe.write(json.dumps(to_plain(self._asked)).encode())
         self._pidfd = os.pidfd_open(self._maker.pid)
         self._selector.register(self._pidfd, selectors.EVENT_READ, self._made)
 
@@ -362,8 +361,7 @@ class Filler:
 
 def main() -> int:
     """See the module text; 0, or 1 after saying why."""
-    fields = json.loads(sys.stdin.readline())
-    asked = Refill(worktrees_from_json(fields["worktrees"]), fields["run_id"])
+    asked = from_plain(Refill, json.loads(sys.stdin.readline()))
     if sys.argv[1:] == [MAKE]:
         return _main_of_maker(asked)
     wake_up = wake_on((signal.SIGTERM, signal.SIGINT, signal.SIGHUP))

@@ -17,11 +17,11 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
-from beads_workers.core.flat import BAD_VALUE, read_flat
 from beads_workers.core.model import value
+from beads_workers.core.plain import BAD_VALUE, from_plain, to_plain
 from beads_workers.core.settings import Worktrees
 from beads_workers.executors.files import place_file
 from beads_workers.runtime.locks import try_lock
@@ -108,7 +108,7 @@ class Records:
             time.sleep(0.001)  # What a killed one has left of it is just being removed.
         else:
             raise BlockingIOError(errno.EBUSY, os.strerror(errno.EBUSY), str(fresh))
-        fresh.write_text(json.dumps(asdict(record)) + "\n")
+        fresh.write_text(json.dumps(to_plain(record)) + "\n")
         fresh.rename(self.folder / f"{record.name}.json")
         return lock
 
@@ -225,7 +225,7 @@ def _lock_this(path: Path, *, create: bool = False) -> int | None:
 def read_record(text: bytes) -> WorktreeRecord | None:
     """What ``begin`` wrote; None for anything else, which nothing is ever removed for."""
     try:
-        return read_flat(WorktreeRecord, json.loads(text.decode()))
+        return from_plain(WorktreeRecord, json.loads(text.decode()))
     except (*BAD_VALUE, RecursionError):
         return None
 

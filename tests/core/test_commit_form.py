@@ -13,12 +13,12 @@ from beads_workers.core.commit_form import (
     OWN_TRAILERS,
     CommitForm,
     filled_trailers,
-    form_from_json,
     own_trailers,
     read_co_author,
     read_subject,
     read_types,
 )
+from beads_workers.core.plain import from_plain
 
 
 @pytest.mark.parametrize("text", ["{title}", "{type}({label:area/}): {title:lower} [{id}]"])
@@ -52,7 +52,7 @@ def test_a_co_author_has_an_address() -> None:
 
 def test_a_form_comes_back_from_json() -> None:
     form = CommitForm("{id}", 80, (("a", "b"),), True, "none")
-    assert form_from_json(json.loads(json.dumps(asdict(form)))) == form
+    assert from_plain(CommitForm, json.loads(json.dumps(asdict(form)))) == form
 
 
 def test_a_commit_that_is_made_for_an_agent_names_it_and_one_for_a_command_does_not() -> None:

@@ -8,9 +8,10 @@ from dataclasses import asdict
 from beads_workers.core import events as ev
 from beads_workers.core import limits
 from beads_workers.core.commands import Answer, RoundTrip
-from beads_workers.core.facts import Facts, IssueFacts, facts_from_json
+from beads_workers.core.facts import Facts, IssueFacts
 from beads_workers.core.journal import Checkpointed
 from beads_workers.core.model import Filters, IssueId
+from beads_workers.core.plain import from_plain
 from beads_workers.core.policy import Policy
 from beads_workers.core.source import Result
 from tests.core.playbook import Play, done, failed, job, lost, of
@@ -161,4 +162,4 @@ def test_facts_survive_their_journey_as_json() -> None:
     play.answer(settle_error="locked")
     found = facts(play)
     travelled = json.loads(json.dumps(asdict(found) | {"new": 1}))
-    assert facts_from_json(travelled) == found
+    assert from_plain(Facts, travelled) == found

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from beads_workers.core.model import Call, IssueId, OutcomeKind, Script
+from beads_workers.core.plain import from_plain
 from beads_workers.core.plans import NotRunnable, Plan, StepKind
 from beads_workers.core.scripts import Context, to_payload
-from beads_workers.core.settings import Agent, Work, WorkerSettings, Worktrees, worktrees_from_json
+from beads_workers.core.settings import Agent, Work, WorkerSettings, Worktrees
 from beads_workers.core.wire import Task
 from beads_workers.executors.command import (
     TITLE_CHARS_MAX,
@@ -238,7 +239,7 @@ def test_with_worktrees_one_is_made_first_and_the_command_and_its_check_run_ther
     prepare = made_plan.steps[1]
     assert prepare.stdin is not None
     asked = json.loads(prepare.stdin)
-    assert worktrees_from_json(asked["worktrees"]) == WORKTREES
+    assert from_plain(Worktrees, asked["worktrees"]) == WORKTREES
     assert (asked["issue_id"], asked["attempt"], asked["worker_id"]) == ("bw-1", 2, "W3")
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from beads_workers.attempts import review
-from beads_workers.core.flat import BAD_VALUE, read_flat
 from beads_workers.core.landing import (
     Add,
     Landed,
@@ -19,6 +18,7 @@ from beads_workers.core.landing import (
     from_line,
     mend_from_text,
 )
+from beads_workers.core.plain import BAD_VALUE, from_plain
 from beads_workers.core.receipts import Receipt, read_receipt, receipt_from_text, to_text
 from beads_workers.runtime.account_file import AccountFile
 from beads_workers.runtime.usage_file import read_usage
@@ -177,7 +177,7 @@ def ledger_holds(read: Callable[[bytes], LandedCommit | None], data: bytes) -> N
 def _any_name(data: bytes) -> LandedCommit | None:
     """Planted bug: whatever is said to be a commit is one."""
     try:
-        return read_flat(LandedCommit, json.loads(as_text(data)))
+        return from_plain(LandedCommit, json.loads(as_text(data)))
     except (*BAD_VALUE, RecursionError):
         return None
 

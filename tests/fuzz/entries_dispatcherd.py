@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from random import Random
 from typing import Any
 
 from beads_workers.core.framing import ProtocolError, parse_object
+from beads_workers.core.plain import from_plain, to_plain
 from beads_workers.integrations.dispatcherd import configuration, spool, wire, wire_chunks
-from beads_workers.integrations.dispatcherd.configuration import Postgres, brokers_from_json
+from beads_workers.integrations.dispatcherd.configuration import Brokers, Postgres
 from tests.fuzz.inputs import as_json, hostile, hostile_object, objects
 from tests.fuzz.parser import Parser, require, well_typed
 
@@ -200,7 +201,7 @@ def settings_hold(read: Any, data: bytes) -> None:
     configuration.workers_of(config)
     require(bool(brokers.sockets or brokers.postgres), "nowhere to listen")
     require(all(each.channels for each in brokers.postgres), "nothing to listen to")
-    again = brokers_from_json(json.loads(json.dumps(asdict(brokers))))
+    again = from_plain(Brokers, json.loads(json.dumps(to_plain(brokers))))
     require(again == brokers, f"{again} is not {brokers}")
 
 

@@ -10,7 +10,7 @@ from tests.test_tidy import MODULES, PACKAGE, dotted, tree
 READS = frozenset(
     {
         "json.loads", "json.load", "json.JSONDecoder", "struct.unpack", "tomllib.load",
-        "tomllib.loads", "datetime.fromisoformat", "parse_object", "strict_loads", "read_flat",
+        "tomllib.loads", "datetime.fromisoformat", "parse_object", "strict_loads",
         "LineReader",
     }
 )  # fmt: skip

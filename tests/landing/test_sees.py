@@ -15,10 +15,11 @@ from pathlib import Path
 import pytest
 
 from beads_workers.core.landing import GoOn, LandingPaused, settings_to_line
+from beads_workers.core.plain import from_plain
 from beads_workers.core.settings import Sight
 from beads_workers.landing.sees.again import REFUSED
 from beads_workers.landing.sees.proof import Proof
-from beads_workers.landing.sees.run import prove, read_proof
+from beads_workers.landing.sees.run import prove
 from tests.landing.program import Program
 from tests.landing.world import LandingWorld
 
@@ -223,7 +224,7 @@ def prove_without_mounts(here: Project, verify: str) -> Proof:
         check=True,
     )
     *_, last = done.stdout.splitlines()
-    return read_proof(json.loads(last)["proof"])
+    return from_plain(Proof, json.loads(last)["proof"])
 
 
 @pytest.mark.parametrize(

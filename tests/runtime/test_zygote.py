@@ -15,7 +15,8 @@ from typing import TypeVar
 
 import pytest
 
-from beads_workers.core.settings import Work, WorkerSettings, to_json
+from beads_workers.core.plain import to_plain
+from beads_workers.core.settings import Work, WorkerSettings
 from beads_workers.runtime import sessions
 from beads_workers.runtime.zygote import ChildExited, ChildSpawned, ZygoteEvent, start_zygote
 from beads_workers.runtime.zygote_loop import run_zygote, warm_up
@@ -189,7 +190,7 @@ def test_a_worker_whose_zygote_dies_before_it_could_report_it_never_starts(tmp_p
     settings = WorkerSettings(
         "W1", str(tmp_path / "s"), os.getpid(), str(tmp_path), "r", str(tmp_path), "a", Work()
     )
-    ours.sendall(json.dumps({"spawn": to_json(settings)}).encode() + b"\n")
+    ours.sendall(json.dumps({"spawn": to_plain(settings)}).encode() + b"\n")
     (worker,) = until(lambda: children(zygote))
     started = sessions.start_time(worker)
     os.kill(zygote, signal.SIGKILL)

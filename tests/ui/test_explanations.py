@@ -13,9 +13,9 @@ from beads_workers.core.facts import (
     Facts,
     IssueFacts,
     TrackerTrouble,
-    facts_from_json,
 )
 from beads_workers.core.model import Filters, IssueId
+from beads_workers.core.plain import from_plain
 from beads_workers.core.source import Seen
 from beads_workers.ui.reasons import Cause, Picture, epoch, span
 from beads_workers.ui.why import explain, headline
@@ -330,4 +330,4 @@ def test_while_another_agent_works_only_what_is_parked_waits() -> None:
 
 def test_accounts_travel_as_json() -> None:
     fleet = replace(RUNNING, accounts=(LIMITED, LOGIN), all_closed=True)
-    assert facts_from_json(json.loads(json.dumps(asdict(fleet)))) == fleet
+    assert from_plain(Facts, json.loads(json.dumps(asdict(fleet)))) == fleet

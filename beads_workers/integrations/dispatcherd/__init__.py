@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from beads_workers.core.plain import from_plain
 from beads_workers.core.source import Source
 from beads_workers.kinds import Capabilities, Late, Opening, SourceKind
 
@@ -12,7 +13,7 @@ SCHEMES = ("dispatcherd+unix://", "postgresql://", "postgres://")
 
 
 def _open(opening: Opening) -> Source:
-    from beads_workers.integrations.dispatcherd.configuration import brokers_from_json
+    from beads_workers.integrations.dispatcherd.configuration import Brokers
     from beads_workers.integrations.dispatcherd.queue import TaskQueue
     from beads_workers.integrations.dispatcherd.source import DispatcherdSource
     from beads_workers.integrations.dispatcherd.spool import SPOOL_FILE
@@ -24,7 +25,7 @@ def _open(opening: Opening) -> Source:
         TaskQueue(),
         Path(settings.state_directory) / SPOOL_FILE,
         actor=opening.actor,
-        place=brokers_from_json(dict(said)).describe() if said else "its brokers",
+        place=from_plain(Brokers, said).describe() if said else "its brokers",
         calls_functions=settings.work.command is None,
         again=settings.policy.hand_back_after > 1,
     )

@@ -49,16 +49,6 @@ class Brokers:
         return ", ".join([*self.sockets, *named])
 
 
-def brokers_from_json(fields: dict[str, Any]) -> Brokers:
-    """Read back what ``asdict`` wrote."""
-    postgres = tuple(
-        Postgres(**{**each, "channels": tuple(each["channels"])}) for each in fields["postgres"]
-    )
-    produced = tuple(Produced(**each) for each in fields["produced"])
-    sockets = tuple(fields["sockets"])
-    return Brokers(**{**fields, "sockets": sockets, "postgres": postgres, "produced": produced})
-
-
 # --- configuration -------------------------------------------------------------------------------
 # Where publishers bring their tasks, as people write it: a configuration file of dispatcherd, or
 # short URLs. Source: docs/DISPATCHERD.md.

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from beads_workers.checks.combinations import meaningless, of_trackers
 from beads_workers.cli.errors import CommandError
 from beads_workers.cli.refusals import refuse
+from beads_workers.core.plain import to_plain
 from beads_workers.core.text import printable
 from beads_workers.exits import EXIT_USAGE
 from beads_workers.integrations.dispatcherd import CONFIG
@@ -65,7 +66,7 @@ def prepare_dispatcherd(
             hand_back_after=tries,
         ),
         poll_seconds=POLL_PUSH_SECONDS,
-        source_private=asdict(brokers),
+        source_private=to_plain(brokers),
         awaited=False,
     )
 

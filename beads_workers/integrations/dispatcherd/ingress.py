@@ -14,6 +14,7 @@ from beads_workers.core.commands import FoundTask
 from beads_workers.core.events import Arrived, Event, TaskFilter, Warned
 from beads_workers.core.framing import ProtocolError
 from beads_workers.core.model import IssueId
+from beads_workers.core.plain import from_plain
 from beads_workers.core.settings import FleetSettings
 from beads_workers.core.source import Source
 from beads_workers.integrations.dispatcherd.brokers import Answer, Broker, UnixBroker
@@ -22,7 +23,6 @@ from beads_workers.integrations.dispatcherd.configuration import (
     SCHEDULED,
     Brokers,
     Produced,
-    brokers_from_json,
 )
 from beads_workers.integrations.dispatcherd.control import Service
 from beads_workers.integrations.dispatcherd.queue import QueuedTask, TaskQueue
@@ -383,7 +383,7 @@ def open_ingress(
 ) -> DispatcherdIngress:
     """See ``kinds.SourceKind.ingress``; what the brokers ask of the fleet is answered."""
     assert isinstance(source, DispatcherdSource)
-    brokers = brokers_from_json(dict(settings.source_private))
+    brokers = from_plain(Brokers, settings.source_private)
     ingress = open_dispatcherd(brokers, source, selector, tell)
     answering = control()
     ingress.answerer, answering.ingress = answering.ask, ingress

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from beads_workers.core.model import value
+from beads_workers.core.plain import from_plain
 from beads_workers.core.source import Source
 from beads_workers.kinds import Capabilities, Late, Opening, SourceKind
 
@@ -33,7 +34,7 @@ def _open(opening: Opening) -> Source:
     from beads_workers.integrations.hero.wire import Keys
 
     settings = opening.settings
-    hero = HeroQueue(**settings.source_options)
+    hero = from_plain(HeroQueue, settings.source_options)
     queue = ServedQueue(
         read_url(hero.url).address,
         hero.worker,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from beads_workers.checks.combinations import meaningless, of_trackers
 from beads_workers.cli.errors import CommandError
 from beads_workers.cli.refusals import refuse
+from beads_workers.core.plain import to_plain
 from beads_workers.exits import EXIT_USAGE
 from beads_workers.integrations.hero.options import HeroTable
 
@@ -53,7 +54,7 @@ def prepare_hero(resolved: Resolved, issues: tuple[str, ...], *, owned: bool) ->
         settings,
         policy=Policy(hand_back=True),
         poll_seconds=POLL_SECONDS,
-        source_options=asdict(queue),
+        source_options=to_plain(queue),
         claims_ahead=False,
     )
 
@@ -64,7 +65,7 @@ def look_at_hero(resolved: Resolved, directory: Path) -> FleetSettings:
 
     queue, state = find_queue(resolved), str(directory)
     folder = str(Path.cwd())
-    return FleetSettings(0, "hero", state, folder, state, source_options=asdict(queue))
+    return FleetSettings(0, "hero", state, folder, state, source_options=to_plain(queue))
 
 
 def find_queue(resolved: Resolved) -> HeroQueue:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from beads_workers.core.model import value
+from beads_workers.core.plain import from_plain
 from beads_workers.core.source import Source
 from beads_workers.kinds import Capabilities, Late, Opening, SourceKind
 
@@ -26,7 +27,7 @@ def _open(opening: Opening) -> Source:
     from beads_workers.integrations.rrq.source import RrqSource
 
     settings = opening.settings
-    rrq = RrqExecutor(**settings.source_options)
+    rrq = from_plain(RrqExecutor, settings.source_options)
     return RrqSource(
         RequestTable(),
         actor=opening.actor,

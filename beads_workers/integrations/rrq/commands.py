@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
-from dataclasses import asdict
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,6 +14,7 @@ import typer
 from beads_workers.cli.errors import CommandError
 from beads_workers.cli.parameters import takes
 from beads_workers.cli.start import CommandAfterDashes, command_of
+from beads_workers.core.plain import to_plain
 from beads_workers.exits import EXIT_USAGE
 from beads_workers.options import WORKERS_DEFAULT, WORKERS_MAX, Options
 from beads_workers.runtime.locks import is_locked, try_lock
@@ -144,7 +144,7 @@ def rrq_executor(
             argv=tuple(sys.argv[1:]),
             folder=str(folder),
             quiet=not json_lines,
-            source_options=asdict(served),
+            source_options=to_plain(served),
             metrics=said.metrics,
             tracing=find_tracing(said.trace),
         ),

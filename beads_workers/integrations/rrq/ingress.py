@@ -24,6 +24,7 @@ from beads_workers.core.events import (
     Withdrawn,
 )
 from beads_workers.core.model import compile_values
+from beads_workers.core.plain import from_plain
 from beads_workers.core.settings import FleetSettings
 from beads_workers.core.source import Source
 from beads_workers.exits import EXIT_ERROR
@@ -404,7 +405,7 @@ def open_ingress(
 ) -> RrqIngress:
     """See ``kinds.SourceKind.ingress``."""
     assert isinstance(source, RrqSource)
-    rrq = RrqExecutor(**settings.source_options)
+    rrq = from_plain(RrqExecutor, settings.source_options)
     end_with(rrq.parent, selector)
     address, workers = from_text(rrq.address), settings.workers * settings.work.in_flight
     alone, open_by = rrq.alone_seconds, rrq.open_by

@@ -9,14 +9,14 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from beads_workers.core.events import Event, Warned
-from beads_workers.core.flat import BAD_VALUE, read_flat
 from beads_workers.core.framing import Line, LineReader, ProtocolError, parse_object
 from beads_workers.core.model import value
+from beads_workers.core.plain import BAD_VALUE, from_plain, to_plain
 from beads_workers.core.text import counted, printable
 from beads_workers.integrations.tracing.spans import Span, Spans
 from beads_workers.runtime.journal_file import JournalTail
@@ -63,14 +63,15 @@ class ExportStatus:
 
     def to_json(self) -> dict[str, Any]:
         """For the parent."""
-        return asdict(self)
+        fields: dict[str, Any] = to_plain(self)
+        return fields
 
 
 def account_of(values: Any) -> ExportStatus:
     """Read it back; raises one of ``core.journal.BAD_VALUE``."""
     if not isinstance(values, Mapping) or values.keys() != {f.name for f in fields(ExportStatus)}:
         raise TypeError(values)
-    return read_flat(ExportStatus, values)
+    return from_plain(ExportStatus, values)
 
 
 Export = Callable[[Sequence[Span]], str]

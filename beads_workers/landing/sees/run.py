@@ -15,12 +15,13 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from select import POLLIN, poll
 from typing import Any
 
 from beads_workers.core.landing import LanderSettings, settings_from_line, settings_to_line
+from beads_workers.core.plain import from_plain, to_plain
 from beads_workers.core.settings import Sight
 from beads_workers.landing.gate import GateProcess, GateResult, Verdicts, start_gate
 from beads_workers.landing.queue import GateVerdict
@@ -81,7 +82,7 @@ class ProofProcess:
         for line in map(json.loads, lines):
             self.runs += "began" in line
             if (said := line.get("proof")) is not None:
-                self.proof = read_proof(said)
+                self.proof = from_plain(Proof, said)
         if not data:
             self.process.wait()
             unknown = Proof(Sight.UNKNOWN, ("it ended without an answer",))
@@ -102,12 +103,6 @@ def start_proof(settings: LanderSettings, commit: str, lane: int) -> ProofProces
     with suppress(BrokenPipeError), process.stdin:
         process.stdin.write(settings_to_line(settings))
     return ProofProcess(process)
-
-
-def read_proof(said: dict[str, Any]) -> Proof:
-    """What the last line says."""
-    lists = {name: tuple(said[name]) for name in ("found", "opened")}
-    return Proof(**{**said, **lists, "sight": Sight(said["sight"])})
 
 
 # --- the program ---------------------------------------------------------------------------------
@@ -189,7 +184,7 @@ def main() -> int:
     sessions.die_with_parent(signal.SIGTERM)
     settings = settings_from_line(sys.stdin.buffer.readline())
     proof = prove(settings, sys.argv[1], int(sys.argv[2]), lambda at: _say({"began": at}))
-    _say({"proof": asdict(proof)})
+    _say({"proof": to_plain(proof)})
     return 0
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from beads_workers.core.plain import from_plain, to_plain
 from beads_workers.integrations.dispatcherd.configuration import (
     Brokers,
     Postgres,
     Produced,
-    brokers_from_json,
     from_config,
     from_url,
     ignored,
@@ -59,7 +58,7 @@ def test_the_timeout_of_chunks_may_stand_in_the_service_itself() -> None:
 
 def test_brokers_survive_json() -> None:
     brokers = from_config(CONFIG)
-    assert brokers_from_json(asdict(brokers)) == brokers
+    assert from_plain(Brokers, to_plain(brokers)) == brokers
 
 
 def test_urls_name_one_broker() -> None:
@@ -125,7 +124,7 @@ def test_producers_bring_tasks_as_their_publishers_would() -> None:
         Produced({"task": "shop.tasks.warm"}),
         Produced({"args": [1], "task": "shop.tasks.tell"}),
     )
-    assert brokers_from_json(asdict(brokers)) == brokers
+    assert from_plain(Brokers, to_plain(brokers)) == brokers
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 from beads_workers.cli.config import resolve
 from beads_workers.cli.errors import CommandError
 from beads_workers.cli.kinds import kind_said
+from beads_workers.core.plain import to_plain
 from beads_workers.core.policy import Policy
 from beads_workers.core.settings import FleetSettings
 from beads_workers.exits import EXIT_USAGE
@@ -74,7 +74,7 @@ def test_which_sources_these_are(source: str | None, ours: bool) -> None:
 
 def test_a_file_gives_brokers_and_workers_and_tasks_are_tried_once(folder: Path) -> None:
     settings = prepared(folder)
-    assert settings.source_private == asdict(Brokers((str(folder / "d.sock"),)))
+    assert settings.source_private == to_plain(Brokers((str(folder / "d.sock"),)))
     assert (settings.source, settings.workers, settings.awaited) == ("dispatcherd", 7, False)
     assert settings.state_directory == str(folder / ".beads-workers")
     assert settings.policy == Policy(attempts_max=1, hand_back=True)
@@ -91,7 +91,7 @@ def test_a_file_that_is_json_is_read_too(folder: Path) -> None:
     config = {"version": 2, "brokers": {"socket": {"socket_path": "/x/d.sock"}}}
     (folder / "d.json").write_text(json.dumps(config))
     settings = prepared(folder, source="dispatcherd:d.json")
-    assert settings.source_private == asdict(Brokers(("/x/d.sock",)))
+    assert settings.source_private == to_plain(Brokers(("/x/d.sock",)))
     assert settings.workers == 4
 
 
