@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from beads_workers.agents.adapter import load
 from beads_workers.agents.prompt import TEMPLATE, Delivered, Lessons, block, of_issue, render
-from beads_workers.core.assignment import Assignment, Mend
-from beads_workers.core.receipts import close_reason, receipt_from_text
+from beads_workers.core.assignment import Assignment
+from beads_workers.core.landing import Mend
+from beads_workers.core.receipts import close_reason
 
 if TYPE_CHECKING:
     from beads_workers.core.journal import Finished
@@ -81,7 +82,7 @@ def _rules(commits: bool) -> str:
 
 def _told(done: Delivered, end: Finished | None) -> Delivered:
     """With what our journal knows better than the reason of a close."""
-    receipt = receipt_from_text(end.receipt) if end is not None else None
+    receipt = end.receipt if end is not None else None
     if end is None or receipt is None:
         return done
     commit = (receipt.head or receipt.commits[-1]) if receipt.commits else done.commit

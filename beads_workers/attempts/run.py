@@ -34,11 +34,11 @@ from beads_workers.core.assignment import (
     AgentSpec,
     Assignment,
     AttemptAnswer,
-    Mend,
     not_kept,
     read_assignment,
     to_fields,
 )
+from beads_workers.core.landing import Mend
 from beads_workers.core.model import OutcomeKind
 from beads_workers.core.receipts import Receipt, Tokens
 from beads_workers.core.text import some

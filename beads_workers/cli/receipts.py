@@ -8,7 +8,7 @@ from typing import Any
 
 from beads_workers.core.journal import Finished, RunStarted, UsageFound
 from beads_workers.core.model import value
-from beads_workers.core.receipts import Receipt, receipt_from_text, to_json
+from beads_workers.core.receipts import Receipt, to_json
 from beads_workers.core.text import printable
 from beads_workers.runtime.journal_file import read_journal
 from beads_workers.runtime.run_directory import RunDirectory
@@ -48,10 +48,10 @@ def _in_run(directory: RunDirectory, run_id: str, issue_id: str) -> Iterator[Rec
                 plain = not run.agents
                 continue
             case Finished(issue_id=found) as finished if found == issue_id:
-                receipt = receipt_from_text(finished.receipt)
+                receipt = finished.receipt
                 outcome, error = finished.outcome, finished.error
             case UsageFound(issue_id=found) as finished if found == issue_id:
-                receipt, outcome, error = receipt_from_text(finished.receipt), "", ""
+                receipt, outcome, error = finished.receipt, "", ""
             case _:
                 continue
         # Of a command only what a person should look at: the rest stands in its log.

@@ -21,7 +21,7 @@ from beads_workers.cli.receipts import find_receipts
 from beads_workers.core import limits
 from beads_workers.core.facts import NO_FLEET, Facts, IssueFacts
 from beads_workers.core.journal import Checkpointed
-from beads_workers.core.landing import Add, add_from_text, ahead_of
+from beads_workers.core.landing import Add, ahead_of
 from beads_workers.core.model import IssueId
 from beads_workers.core.plain import from_plain
 from beads_workers.core.policy import Policy
@@ -96,7 +96,7 @@ def remembered(directory: RunDirectory, settings: FleetSettings, now: float) -> 
         last.unclosed.update(dict.fromkeys(late, left.actor))
     ids = dict.fromkeys([*last.unclosed, *last.retry_entries])
     waiting = (each for each in last.retry_entries.values() if not each.quarantined)
-    shelved = [add for each in waiting if (add := add_from_text(each.landing))]
+    shelved = [add for each in waiting if (add := each.landing)]
     issues = (_issue_facts(each, last, now, shelved) for each in ids)
     return Facts(
         state=NO_FLEET,
@@ -115,7 +115,7 @@ def _issue_facts(
 ) -> IssueFacts:
     retry_entry = last.retry_entries.get(issue_id, Checkpointed(issue_id))
     waits = not (issue_id in last.unclosed or retry_entry.quarantined)
-    to_land = add_from_text(retry_entry.landing) if waits else None
+    to_land = retry_entry.landing if waits else None
     left = min(retry_entry.not_before - now, limits.RETRY_AFTER_MAX_SECONDS)
     standing = "cooling" if left > 0 else ""
     standing = "quarantined" if retry_entry.quarantined else standing

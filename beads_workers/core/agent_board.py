@@ -9,7 +9,6 @@ from typing import Any
 from beads_workers.core import journal as rec
 from beads_workers.core import limits
 from beads_workers.core.money import Ledger, Spend, UnderWay
-from beads_workers.core.receipts import receipt_from_text
 from beads_workers.core.wire import Progress
 
 SHOWN_STATES = {
@@ -51,7 +50,7 @@ class AgentBoard:
         """It has ended, and says what it cost."""
         if finished.receipt or finished.issue_id in self._working:
             self._working.pop(finished.issue_id, None)
-            receipt = receipt_from_text(finished.receipt)
+            receipt = finished.receipt
             self.ledger.ended(finished.issue_id, receipt)
             self.flagged.pop(finished.issue_id, None)
             if receipt is not None and receipt.flags and len(self.flagged) < FLAGGED_MAX:
@@ -76,8 +75,7 @@ class AgentBoard:
             case rec.AccountOpened(account, agent, model):
                 self.closed.pop((account, model), None)
                 self.agents[agent] = None
-            case rec.UsageFound(issue_id, _, _, text):
-                receipt = receipt_from_text(text)
+            case rec.UsageFound(issue_id, _, _, receipt):
                 if receipt is not None and receipt.agent:
                     self.agents.setdefault(receipt.agent, None)
                 self.ledger.found(issue_id, receipt)
@@ -101,7 +99,7 @@ class AgentBoard:
         return [
             {"issue_id": issue_id, "flags": list(receipt.flags), "error": finished.error}
             for issue_id, finished in self.flagged.items()
-            if (receipt := receipt_from_text(finished.receipt)) is not None
+            if (receipt := finished.receipt) is not None
         ]
 
     def money(self) -> dict[str, Any]:

@@ -15,9 +15,9 @@ from beads_workers.core.budget import Budget
 from beads_workers.core.effects import Effects
 from beads_workers.core.issues import Issue
 from beads_workers.core.journal import UsageFound
-from beads_workers.core.landing import mend_from_text
 from beads_workers.core.model import IssueId, Job, Outcome, OutcomeKind
 from beads_workers.core.money import Ledger, UnderWay
+from beads_workers.core.plain import to_plain
 from beads_workers.core.receipts import (
     NOBODY,
     AccountId,
@@ -25,7 +25,6 @@ from beads_workers.core.receipts import (
     Candidate,
     Closed,
     Receipt,
-    receipt_from_text,
     to_json,
 )
 from beads_workers.core.retry import AlikeFailures
@@ -161,14 +160,14 @@ class AgentWork:
         past = issue.retry_entry
         if past is not None and past.error:
             said["error"] = past.error
-        earlier = receipt_from_text(past.receipt) if past is not None else None
+        earlier = past.receipt if past is not None else None
         if earlier is not None and earlier.agent == candidate.agent:
             said["earlier"] = to_json(earlier)
         elif earlier is not None:
             # Another agent takes over: what was found out holds for it, the session does not.
             said["earlier"] = to_json(replace(earlier, session="", totals={}))
-        if past is not None and (mend := mend_from_text(past.mend)) is not None:
-            said["mend"] = mend
+        if past is not None and past.mend is not None:
+            said["mend"] = to_plain(past.mend)
         spent = past.money if past is not None else 0.0
         if (left := self._issue_budget.dollars_left(spent)) is not None:
             said["money"] = left
@@ -250,7 +249,7 @@ class AgentWork:
 
     def found(self, usage: UsageFound) -> None:
         """What an attempt had used that ended without a receipt."""
-        self.ledger.found(usage.issue_id, receipt_from_text(usage.receipt))
+        self.ledger.found(usage.issue_id, usage.receipt)
 
     def _within_budget(self, issue: Issue, outcome: Outcome) -> Outcome:
         if outcome.kind is OutcomeKind.SUCCESS:
@@ -281,7 +280,7 @@ class AgentWork:
     def _awaits_review(self, issue_id: IssueId) -> bool:
         issue = self._effects.issues.known.get(issue_id)
         past = issue.retry_entry if issue is not None else None
-        earlier = receipt_from_text(past.receipt) if past is not None else None
+        earlier = past.receipt if past is not None else None
         return earlier is not None and bool(earlier.refused)
 
     def _candidates(self, job: Job) -> list[Candidate]:

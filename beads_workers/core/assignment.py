@@ -13,6 +13,7 @@ from typing import Any
 
 from beads_workers.core import limits
 from beads_workers.core.commit_form import OWN_TRAILERS
+from beads_workers.core.landing import Mend
 from beads_workers.core.model import OutcomeKind, value
 from beads_workers.core.plain import from_plain, to_plain
 from beads_workers.core.receipts import Receipt, to_json
@@ -33,16 +34,6 @@ class AgentSpec:
     prices: Mapping[str, tuple[float, ...]] = field(default_factory=dict, hash=False)
     prompt: str = ""
     program: str = ""
-
-
-@value
-class Mend:
-    """Its branch did not land: ``why`` and ``files`` as in ``core.landing.Refused``; ``tip``: the
-    commit that it is to fit."""
-
-    why: str
-    tip: str
-    files: tuple[str, ...] = ()
 
 
 @value
@@ -118,12 +109,3 @@ def write_assignment(assignment: Assignment) -> str:
 def read_assignment(text: str) -> Assignment:
     """What ``write_assignment`` wrote; raises one of ``BAD_VALUE``."""
     return from_plain(Assignment, json.loads(text))
-
-
-def read_mend(fields: Any) -> Mend | None:
-    """From a JSON object; None for anything else."""
-    match fields:
-        case {"why": str(why), "tip": str(tip), "files": [*files]} if tip:
-            return Mend(why, tip, tuple(each for each in files if isinstance(each, str)))
-        case _:
-            return None

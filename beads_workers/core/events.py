@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NewType
 
 from beads_workers.core.journal import Checkpointed, Inherited
 from beads_workers.core.model import IssueId, value
-from beads_workers.core.receipts import AccountId, Closed
+from beads_workers.core.receipts import AccountId, Closed, Receipt
 from beads_workers.core.source import Renewed, Settled, Taken
 from beads_workers.core.wire import FromWorker
 
@@ -106,12 +106,12 @@ class OwnerGone:
 @value
 class UsageRead:
     """What an attempt of an agent had used that could not say so: of this run, after
-    ``ReadUsage``, or of a crashed one. ``receipt``: JSON text."""
+    ``ReadUsage``, or of a crashed one."""
 
     issue_id: IssueId
     attempt: int
     request_id: str
-    receipt: str
+    receipt: Receipt
 
 
 @value

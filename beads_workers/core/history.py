@@ -18,7 +18,7 @@ from beads_workers.core.journal import Entry, Resumed
 from beads_workers.core.landing import refusal_text
 from beads_workers.core.landing_board import BEGAN, LandingBoard
 from beads_workers.core.model import value
-from beads_workers.core.receipts import INDEPENDENT, Receipt, receipt_from_text
+from beads_workers.core.receipts import INDEPENDENT, Receipt
 from beads_workers.core.snapshot import worker_order
 from beads_workers.core.source import Action
 from beads_workers.core.states import IssueState
@@ -452,15 +452,14 @@ class _Account:
             worker_ms=end.duration_ms,
             charged=end.charged,
             delay_seconds=end.delay_seconds,
-            receipt=receipt_from_text(end.receipt),
+            receipt=end.receipt,
             reached=end.reached,
         )
 
     def _usage_found(self, found: rec.UsageFound) -> None:
         for index, attempt in enumerate(self.attempts):
             if attempt.request_id == found.request_id:
-                receipt = receipt_from_text(found.receipt)
-                self.attempts[index] = replace(attempt, receipt=receipt)
+                self.attempts[index] = replace(attempt, receipt=found.receipt)
 
     def close(self, *, alive: bool, now: float | None, settled: bool) -> History | None:
         """The account, with what has no end in it."""

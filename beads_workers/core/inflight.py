@@ -29,7 +29,7 @@ from beads_workers.core.journal import (
     SettledRecord,
     Started,
 )
-from beads_workers.core.model import Call, IssueId, Job, Outcome, OutcomeKind
+from beads_workers.core.model import Arguments, Call, IssueId, Job, Outcome, OutcomeKind
 from beads_workers.core.policy import (
     AttemptHistory,
     Finish,
@@ -41,7 +41,7 @@ from beads_workers.core.policy import (
     Verdict,
     judge,
 )
-from beads_workers.core.receipts import NOBODY, Candidate, to_text
+from beads_workers.core.receipts import NOBODY, Candidate
 from beads_workers.core.retry import CircuitBreaker, PreparationBrake, RetryState, history_of
 from beads_workers.core.round_trips import RoundTrips
 from beads_workers.core.source import Action, Lease, Renewed, Result, Settled, Settlement
@@ -108,40 +108,26 @@ def not_back(pid: int) -> Outcome:
 
 
 # --- kept ----------------------------------------------------------------------------------------
-# What the journal keeps of a call: its arguments as JSON text, unless that is too long.
+# What the journal keeps of a call: its arguments, unless they are too long.
 
 
 ISSUE_PATH = "beads.issue"
 """What an issue is called that names no function: whatever the fleet runs is run for it."""
 
-TOO_LONG = "…"
-"""Stands for arguments that would be longer than ``limits.ARGUMENTS_CHARS_MAX``; it is no JSON."""
-
 _ENCODER = json.JSONEncoder(separators=(",", ":"), check_circular=False)
 
 
-def arguments_of(call: Call | None) -> str:
-    """The args and kwargs of a call, as ``[[...], {...}]``; "" where there are none. Null stands
-    for the longer of the two where both would be too long together."""
+def arguments_of(call: Call | None) -> Arguments | None:
+    """The arguments of a call; None where there are none. Of what would be longer together than
+    ``limits.ARGUMENTS_CHARS_MAX`` as JSON, the longer is left out first."""
     if call is None or not (call.args or call.kwargs):
-        return ""
-    args, kwargs = _ENCODER.encode(list(call.args)), _ENCODER.encode(dict(call.kwargs))
-    if len(args) + len(kwargs) + 3 <= limits.ARGUMENTS_CHARS_MAX:
-        return f"[{args},{kwargs}]"
-    kept = f"[null,{kwargs}]" if len(args) > len(kwargs) else f"[{args},null]"
-    return kept if len(kept) <= limits.ARGUMENTS_CHARS_MAX else TOO_LONG
-
-
-def arguments(text: str) -> tuple[tuple[Any, ...], dict[str, Any], tuple[str, ...]]:
-    """What ``arguments_of`` has kept, and the names of what it has not."""
-    if not text:
-        return (), {}, ()
-    match stored_value(text):
-        case [list() | None as args, dict() | None as kwargs] if (args, kwargs) != (None, None):
-            omitted = [name for name, v in (("args", args), ("kwargs", kwargs)) if v is None]
-            return tuple(args or ()), kwargs or {}, tuple(omitted)
-        case _:  # Too long to be kept, or damaged.
-            return (), {}, ("args", "kwargs")
+        return None
+    args, kwargs = len(_ENCODER.encode(list(call.args))), len(_ENCODER.encode(dict(call.kwargs)))
+    if args + kwargs + 3 <= limits.ARGUMENTS_CHARS_MAX:
+        return Arguments(call.args, call.kwargs)
+    if min(args, kwargs) + 7 > limits.ARGUMENTS_CHARS_MAX:
+        return Arguments(None, None)
+    return Arguments(None, call.kwargs) if args > kwargs else Arguments(call.args, None)
 
 
 def stored_value(text: str) -> Any:
@@ -610,10 +596,10 @@ def _finished(
     delay = verdict.delay_seconds if isinstance(verdict, Requeue) else 0.0
     ids = started.issue_id, in_flight.issue.worker_id, started.attempt, started.request_id
     end = outcome.kind.value, word, outcome.error, duration_ms
-    came = outcome.note, outcome.result, outcome.result_file, to_text(outcome.receipt)
+    came = outcome.note, outcome.result, outcome.result_file
     history_after = history.charged, history.free_in_a_row, delay
     known = started.agent, in_flight.reached, history.unprepared
-    return Finished(*ids, *end, *history_after, *came, *known)
+    return Finished(*ids, *end, *history_after, *came, outcome.receipt, *known)
 
 
 # --- leases --------------------------------------------------------------------------------------

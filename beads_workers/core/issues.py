@@ -24,15 +24,13 @@ from beads_workers.core import limits
 from beads_workers.core.journal import Entry, Resumed, Unsettled
 from beads_workers.core.landing import (
     Add,
-    add_from_text,
-    add_to_text,
+    Mend,
     landed_note,
-    mend_to_text,
     refusal_text,
 )
 from beads_workers.core.model import PRIORITY_DEFAULT, value
 from beads_workers.core.policy import quarantine_note
-from beads_workers.core.receipts import Receipt, close_reason, receipt_from_text, to_text
+from beads_workers.core.receipts import Receipt, close_reason
 from beads_workers.core.source import Action, Result
 from beads_workers.core.states import IssueState, Key
 
@@ -119,13 +117,12 @@ class Issue:
     @property
     def landing(self) -> Add | None:
         """The branch that is to land, or has landed while it was ``SHELVED``."""
-        return add_from_text(self.retry_entry.landing) if self.retry_entry else None
+        return self.retry_entry.landing if self.retry_entry else None
 
     @property
     def shelved(self) -> bool:
         """Its close is pending, and an earlier run has blocked it in nobody's name."""
-        landing = self.retry_entry.landing if self.retry_entry else ""
-        return self.state is IssueState.CLOSING and bool(landing)
+        return self.state is IssueState.CLOSING and self.landing is not None
 
     @property
     def quarantine_note(self) -> str:
@@ -136,10 +133,9 @@ class Issue:
     @property
     def close_note(self) -> str:
         """Why it is closed, for the tracker."""
-        text = (self.end.receipt if self.end else "") or (
-            self.retry_entry.receipt if self.retry_entry else ""
+        receipt = (self.end.receipt if self.end else None) or (
+            self.retry_entry.receipt if self.retry_entry else None
         )
-        receipt = receipt_from_text(text)
         if receipt is None:
             note = self.end.note if self.end else ""
         else:
@@ -515,13 +511,13 @@ class Issues:
         return change
 
     def _usage_found(self, found: rec.UsageFound, entry: Entry) -> Transition | None:
-        told = receipt_from_text(found.receipt)
+        told = found.receipt
         if told is None or self.is_counted(found.issue_id, found.request_id):
             return None
         issue = self.of(found.issue_id)
         change = Transition(issue, issue.state, issue.standing)
         past = issue.retry_entry or rec.Checkpointed(issue.issue_id, title=issue.title)
-        if (earlier := receipt_from_text(past.receipt)) is not None:
+        if (earlier := past.receipt) is not None:
             told = replace(told, lesson=earlier.lesson, message=earlier.message)
         issue.retry_entry = _with_cost(past, found.request_id, told)
         return change
@@ -640,8 +636,8 @@ def _entry_after(issue: Issue, finished: rec.Finished, at: float) -> rec.Checkpo
         or receipt
     ):
         return None  # Requeued without fault, and without anything to go on with.
-    if finished.receipt and (told := receipt_from_text(finished.receipt)) is not None:
-        before = _with_cost(before, finished.request_id, told)
+    if finished.receipt is not None:
+        before = _with_cost(before, finished.request_id, finished.receipt)
     described = issue.claimed or issue.retry_entry
     trace = issue.retry_entry.traceparent if issue.retry_entry else ""
     started = issue.attempt.started if issue.attempt else None
@@ -658,7 +654,7 @@ def _entry_after(issue: Issue, finished: rec.Finished, at: float) -> rec.Checkpo
         error=finished.error,
         delay_seconds=delay,
         path=described.path if described else "",
-        arguments=described.arguments if described else "",
+        arguments=described.arguments if described else None,
         enqueued_at=described.enqueued_at if described else 0.0,
         outcome=finished.outcome,
         traceparent=trace,
@@ -672,7 +668,7 @@ def _entry_after(issue: Issue, finished: rec.Finished, at: float) -> rec.Checkpo
 def _entry_to_land(issue: Issue, finished: rec.Finished, at: float) -> rec.Checkpointed:
     """It is done, and has a branch; what was known of it holds again if that does not land."""
     before = issue.retry_entry or rec.Checkpointed(issue.issue_id, title=issue.title)
-    receipt = receipt_from_text(finished.receipt)
+    receipt = finished.receipt
     assert receipt is not None, "only a branch lands, which a receipt names"
     before = _with_cost(before, finished.request_id, receipt)
     known = issue.landing
@@ -697,8 +693,8 @@ def _entry_to_land(issue: Issue, finished: rec.Finished, at: float) -> rec.Check
         before,
         receipt=finished.receipt,
         outcome=finished.outcome,
-        mend="",
-        landing=add_to_text(add),
+        mend=None,
+        landing=add,
     )
 
 
@@ -706,20 +702,20 @@ def _entry_to_mend(issue: Issue, ended: rec.LandingEnded) -> rec.Checkpointed:
     """It did not land: its next attempt is told why."""
     before = issue.retry_entry or rec.Checkpointed(issue.issue_id, title=issue.title)
     if not ended.why:
-        return replace(before, landing="")
-    receipt = receipt_from_text(before.receipt)
+        return replace(before, landing=None)
+    receipt = before.receipt
     if receipt is not None:
         receipt = replace(receipt, lesson=ended.text[: limits.LESSON_CHARS_MAX], verified=False)
     quarantined = ended.verdict == _QUARANTINED
     return replace(
         before,
         # It may land all the same, where gates are flaky.
-        landing=before.landing if quarantined else "",
+        landing=before.landing if quarantined else None,
         error=refusal_text(ended.why, ended.files, ended.against, ended.text),
-        receipt=to_text(receipt),
+        receipt=receipt,
         quarantined=quarantined,
         repairs=ended.repairs,
-        mend=mend_to_text(ended.why, ended.tip, ended.files),
+        mend=Mend(ended.why, ended.tip, ended.files),
     )
 
 
@@ -729,7 +725,7 @@ def _with_cost(past: rec.Checkpointed, request_id: str, told: Receipt) -> rec.Ch
         return past
     return replace(
         past,
-        receipt=to_text(told),
+        receipt=told,
         money=past.money + (told.money or 0.0),
         tokens=past.tokens + told.tokens.total,
         counted=request_id,

@@ -7,13 +7,17 @@ folds over these records, which hold all they need.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, fields
+from functools import partial
 from json.encoder import encode_basestring_ascii as quoted
 from typing import Any
 
-from beads_workers.core.model import value
-from beads_workers.core.plain import BAD_VALUE, finite, readers_of
+from beads_workers.core.framing import is_deep, strict_loads
+from beads_workers.core.landing import Add, Mend
+from beads_workers.core.model import Arguments, value
+from beads_workers.core.plain import BAD_VALUE, Reader, finite, from_plain, readers_of, to_plain
+from beads_workers.core.receipts import Receipt
 from beads_workers.core.text import counted
 from beads_workers.core.wire import Aside, Status
 
@@ -55,9 +59,9 @@ class Checkpointed(Record):
     whose name a done issue is still to be closed. ``path`` to ``enqueued_at``: see ``Claimed``;
     ``outcome`` and ``receipt``: of its last attempt, see ``Finished``; ``traceparent``: of its
     first one. ``money`` (dollars) and ``tokens``: of all of them; ``counted``: the request id of
-    the last one that is in them. ``landing``: its work is done, and this is to land (JSON of
-    ``landing.Add``). ``repairs``: how often its branch came back to be mended; ``mend``: JSON of
-    the last ``landing.Refused``, until there is work again. ``unprepared``: see ``Finished``.
+    the last one that is in them. ``landing``: its work is done, and this is to land.
+    ``repairs``: how often its branch came back to be mended; ``mend``: why the last time, until
+    there is work again. ``unprepared``: see ``Finished``.
     """
 
     issue_id: str
@@ -70,17 +74,17 @@ class Checkpointed(Record):
     claimed_by: str = ""
     delay_seconds: float = 0.0
     path: str = ""
-    arguments: str = ""
+    arguments: Arguments | None = None
     enqueued_at: float = 0.0
     outcome: str = ""
     traceparent: str = ""
-    receipt: str = ""
+    receipt: Receipt | None = None
     money: float = 0.0
     tokens: int = 0
     counted: str = ""
-    landing: str = ""
+    landing: Add | None = None
     repairs: int = 0
-    mend: str = ""
+    mend: Mend | None = None
     unprepared: int = 0
 
 
@@ -192,7 +196,7 @@ class Listed(Record):
 class Claimed(Record):
     """An issue is ours in the tracker.
 
-    ``path`` and ``arguments`` (JSON text of args and kwargs): the function that it names, if any.
+    ``path`` and ``arguments``: the function that it names, if any.
     ``enqueued_at``: epoch seconds at which the tracker got it; 0 where that is not known.
     ``issue_type`` and ``labels``: for the message of the commit that lands.
     """
@@ -201,7 +205,7 @@ class Claimed(Record):
     title: str = ""
     priority: int = 2
     path: str = ""
-    arguments: str = ""
+    arguments: Arguments | None = None
     enqueued_at: float = 0.0
     issue_type: str = "task"
     labels: tuple[str, ...] = ()
@@ -285,7 +289,7 @@ class Finished(Record):
     ``charged`` and ``free_in_a_row`` are the history after it; ``delay_seconds`` until the next
     try; ``duration_ms`` as the worker measured it, or as we did where it said nothing. ``note``,
     ``result`` (JSON, see ``outcomes.kept``) and ``result_file``: what came of a success.
-    ``receipt``: JSON text of an agent's ``Receipt``; ``agent``: see ``Started``. ``reached``: what
+    ``receipt``: of an agent; ``agent``: see ``Started``. ``reached``: what
     its last PROGRESS said, for people. ``unprepared``: attempts in a row without a worktree, for
     the reason in ``error``.
     """
@@ -304,7 +308,7 @@ class Finished(Record):
     note: str = ""
     result: str = ""
     result_file: str = ""
-    receipt: str = ""
+    receipt: Receipt | None = None
     agent: str = ""
     reached: str = ""
     unprepared: int = 0
@@ -527,7 +531,7 @@ class UsageFound(Record):
     issue_id: str
     attempt: int
     request_id: str
-    receipt: str = ""
+    receipt: Receipt | None = None
 
 
 @value
@@ -706,7 +710,7 @@ KINDS: dict[str, type[Record]] = {
 # --- encoding ------------------------------------------------------------------------------------
 
 
-_ENCODER = json.JSONEncoder(separators=(",", ":"))
+_ENCODER = json.JSONEncoder(separators=(",", ":"), default=partial(to_plain, sparse=True))
 """Made once: ``json.dumps`` with separators makes one for every call."""
 
 _NAMES = {record: name for name, record in KINDS.items()}
@@ -791,4 +795,43 @@ def from_json(values: Any) -> Entry | None:
         return None
 
 
-_READERS = {record: readers_of(record) for record in _NAMES}
+def _value_or_none(read: Reader) -> Reader:
+    """Versions up to 0.2.0 wrote a text of JSON, "" for None. A record without a value that is
+    damaged says more than no record."""
+
+    def read_value(found: Any) -> Any:
+        try:
+            return read((json.loads(found) if found else None) if type(found) is str else found)
+        except (*BAD_VALUE, RecursionError):
+            return None
+
+    return read_value
+
+
+def _arguments(found: Any) -> Arguments | None:
+    """The same; what is damaged is not kept."""
+    if not found:
+        return None
+    try:
+        if type(found) is str:
+            args, kwargs = strict_loads(found.encode("utf-8", "replace"))
+            found = {"args": args, "kwargs": kwargs}
+        given = from_plain(Arguments, found)
+    except (*BAD_VALUE, RecursionError):
+        return Arguments(None, None)
+    return Arguments(None, None) if is_deep(found) else given
+
+
+def _readers(record: type[Record]) -> dict[str, Reader]:
+    types = {f.name: f.type for f in fields(record)}
+    return {
+        name: _VALUES[kind](read) if (kind := types[name]) in _VALUES else read
+        for name, read in readers_of(record).items()
+    }
+
+
+_VALUES: Mapping[Any, Callable[[Reader], Reader]] = {
+    **dict.fromkeys(("Add | None", "Mend | None", "Receipt | None"), _value_or_none),
+    "Arguments | None": lambda read: _arguments,
+}
+_READERS = {record: _readers(record) for record in _NAMES}

@@ -156,6 +156,16 @@ class Refused:
 
 
 @value
+class Mend:
+    """For the attempt that mends a refused branch: ``why`` and ``files`` as in ``Refused``;
+    ``tip``: the commit that it is to fit."""
+
+    why: str
+    tip: str
+    files: tuple[str, ...] = ()
+
+
+@value
 class LandingCancelled:
     """It will not land."""
 
@@ -340,34 +350,13 @@ def from_line(line: bytes) -> Any:
         raise ValueError(f"{name}: {error}") from None
 
 
-def add_to_text(add: Add) -> str:
-    """For the journal."""
-    return json.dumps(to_plain(add), separators=(",", ":"))
-
-
-def add_from_text(text: str) -> Add | None:
-    """Read it back; None for "" and for what is damaged."""
+def read_mend(fields: Any) -> Mend | None:
+    """From a TASK; None for anything else, and where there is no ``tip``."""
     try:
-        return from_plain(Add, json.loads(text)) if text else None
-    except (*BAD_VALUE, RecursionError):
+        mend = from_plain(Mend, fields)
+    except BAD_VALUE:
         return None
-
-
-def mend_to_text(why: str, tip: str, files: Sequence[str]) -> str:
-    """What an attempt that mends a branch is told, as JSON."""
-    return json.dumps({"why": why, "tip": tip, "files": list(files)}, separators=(",", ":"))
-
-
-def mend_from_text(text: str) -> dict[str, Any] | None:
-    """Read it back, for a TASK; None for "" and for what is damaged."""
-    try:
-        match json.loads(text) if text else None:
-            case {"why": str(why), "tip": str(tip), "files": [*files]}:
-                return {"why": why, "tip": tip, "files": [str(name) for name in files]}
-            case _:
-                return None
-    except (ValueError, RecursionError):
-        return None
+    return mend if mend.tip else None
 
 
 def settings_to_line(settings: LanderSettings) -> bytes:

@@ -86,6 +86,19 @@ class Call:
 
 
 @value
+class Arguments:
+    """What is kept of a call's: None stands for what was too long."""
+
+    args: tuple[Any, ...] | None = field(default=(), hash=False)
+    kwargs: Mapping[str, Any] | None = field(default_factory=dict, hash=False)
+
+    @property
+    def omitted(self) -> tuple[str, ...]:
+        """The names of what is not kept."""
+        return tuple(name for name in ("args", "kwargs") if getattr(self, name) is None)
+
+
+@value
 class Script:
     """What a job wants to have run. All of it comes from its sender, and is untrusted.
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from beads_workers.core.commands import FoundTask, FoundTasks
 from beads_workers.core.events import TaskFilter
-from beads_workers.core.inflight import ISSUE_PATH, arguments
+from beads_workers.core.inflight import ISSUE_PATH
 from beads_workers.core.journal import Checkpointed
-from beads_workers.core.model import Call, Job
+from beads_workers.core.model import Arguments, Call, Job
 from beads_workers.core.parts import Parts
 from beads_workers.core.states import IssueState
 
@@ -56,8 +56,8 @@ def message_of(job: Job, source: str) -> dict[str, Any]:
 def _remembered(retry_entry: Checkpointed, source: str) -> dict[str, Any]:
     call = None
     if retry_entry.path:
-        args, kwargs, _ = arguments(retry_entry.arguments)
-        call = Call(retry_entry.path, tuple(args or ()), kwargs or {})
+        given = retry_entry.arguments or Arguments()
+        call = Call(retry_entry.path, given.args or (), given.kwargs or {})
     return _message(retry_entry.issue_id, retry_entry.title, call, source)
 
 

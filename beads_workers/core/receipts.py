@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NewType
 
 from beads_workers.core import limits
 from beads_workers.core.model import value
+from beads_workers.core.plain import to_plain
 from beads_workers.core.text import counted
 
 
@@ -170,28 +171,10 @@ def read_receipt(fields: Any) -> Receipt | None:
     return Receipt(**known)
 
 
-def receipt_from_text(text: str) -> Receipt | None:
-    """From what ``to_text`` wrote; None where there is none, or it is damaged."""
-    if not text:
-        return None
-    try:
-        return read_receipt(json.loads(text))
-    except (ValueError, RecursionError):
-        return None
-
-
 def to_json(receipt: Receipt) -> dict[str, Any]:
     """A JSON object without what is as it would be anyway."""
-    plain = asdict(_NOTHING)
-    fields = {name: each for name, each in asdict(receipt).items() if each != plain[name]}
-    if receipt.usage:
-        fields["usage"] = {model: _tokens(used) for model, used in receipt.usage.items()}
+    fields: dict[str, Any] = to_plain(receipt, sparse=True)
     return fields
-
-
-def to_text(receipt: Receipt | None) -> str:
-    """For the journal: JSON; "" for none."""
-    return "" if receipt is None else _ENCODER.encode(to_json(receipt))
 
 
 def close_reason(receipt: Receipt, attempt: int) -> str:
@@ -221,10 +204,6 @@ def close_reason(receipt: Receipt, attempt: int) -> str:
 SHA_CHARS = 12
 SHAS_NAMED = 5
 _CLOSED_AS = {"no_change": "no change needed"}
-
-
-def _tokens(used: Tokens) -> dict[str, int]:
-    return {name: count for name, count in asdict(used).items() if count}
 
 
 def _text(most: int) -> Any:
@@ -313,5 +292,4 @@ _READERS: dict[str, Any] = {
     "rounds": _count,
     "unpriced": _count,
 }
-_NOTHING = Receipt()
 _ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)

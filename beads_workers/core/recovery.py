@@ -27,7 +27,7 @@ from beads_workers.core.model import (
     kept,
     note_of,
 )
-from beads_workers.core.receipts import close_reason, read_receipt, receipt_from_text, to_text
+from beads_workers.core.receipts import close_reason, read_receipt
 from beads_workers.core.snapshot import Board
 from beads_workers.core.source import CrashedRun
 from beads_workers.core.states import IssueState
@@ -256,7 +256,7 @@ def outcome_of(finished: rec.Finished) -> Outcome:
         kind = OutcomeKind(finished.outcome)
     except ValueError:
         kind = OutcomeKind.ERROR  # Of another version: whatever it is, it is no success.
-    receipt = receipt_from_text(finished.receipt)
+    receipt = finished.receipt
     return Outcome(
         kind,
         finished.error,
@@ -528,7 +528,7 @@ def _end(left: RecoveryState, begun: RunningAttempt, done: Done) -> Entry:
         note=note_of(done.result),
         result=kept(done.result, of_function=bool(claimed and claimed.path)),
         result_file=done.result_file,
-        receipt=to_text(receipt),
+        receipt=receipt,
         agent=started.agent,
     )
     # As its worker has measured it, which may say what it likes.

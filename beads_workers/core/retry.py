@@ -222,7 +222,9 @@ def _has_answer(receipt: Receipt, issue: Issue) -> bool:
     said, past = receipt.message.strip(), issue.retry_entry
     words = bool(said) and not said.startswith(receipt.why.rstrip(" .…"))
     words = words or receipt.verdict != UNFINISHED  # It ended by its own account, or our cap.
-    commits = bool(receipt.commits) and (past is None or receipt.head not in past.receipt)
+    known = past.receipt if past is not None else None
+    seen = (known.base, known.head, *known.commits) if known is not None else ()
+    commits = bool(receipt.commits) and receipt.head not in seen
     return words or commits or bool(receipt.tokens.total or receipt.money or receipt.lesson)
 
 

@@ -19,7 +19,7 @@ from beads_workers.core.journal import Entry, Resumed
 from beads_workers.core.landing import Add, turn
 from beads_workers.core.landing_board import LandingBoard
 from beads_workers.core.model import value
-from beads_workers.core.receipts import Receipt, receipt_from_text
+from beads_workers.core.receipts import Receipt
 from beads_workers.core.states import IssueState
 from beads_workers.core.wire import Progress, Status
 
@@ -508,7 +508,7 @@ class Board:
     def _finished(self, finished: rec.Finished, title: str, entry: Entry) -> None:
         issue_id, elapsed = finished.issue_id, entry.elapsed
         self.counters.finished(finished)
-        receipt = receipt_from_text(finished.receipt)
+        receipt = finished.receipt
         self.activity.last.append(EndedAttempt(finished, title, entry.at, receipt))
         row = self.workers.get(finished.worker_id)
         success = finished.verdict in ("finish", "land")

@@ -14,7 +14,6 @@ from beads_workers.core import limits
 from beads_workers.core.issues import Issue, Standing, Transition
 from beads_workers.core.journal import CallEnded, CallStarted, Entry
 from beads_workers.core.model import FLEETS
-from beads_workers.core.receipts import receipt_from_text
 from beads_workers.core.snapshot import (
     Asking,
     Board,
@@ -147,7 +146,7 @@ def _landing(board: Board, elapsed: float) -> dict[str, Any] | None:
 
 
 def _refused(issue: Issue) -> dict[str, Any]:
-    receipt = receipt_from_text(issue.retry_entry.receipt) if issue.retry_entry else None
+    receipt = issue.retry_entry.receipt if issue.retry_entry else None
     return {
         "issue_id": issue.issue_id,
         "title": issue.title[:TITLE_CHARS_MAX],

@@ -347,7 +347,8 @@ def _told(task: Task) -> Mapping[str, Any]:
 def _attempt(task: Task, settings: WorkerSettings, agent: Agent, added: Mapping[str, str]) -> Step:
     """An agent that is understood: a program of ours that runs it, checks its work, and answers."""
     # No other worker has use for it.
-    from beads_workers.core.assignment import Assignment, read_mend, write_assignment
+    from beads_workers.core.assignment import Assignment, write_assignment
+    from beads_workers.core.landing import read_mend
     from beads_workers.core.receipts import read_receipt
 
     work, told = settings.work, _told(task)

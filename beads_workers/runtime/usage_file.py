@@ -20,7 +20,7 @@ from beads_workers.agents.events import Usage as Increment
 from beads_workers.agents.totals import Totals, from_object
 from beads_workers.core import limits
 from beads_workers.core.model import IssueId
-from beads_workers.core.receipts import Receipt, Tokens, read_receipt, to_text
+from beads_workers.core.receipts import Receipt, Tokens, read_receipt
 from beads_workers.executors.files import usage_file
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ def usage_read(run_directory: Path, ended: ReadUsage | Started | Finished) -> Us
     from beads_workers.core.events import UsageRead  # An attempt, which writes, does without.
 
     ids = IssueId(ended.issue_id), ended.attempt, ended.request_id
-    return UsageRead(*ids, to_text(found))
+    return UsageRead(*ids, found)
 
 
 def _unheard(said: dict[str, Any], beside: dict[str, Any], prices: Prices) -> list[Increment]:

@@ -11,7 +11,7 @@ from typing import Any
 from beads_workers.core import journal as rec
 from beads_workers.core.journal import Entry, Resumed
 from beads_workers.core.landing import refusal_text
-from beads_workers.core.receipts import INDEPENDENT, receipt_from_text
+from beads_workers.core.receipts import INDEPENDENT
 from beads_workers.core.status import END_REASONS
 from beads_workers.core.text import counted, printable, some
 from beads_workers.ui import landing
@@ -177,7 +177,7 @@ def _finished(finished: rec.Finished) -> str:
 
 
 def _used(finished: rec.Finished) -> str:
-    receipt = receipt_from_text(finished.receipt)
+    receipt = finished.receipt
     text = used(receipt.tokens.total, receipt.money) if receipt is not None else ""
     return f" ({text})" if text else ""
 

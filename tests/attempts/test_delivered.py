@@ -9,7 +9,7 @@ import pytest
 from beads_workers.attempts.delivered import delivered_by_us
 from beads_workers.core.assignment import AgentSpec, Assignment
 from beads_workers.core.journal import Entry, Finished, Record, Started, encode
-from beads_workers.core.receipts import Receipt, to_text
+from beads_workers.core.receipts import Receipt
 from beads_workers.runtime.run_directory import RunDirectory
 
 
@@ -29,7 +29,7 @@ def run(directory: RunDirectory, *records: Record) -> Path:
 
 
 def end(issue_id: str, commit: str, verdict: str = "finish") -> Finished:
-    told = to_text(Receipt("done", commits=(commit,)))
+    told = Receipt("done", commits=(commit,))
     return Finished(issue_id, "W1", 1, f"r.{commit}", "success", verdict, receipt=told)
 
 

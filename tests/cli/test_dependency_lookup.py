@@ -11,7 +11,7 @@ from beads_workers.cli.why import LEVELS_MAX, look_down, remembered
 from beads_workers.core import journal as rec
 from beads_workers.core import limits
 from beads_workers.core.facts import NO_FLEET, Facts
-from beads_workers.core.landing import Add, add_to_text
+from beads_workers.core.landing import Add
 from beads_workers.core.model import Filters, IssueId
 from beads_workers.core.ready import BLOCKS
 from beads_workers.core.settings import FleetSettings
@@ -110,10 +110,8 @@ def test_the_last_journal_says_how_unfinished_issues_stood(tmp_path: Path) -> No
 
 
 def test_what_is_done_and_has_not_landed_is_said_with_what_lands_before_it(tmp_path: Path) -> None:
-    def to_land(issue_id: str, priority: int, ended_at: float) -> str:
-        return add_to_text(
-            Add(issue_id, 1, "r", "a" * 40, "b" * 40, priority=priority, ended_at=ended_at)
-        )
+    def to_land(issue_id: str, priority: int, ended_at: float) -> Add:
+        return Add(issue_id, 1, "r", "a" * 40, "b" * 40, priority=priority, ended_at=ended_at)
 
     facts = left_by(
         tmp_path,

@@ -20,7 +20,7 @@ from beads_workers.cli.preparation import check_gate, prepare
 from beads_workers.cli.throwaway import make_tracker, statuses
 from beads_workers.core import journal as rec
 from beads_workers.core.journal import Entry, encode
-from beads_workers.core.receipts import Receipt, to_text
+from beads_workers.core.receipts import Receipt
 from beads_workers.exits import EXIT_RUNNING, EXIT_UNFINISHED, EXIT_UNKNOWN, EXIT_USAGE
 from beads_workers.landing.gate import LOCK
 from beads_workers.landing.undo import Undo
@@ -44,7 +44,11 @@ class Left(World):
         self.issues: list[dict[str, Any]] = []
 
     def branch(
-        self, issue_id: str, files: dict[str, str], outcome: str = "success", receipt: str = ""
+        self,
+        issue_id: str,
+        files: dict[str, str],
+        outcome: str = "success",
+        receipt: Receipt | None = None,
     ) -> Path:
         """One attempt at an issue; its worktree."""
         place = self.make(issue_id, worker=f"W-{issue_id}")
@@ -65,7 +69,7 @@ class Left(World):
         self.issues.append({**row, "priority": 2, "created_at": date, "updated_at": date})
         return Path(place.folder)
 
-    def uncommitted(self, issue_id: str, name: str, *ended: str) -> Path:
+    def uncommitted(self, issue_id: str, name: str, *ended: Any) -> Path:
         """An attempt that left a file in its worktree, which is given."""
         folder = self.branch(issue_id, {}, *ended)
         (folder / name).write_text("left")
@@ -147,8 +151,8 @@ def test_what_commands_left_uncommitted_is_committed_on_their_branches_and_lands
     agents, whose attempts say what is theirs."""
     left.uncommitted("app-1", "one")
     left.uncommitted("app-2", "two", "error")
-    left.branch("app-3", {"three": "3"}, receipt=to_text(Receipt(head="a" * 40)))
-    coverage = left.uncommitted("app-4", ".coverage", "success", to_text(Receipt(head="a" * 40)))
+    left.branch("app-3", {"three": "3"}, receipt=Receipt(head="a" * 40))
+    coverage = left.uncommitted("app-4", ".coverage", "success", Receipt(head="a" * 40))
     left.ended()
     dry = commands.told("land", "--dry-run", "--verify", "true")
     assert "app-1: 1 file to be committed on bw/app-1/1" in dry and "app-4" not in dry

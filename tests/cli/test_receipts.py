@@ -6,7 +6,7 @@ from pathlib import Path
 
 from beads_workers.cli.receipts import as_json, find_receipts, shown
 from beads_workers.core.journal import Entry, Finished, RunStarted, encode
-from beads_workers.core.receipts import Receipt, to_text
+from beads_workers.core.receipts import Receipt
 from tests.support.journals import agents_night, night
 
 
@@ -35,7 +35,7 @@ def test_of_a_command_it_is_what_a_person_should_look_at(tmp_path: Path) -> None
     run.mkdir(parents=True)
     began = RunStarted(run.name, 1, "actor", "sqlite", "/project", lands=True)
     ends = [
-        Finished(name, "W1", 1, "r.1", "success", "land", receipt=to_text(Receipt(flags=flags)))
+        Finished(name, "W1", 1, "r.1", "success", "land", receipt=Receipt(flags=flags))
         for name, flags in (("a", ("v1 was made",)), ("b", ()))
     ]
     lines_of = b"".join(encode(Entry(each, 1.0, 1.0)) for each in (began, *ends))

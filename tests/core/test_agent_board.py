@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from beads_workers.core import journal as rec
 from beads_workers.core.agent_board import FLAGGED_MAX, AgentBoard
-from beads_workers.core.receipts import Receipt, Tokens, to_text
+from beads_workers.core.receipts import Receipt, Tokens
 from beads_workers.core.wire import Progress
 
 NOON = 1_800_000_000.0
@@ -28,7 +28,7 @@ def board(*records: rec.Record) -> AgentBoard:
 
 def ended(issue_id: str, receipt: Receipt | None) -> rec.Finished:
     """An attempt that ended with this receipt."""
-    text = to_text(receipt)
+    text = receipt
     return rec.Finished(issue_id, "W1", 1, "r", "error", "requeue", "no", receipt=text)
 
 

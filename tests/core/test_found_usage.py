@@ -11,7 +11,7 @@ from beads_workers.core.commands import ReadUsage
 from beads_workers.core.issues import Issues
 from beads_workers.core.journal import Checkpointed, Entry
 from beads_workers.core.model import Call, IssueId
-from beads_workers.core.receipts import Receipt, Tokens, to_json, to_text
+from beads_workers.core.receipts import Receipt, Tokens, to_json
 from beads_workers.core.recovery import Checkpoint, RecoveryState, resumed
 from beads_workers.core.settings import Agent, Work
 from beads_workers.core.wire import Task
@@ -28,7 +28,7 @@ def play_of_agents(**others: object) -> Play:
 
 def read(request_id: str, issue_id: str = "a") -> ev.UsageRead:
     """The edge has found ``FOUND``."""
-    return ev.UsageRead(IssueId(issue_id), 1, request_id, to_text(FOUND))
+    return ev.UsageRead(IssueId(issue_id), 1, request_id, FOUND)
 
 
 def test_the_usage_of_an_attempt_whose_worker_died_is_read_and_counted() -> None:
@@ -160,9 +160,12 @@ ENDED = rec.Finished("a", "W1", 1, "run-0.1", "lost", "requeue", charged=1)
     [
         ((STARTED,), ["run-0.1"]),
         ((STARTED, ENDED), ["run-0.1"]),
-        ((STARTED, ENDED, rec.UsageFound("a", 1, "run-0.1", to_text(FOUND))), []),
+        ((STARTED, ENDED, rec.UsageFound("a", 1, "run-0.1", FOUND)), []),
         ((rec.Started("a", "W1", 1, "run-0.1"),), []),
-        ((STARTED, rec.Finished("a", "W1", 1, "run-0.1", "lost", "requeue", receipt="{}")), []),
+        (
+            (STARTED, rec.Finished("a", "W1", 1, "run-0.1", "lost", "requeue", receipt=Receipt())),
+            [],
+        ),
         ((STARTED, ENDED, rec.SettledRecord("a", "release", "applied")), []),
     ],
 )

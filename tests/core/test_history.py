@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from beads_workers.core import journal as rec
 from beads_workers.core.history import FAILURES, Fate, History, fold
-from beads_workers.core.landing import Add, add_to_text
-from beads_workers.core.receipts import Receipt, Tokens, to_text
+from beads_workers.core.landing import Add
+from beads_workers.core.receipts import Receipt, Tokens
 from tests.support import landings
 from tests.support.journals import BEGAN_AT, Script, agents_night, night, of, started
 
@@ -206,7 +206,7 @@ def test_what_a_killed_worker_had_used_is_found_later() -> None:
     script = agents_night()
     (lost,) = account(script).of_issue("d")
     assert lost.receipt is None
-    found = to_text(Receipt(agent="claude", usage={"m": Tokens(7)}))
+    found = Receipt(agent="claude", usage={"m": Tokens(7)})
     script.add(12.0, rec.UsageFound("d", 1, lost.request_id, found))
     (again,) = account(script).of_issue("d")
     assert again.receipt is not None
@@ -265,7 +265,7 @@ def test_a_run_in_which_nothing_lands_has_no_word_of_it() -> None:
 def test_what_an_earlier_run_had_done_and_this_one_landed_is_told() -> None:
     script = begun()
     add = Add("old", 1, "run", "a" * 40, landings.TIP, "bw/old/1", "Do old")
-    script.add(1.0, rec.Checkpointed("old", title="Do old", landing=add_to_text(add)))
+    script.add(1.0, rec.Checkpointed("old", title="Do old", landing=add))
     for record in landings.landed("old"):
         script.add(2.0, record)
     (issue,) = account(script).issues

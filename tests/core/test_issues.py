@@ -9,12 +9,14 @@ from hypothesis import strategies as st
 from beads_workers.core import journal as rec
 from beads_workers.core.issues import Issue, Issues, Standing, Transition
 from beads_workers.core.journal import Entry, Record, Unsettled
+from beads_workers.core.model import Arguments
+from beads_workers.core.receipts import Receipt
 from beads_workers.core.source import Action
 from beads_workers.core.states import ISSUE, IssueState, IssueStimulus
 
 AT = 1_700_000_000.0
 
-CLAIMED = rec.Claimed("a", "title of a", 1, "m.f", "[[1],{}]", 5.0)
+CLAIMED = rec.Claimed("a", "title of a", 1, "m.f", Arguments((1,)), 5.0)
 DELEGATING = rec.ClaimDelegated("a", "W1")
 STARTED = rec.Started("a", "W1", 1, "r.1", traceparent="00-1-2-01")
 LOST = rec.OwnerLost("a", "W1", 7)
@@ -22,7 +24,7 @@ INHERITED = rec.Inherited("a", "run-0", "W1", 7, 77)
 REQUEUED = rec.Requeued("a")
 DONE = rec.Finished("a", "W1", 1, "r.1", "success", "finish")
 FAILED = rec.Finished("a", "W1", 1, "r.1", "error", "requeue", "boom", charged=1, delay_seconds=9.0)
-RECEIPT = '{"branch":"bw/a/1","base":"b","head":"h"}'
+RECEIPT = Receipt(branch="bw/a/1", base="b", head="h")
 TO_LAND = rec.Finished("a", "W1", 1, "r.1", "success", "land", receipt=RECEIPT)
 LANDED = rec.BranchLanded("a", 1, "c", "bw-landing/main")
 SHELVED = rec.LandingEnded("a", "shelve")
@@ -154,7 +156,7 @@ def test_a_page_is_what_the_next_run_is_told() -> None:
         error="boom",
         delay_seconds=9.0,
         path="m.f",
-        arguments="[[1],{}]",
+        arguments=Arguments((1,)),
         enqueued_at=5.0,
         outcome="error",
         traceparent="00-1-2-01",

@@ -13,6 +13,9 @@ from hypothesis import strategies as st
 from beads_workers.core import journal, limits
 from beads_workers.core import journal as rec
 from beads_workers.core.journal import KINDS, Entry, Record, decode, encode
+from beads_workers.core.landing import Add, Mend
+from beads_workers.core.model import Arguments
+from beads_workers.core.receipts import Receipt, Tokens
 
 SAMPLES: dict[str, Any] = {
     "str": "ä\n\x00\ud800",
@@ -22,6 +25,10 @@ SAMPLES: dict[str, Any] = {
     "bool": True,
     "tuple[int, ...]": (5, 4, 3, 2, 1),
     "tuple[str, ...]": ("a", "b c"),
+    "Add | None": Add("a", 1, "r", "c", "b", labels=("x",)),
+    "Arguments | None": Arguments((1, ["b"]), {"c": None}),
+    "Mend | None": Mend("conflict", "c", ("f",)),
+    "Receipt | None": Receipt("done", totals={"a": [1]}, usage={"m": Tokens(1)}, money=0.5),
 }
 
 

@@ -4,16 +4,30 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, is_dataclass
 from enum import Enum
-from typing import Any
+from types import UnionType
+from typing import Any, NewType, Union, get_args, get_origin, get_type_hints
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from beads_workers.core.assignment import Assignment
+from beads_workers.core.facts import Facts
+from beads_workers.core.landing import LanderSettings
 from beads_workers.core.model import IssueId, value
 from beads_workers.core.plain import BAD_VALUE, from_plain, readers_of, to_plain
+from beads_workers.core.settings import FleetSettings, WorkerSettings
+from beads_workers.integrations.dispatcherd.configuration import Brokers
+from beads_workers.landing.gate import GateResult
+from beads_workers.landing.sees.proof import Proof
+from beads_workers.landing.set_up import KeptSetUp
+from beads_workers.runtime.run_directory import RunInfo
+from beads_workers.worktrees.asked import Preparation
+from beads_workers.worktrees.ledger import LandedCommit
+from beads_workers.worktrees.pool import MadeAhead
+from beads_workers.worktrees.records import WorktreeRecord
 
 
 class Colour(Enum):
@@ -41,28 +55,43 @@ class Outer:
     on: bool | None = None
 
 
-TEXT = st.text(max_size=5)
-INNERS = st.builds(Inner, TEXT, st.lists(st.floats(-1e9, 1e9), max_size=3).map(tuple))
-OUTERS = st.builds(
-    Outer,
-    issue_id=TEXT.map(IssueId),
-    count=st.integers(-9, 9),
-    colour=st.sampled_from(Colour),
-    inner=INNERS,
-    maybe=st.none() | INNERS,
-    rows=st.lists(st.tuples(TEXT, st.integers(0, 9)), max_size=2).map(tuple),
-    inners=st.dictionaries(TEXT, INNERS, max_size=2),
-    anything=st.dictionaries(TEXT, st.none() | st.integers() | st.lists(TEXT), max_size=2),
-    listed=st.none() | st.lists(TEXT, max_size=2),
-    on=st.none() | st.booleans(),
-)
+TRAVEL = [
+    *(Outer, FleetSettings, WorkerSettings, Assignment, Facts, LanderSettings, Brokers, RunInfo),
+    *(Preparation, WorktreeRecord, MadeAhead, LandedCommit, GateResult, KeptSetUp, Proof),
+]
+"""What one process of ours writes and another one reads."""
+JSON = st.none() | st.integers(-9, 9) | st.text(max_size=3) | st.lists(st.booleans(), max_size=2)
+SIMPLE = {str: st.text(max_size=4), int: st.integers(-9, 9), float: st.floats(-1e9, 1e9), Any: JSON}
+
+
+def made(kind: Any) -> st.SearchStrategy[Any]:
+    """Any values of this type, with something in every field."""
+    inside = get_args(kind)
+    if is_dataclass(kind):
+        return st.builds(kind, **{name: made(of) for name, of in get_type_hints(kind).items()})
+    if get_origin(kind) in (UnionType, Union):
+        return st.one_of(*map(made, inside))
+    if get_origin(kind) is tuple and inside[-1] is not Ellipsis:
+        return st.tuples(*map(made, inside))
+    if get_origin(kind) in (tuple, list):
+        return st.lists(made(inside[0]), max_size=2).map(get_origin(kind))
+    if inside:
+        return st.dictionaries(made(str), made(inside[1]), max_size=2)
+    if isinstance(kind, NewType):
+        return made(kind.__supertype__)
+    return SIMPLE[kind] if kind in SIMPLE else st.from_type(kind)
+
+
 LEAST = Outer(IssueId("a"), 1)
 
 
-@given(whole=OUTERS, sparse=st.booleans())
-def test_it_comes_back_as_it_was(whole: Outer, sparse: bool) -> None:
+@pytest.mark.parametrize("kind", TRAVEL)
+@given(data=st.data(), sparse=st.booleans())
+@settings(max_examples=10, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
+def test_it_comes_back_as_it_was(kind: Any, data: st.DataObject, sparse: bool) -> None:
+    whole = data.draw(made(kind))
     text = json.dumps(to_plain(whole, sparse=sparse))
-    assert from_plain(Outer, json.loads(text)) == whole
+    assert from_plain(kind, json.loads(text)) == whole
 
 
 def test_sparse_leaves_out_what_holds_its_default_also_inside() -> None:

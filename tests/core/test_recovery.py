@@ -10,7 +10,7 @@ from beads_workers.core import journal as rec
 from beads_workers.core.events import ConnId
 from beads_workers.core.issues import Issues, Standing
 from beads_workers.core.journal import Checkpointed, Entry, Record, decode, encode
-from beads_workers.core.model import Call, IssueId, Outcome, OutcomeKind
+from beads_workers.core.model import Arguments, Call, IssueId, Outcome, OutcomeKind
 from beads_workers.core.policy import Policy, quarantine_note
 from beads_workers.core.recovery import RecoveryState, left_over, recovery_state
 from beads_workers.core.snapshot import Board
@@ -70,7 +70,7 @@ def test_what_an_issue_calls_is_remembered_with_it_from_run_to_run() -> None:
         retry_entry.enqueued_at,
         retry_entry.outcome,
     )
-    assert described == ("title of a", "m.f", "[[1],{}]", EPOCH - 5.5, "error")
+    assert described == ("title of a", "m.f", Arguments((1,)), EPOCH - 5.5, "error")
 
 
 def test_the_next_run_goes_on_counting_where_this_one_stopped() -> None:

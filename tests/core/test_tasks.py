@@ -10,7 +10,7 @@ from beads_workers.core.commands import Answer, FoundTasks
 from beads_workers.core.events import TaskFilter
 from beads_workers.core.issues import Standing
 from beads_workers.core.journal import Checkpointed, PutOnHold
-from beads_workers.core.model import Call, IssueId, Job, OutcomeKind
+from beads_workers.core.model import Arguments, Call, IssueId, Job, OutcomeKind
 from beads_workers.core.policy import Policy
 from beads_workers.core.queries import message_of
 from beads_workers.core.source import Action
@@ -124,7 +124,12 @@ def test_what_waits_with_its_sender_for_another_try_is_forgotten() -> None:
 
 def test_a_retry_of_an_earlier_run_is_found_with_the_function_that_it_names() -> None:
     checkpointed = Checkpointed(
-        "old", "old one", 1, not_before=EPOCH + 60, path="shop.add", arguments='[[1],{"b":2}]'
+        "old",
+        "old one",
+        1,
+        not_before=EPOCH + 60,
+        path="shop.add",
+        arguments=Arguments((1,), {"b": 2}),
     )
     (task,) = asked(Play(checkpointed=[checkpointed])).tasks
     assert task.message == {
@@ -137,7 +142,9 @@ def test_a_retry_of_an_earlier_run_is_found_with_the_function_that_it_names() ->
 
 
 def test_arguments_that_were_too_long_to_keep_are_left_out() -> None:
-    checkpointed = Checkpointed("old", not_before=EPOCH + 60, path="shop.add", arguments="…")
+    checkpointed = Checkpointed(
+        "old", not_before=EPOCH + 60, path="shop.add", arguments=Arguments(None, None)
+    )
     (task,) = asked(Play(checkpointed=[checkpointed])).tasks
     assert task.message == {"uuid": "old", "task": "shop.add", "channel": "memory"}
 

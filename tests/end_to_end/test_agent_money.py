@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from beads_workers.core.receipts import Receipt, receipt_from_text
+from beads_workers.core.receipts import Receipt, read_receipt
 from beads_workers.runtime.usage_file import read_usage
 from tests.end_to_end.test_agent_fleets import AgentProject
 from tests.support.fleet import Fleet, until
@@ -36,7 +36,7 @@ def working(fleet: Fleet, project: AgentProject) -> dict[str, Any]:
 
 def found(fleet: Fleet) -> list[Receipt]:
     """The receipts that were found on the disk."""
-    rows = [receipt_from_text(row["receipt"]) for row in fleet.journal("usage_found")]
+    rows = [read_receipt(row["receipt"]) for row in fleet.journal("usage_found")]
     return [row for row in rows if row is not None]
 
 

@@ -12,6 +12,9 @@ from beads_workers.core import journal as rec
 from beads_workers.core.framing import ProtocolError
 from beads_workers.core.history import fold
 from beads_workers.core.journal import KINDS, Entry
+from beads_workers.core.landing import Add, Mend
+from beads_workers.core.model import Arguments
+from beads_workers.core.receipts import Receipt
 from beads_workers.core.recovery import RecoveryState, read_spool, recovery_state, replay
 from beads_workers.core.snapshot import Board
 from beads_workers.core.status import status
@@ -30,6 +33,8 @@ from tests.fuzz.parser import Parser, require, well_typed
 EXAMPLES: dict[str, Any] = {
     "str": "bw-1", "int": 1, "float": 1.5, "bool": True, "int | None": 3,
     "tuple[int, ...]": (0, 1, 2, 3, 4), "tuple[str, ...]": ("bd", "ready"),
+    "Add | None": Add("a", 1, "r", "c", "b"), "Arguments | None": Arguments((1,), {"c": None}),
+    "Mend | None": Mend("conflict", "c", ("f",)), "Receipt | None": Receipt("done", commits=("a",)),
 }  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from beads_workers.core.receipts import Receipt, receipt_from_text
+from beads_workers.core.receipts import Receipt, read_receipt
 from beads_workers.runtime import sessions
 from tests.agents_api import ModelApi
 from tests.support.agent_projects import AgentBdProject, AgentProject
@@ -96,7 +96,7 @@ class Ground:
 
     def receipts(self) -> list[tuple[dict[str, Any], Receipt]]:
         """Each attempt that ended with one, in order."""
-        rows = [(row, receipt_from_text(row.get("receipt", ""))) for row in self.ends()]
+        rows = [(row, read_receipt(row.get("receipt"))) for row in self.ends()]
         return [(row, receipt) for row, receipt in rows if receipt is not None]
 
     def ends(self) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from beads_workers.core.receipts import Receipt, Tokens, receipt_from_text
+from beads_workers.core.receipts import Receipt, Tokens, read_receipt
 from beads_workers.runtime import sessions
 from beads_workers.runtime.usage_file import read_usage
 from tests.agents_api import Tokens as Metered
@@ -249,7 +249,7 @@ def _said(place: Ground) -> tuple[Said, int]:
         said.add(receipt)
     found = place.journal("usage_found")
     for row in found:
-        if (receipt_found := receipt_from_text(row.get("receipt", ""))) is not None:
+        if (receipt_found := read_receipt(row.get("receipt"))) is not None:
             said.add(receipt_found)
     told = {row["request_id"] for row, _ in place.receipts()}
     told |= {row["request_id"] for row in found}

@@ -9,10 +9,14 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from beads_workers.core.commands import Write
+from beads_workers.core.model import Arguments
+from beads_workers.core.plain import to_plain
+from beads_workers.core.receipts import Receipt
 
 TAGS: dict[str, str] = {
     "Acceptor": "Door",
@@ -91,6 +95,20 @@ WORDS: dict[str, str] = {
 """A text that the program decides by, today -> what it was then (``"set_aside"`` and the like)."""
 
 
+TEXTS = ("Add | None", "Arguments | None", "Mend | None", "Receipt | None")
+"""Fields of records that were texts of JSON when the digests were made."""
+
+
+def _text(found: Any) -> str:
+    if found is None:
+        return ""
+    if isinstance(found, Arguments):
+        fields = [None if found.args is None else list(found.args), found.kwargs]
+    else:
+        fields = to_plain(found, sparse=isinstance(found, Receipt))
+    return json.dumps(fields, separators=(",", ":"))
+
+
 def neutral(value: Any) -> Any:
     """The value as nested lists: JSON can write it, and no name of a field is in it.
 
@@ -116,8 +134,15 @@ def _notation(kind: type) -> Callable[[Any], Any]:
         numbers = {each: [tag, number] for number, each in enumerate(kind)}
         return lambda value: numbers[value]
     if dataclasses.is_dataclass(kind):
-        names = tuple(field.name for field in dataclasses.fields(kind))
-        return lambda value: [tag, *[neutral(getattr(value, name)) for name in names]]
+        told = [(f.name, str(f.type) in TEXTS) for f in dataclasses.fields(kind)]
+        return lambda value: [
+            tag,
+            *[
+                neutral(_text(got) if old else got)
+                for n, old in told
+                for got in (getattr(value, n),)
+            ],
+        ]
     if issubclass(kind, Mapping):
         # By position, too: a mapping of ours has the same order each time.
         return lambda value: ["map", *[[neutral(key), neutral(v)] for key, v in value.items()]]

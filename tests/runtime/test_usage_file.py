@@ -12,7 +12,7 @@ from beads_workers.agents.events import Usage
 from beads_workers.agents.totals import Increments, Totals, from_object
 from beads_workers.core.commands import ReadUsage
 from beads_workers.core.model import IssueId
-from beads_workers.core.receipts import Tokens, receipt_from_text
+from beads_workers.core.receipts import Tokens
 from beads_workers.executors.files import usage_file
 from beads_workers.runtime.usage_file import (
     SessionFile,
@@ -112,7 +112,7 @@ def test_where_no_agent_ran_there_is_nothing(tmp_path: Path) -> None:
     told = usage_read(tmp_path, asked)
     assert told is not None
     assert (told.issue_id, told.attempt, told.request_id) == ("a", 1, "run.1")
-    receipt = receipt_from_text(told.receipt)
+    receipt = told.receipt
     assert receipt is not None and receipt.tokens.total == 2200
 
 

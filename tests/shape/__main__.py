@@ -82,12 +82,7 @@ def _details(package: list[Source], journey: Journey, life: Life) -> Iterator[st
     yield from (f"  {n:5}  {name}" for name, n in figures.fate_lines(package).items())
     yield "read models beside the reducer (lines):"
     yield from (f"  {n:5}  {name}" for name, n in figures.read_model_lines(package).items())
-    yield "texts of JSON: " + ", ".join(figures.text_fields(package))
-    yield "  parsed again at " + ", ".join(figures.text_readings(package))
-    yield (
-        f"status with {BRANCHES} branches waiting: {spent.now:.1f} ms a frame, which is"
-        f" {spent.now / spent.parsed_once:.1f} times as long as if each was parsed once"
-    )
+    yield f"status with {BRANCHES} branches waiting: {spent:.1f} ms a frame"
     yield "folds over the journal: " + (", ".join(figures.folds(package)) or "none")
     yield f"classes of one name: {dict(figures.duplicate_classes(package)) or 'none'}"
     yield "integrations named outside: " + (", ".join(figures.names_outside(package)) or "none")
@@ -128,8 +123,7 @@ def _as_json(
         "circles": circles(package),
         "fates": figures.fate_lines(package),
         "read_models": figures.read_model_lines(package),
-        "text_readings": figures.text_readings(package),
-        "status_milliseconds": {"now": spent.now, "parsed_once": spent.parsed_once},
+        "status_milliseconds": spent,
     }
 
 

@@ -32,7 +32,7 @@ KNOWN_CIRCLES: tuple[str, ...] = ()
 
 BOUNDS = {
     # What becomes of an attempt without a worktree, and of a paused landing, is asked, too.
-    "journey_functions": Bound(142, slack=6),
+    "journey_functions": Bound(140, slack=6),
     # The knot of the core is cut: `Connection` and its registry have a file of their own.
     "journey_files": Bound(27),
     # `start` asks all conditions, where it asked a third of them: 103 functions in 20 files more.
@@ -51,21 +51,19 @@ BOUNDS = {
     # What looks the same on three issues is the account's fault.
     "fate_lines": Bound(661, slack=20),
     "read_models": Bound(11),
-    "read_model_lines": Bound(3743, slack=100),
-    "text_fields": Bound(7),
-    "text_readings": Bound(27),
-    "text_modules": Bound(13),
+    "read_model_lines": Bound(3709, slack=100),
+    "text_fields": Bound(0),
     # Rows of conditions: 420 lines more than both halves had before. Git as people have it
     # (branches, nested repositories, conflict marks, hidden files, signers, remotes): 1,100.
     # The proof that the check sees the tree (900), messages and the ledger (700), verdicts of gates
     # that died and kept set-ups (500), git that fails at each of its calls, trust. The edges: wrong
     # lines answered with the right ones (500), a bd that hangs or lies, one ready set, foreign
     # workers' processes, version 1 of the kit, warm hosts of RRQ and dispatcherd, agents: 2,500.
-    "code_lines": Bound(66707, slack=300),
-    "functions": Bound(5914, slack=30),
-    "classes": Bound(951, slack=10),
+    "code_lines": Bound(66653, slack=300),
+    "functions": Bound(5902, slack=30),
+    "classes": Bound(952, slack=10),
     # Oracles and their recorder, bounds of the shape, the tracer, tests of conditions.
-    "test_lines": Bound(105800, slack=1000),
+    "test_lines": Bound(105711, slack=1000),
 }
 """Files and lines of the product are printed only: a cap on files staples ideas together, and one
 on lines strips docstrings. From Python 3.12 on a list comprehension is no function: six fewer in

@@ -47,10 +47,6 @@ READ_MODELS = (
 
 TEXTS = frozenset({"receipt", "landing", "mend", "arguments"})
 """Fields of records that hold JSON as a text within the JSON of the journal."""
-TEXT_READERS = frozenset(
-    {"receipt_from_text", "add_from_text", "mend_from_text", "core/inflight.py:arguments"}
-)
-"""Functions that parse such a text. A name with a file counts only if it is imported from there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,33 +190,6 @@ def text_fields(package: Iterable[Source]) -> list[str]:
         for name, kind in fields(node).items()
         if name in TEXTS and kind == "str"
     ]
-
-
-def text_readings(package: Iterable[Source]) -> list[str]:
-    """Places that parse such a text again: ``file:line``."""
-    return [f"{s.file}:{line}" for s in package for line in readings_in(s.file, s.tree)]
-
-
-def readings_in(file: str, module: ast.AST) -> list[int]:
-    """Lines with a call of one of ``TEXT_READERS``, or that load one of ``TEXTS`` themselves."""
-    readers = set(TEXT_READERS)
-    for node in ast.walk(module):
-        if isinstance(node, ast.ImportFrom) and node.module:
-            home = node.module.removeprefix("beads_workers.").replace(".", "/") + ".py"
-            readers |= {a.name for a in node.names if f"{home}:{a.name}" in TEXT_READERS}
-    found = []
-    for node in ast.walk(module):
-        if isinstance(node, ast.Call):
-            called = ast.unparse(node.func).rpartition(".")
-            by_name = called[2] in (readers if not called[0] else TEXT_READERS)
-            if by_name or (called[2].endswith("loads") and _names_a_text(node.args)):
-                found.append(node.lineno)
-    return sorted(found)
-
-
-def _names_a_text(arguments: Iterable[ast.expr]) -> bool:
-    nodes = (node for argument in arguments for node in ast.walk(argument))
-    return any(isinstance(node, ast.Attribute) and node.attr in TEXTS for node in nodes)
 
 
 def folds(package: Iterable[Source]) -> list[str]:

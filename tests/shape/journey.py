@@ -35,7 +35,7 @@ UNUSED = {
     "pause": ("Connection.is_paused",),
     "prefetch": ("Connections._prefetch",),
     "priority": ("ClaimScheduler.is_free", "Connections._next_for"),
-    "receipts": ("read_receipt", "receipt_from_text", "to_text"),
+    "receipts": ("read_receipt",),
     "strangers": ("Connections._reregistered", "Sender._claims", "Tasks.orphaned"),
     "traces": ("Traces.begin", "headers_of", "read_headers"),
 }

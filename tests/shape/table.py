@@ -14,7 +14,7 @@ Values = Mapping[str, int]
 TITLES: dict[str, tuple[str, str]] = {
     "journey_functions": ("DONE to the next TASK: functions", "85"),
     "journey_files": ("DONE to the next TASK: files", "18"),
-    "life_functions": ("one command issue, start to exit: functions", "75 %"),
+    "life_functions": ("one command issue, start to exit: functions", "1232"),
     "life_files": ("one command issue, start to exit: files", ""),
     "circles": ("import circles", "0"),
     "circle_modules": ("modules in them", "0"),
@@ -25,21 +25,19 @@ TITLES: dict[str, tuple[str, str]] = {
     "read_models": ("read models beside the reducer: files", "1"),
     "read_model_lines": ("their lines", "fewer"),
     "text_fields": ("texts of JSON in the journal's JSON: fields", "0"),
-    "text_readings": ("places that parse them again", "0"),
-    "text_modules": ("modules in which those stand", "0"),
-    "code_lines": ("product: lines not blank, comment, docstring", "88 %"),
+    "code_lines": ("product: lines not blank, comment, docstring", "58697"),
     "functions": ("product: functions", ""),
     "classes": ("product: classes", ""),
-    "test_lines": ("tests: lines of Python", "90 %"),
+    "test_lines": ("tests: lines of Python", "95217"),
 }
-"""Figure -> title and goal; a percentage is one of the figure before The house was begun."""
+"""Figure -> title and goal. Functions of an issue, lines of code and of tests: 75, 88 and 90 % of
+what they were in commit 16fad76b, with which the work on the house began."""
 
 
 def counted(package: list[Source]) -> Values:
     """What is counted in the text."""
     found = circles(package)
     connection = figures.connection_fields(package)
-    readings = figures.text_readings(package)
     functions, classes = figures.definitions(package)
     return {
         "circles": len(found),
@@ -51,8 +49,6 @@ def counted(package: list[Source]) -> Values:
         "read_models": len(figures.READ_MODELS),
         "read_model_lines": sum(figures.read_model_lines(package).values()),
         "text_fields": len(figures.text_fields(package)),
-        "text_readings": len(readings),
-        "text_modules": len({place.partition(":")[0] for place in readings}),
         "code_lines": sum(map(figures.code_lines, package)),
         "functions": functions,
         "classes": classes,

@@ -100,22 +100,6 @@ def test_a_circle_is_found_and_a_chain_is_none() -> None:
     assert circles_of({**graph, "e": {"d"}}) == [["a", "b", "c"], ["d", "e"]]
 
 
-@pytest.mark.parametrize(
-    ("text", "places"),
-    [
-        ("receipt_from_text(x)", 1),
-        ("receipts.receipt_from_text(x)", 1),
-        ("json.loads(finished.receipt)", 1),
-        ("json.loads(line)", 0),
-        ("adapter.arguments(x)", 0),
-        ("from beads_workers.core.inflight import arguments\narguments(x)", 1),
-        ("arguments(x)", 0),
-    ],
-)
-def test_a_text_that_is_parsed_again_is_found(text: str, places: int) -> None:
-    assert len(figures.readings_in("cli/a.py", ast.parse(text))) == places
-
-
 def test_blank_lines_comments_and_docstrings_are_no_code() -> None:
     text = '"""Module."""\n\n# why\ndef f(\n    a,  # beside\n):\n    """Two\n\n    lines."""\n'
     text += '    return """x\n\n    y"""\n'

@@ -14,7 +14,6 @@ from typing import Any
 from beads_workers.core.effects import RetryDue
 from beads_workers.core.issues import Issue, Issues, Standing
 from beads_workers.core.journal import Checkpointed, CheckpointEnded, Entry, Live, decode, encode
-from beads_workers.core.landing import add_from_text, add_to_text
 from beads_workers.core.model import IssueId
 from beads_workers.core.orchestrator import Orchestrator
 from beads_workers.core.source import Action
@@ -102,8 +101,7 @@ def _known(issue: Issue, now: float, began: float) -> Facts:
 
 
 def _page(entry: Checkpointed) -> Checkpointed:
-    add = add_from_text(entry.landing)
-    landing = add_to_text(replace(add, ended_at=0.0)) if add else ""
+    landing = replace(entry.landing, ended_at=0.0) if entry.landing else None
     return replace(entry, not_before=0.0, landing=landing)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from beads_workers.core import journal as rec
 from beads_workers.core.journal import Entry, Record, encode
-from beads_workers.core.receipts import Receipt, Tokens, to_text
+from beads_workers.core.receipts import Receipt, Tokens
 
 BEGAN_AT = 1_795_300_000.0
 RUN_ID = "20261121-222640.000-abcdef"
@@ -81,7 +81,7 @@ class Script:
             ended,
             rec.Finished(
                 issue_id, worker_id, number, request, outcome, verdict, error,
-                int((ended - began) * 1000), charged, receipt=to_text(receipt), reached=reached,
+                int((ended - began) * 1000), charged, receipt=receipt, reached=reached,
             ),
         )  # fmt: skip
         if settled:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from beads_workers.core import journal as rec
-from beads_workers.core.receipts import Receipt, to_text
+from beads_workers.core.receipts import Receipt
 
 BRANCH = "bw-landing/main"
 TIP, FIRST, SECOND = "0" * 40, "1" * 40, "2" * 40
@@ -18,7 +18,7 @@ def worked(issue_id: str, worker: str = "W1") -> list[rec.Record]:
     ended = rec.Finished(
         *(issue_id, worker, 1, f"run.{issue_id}", "success", "land"),
         duration_ms=100,
-        receipt=to_text(receipt),
+        receipt=receipt,
     )
     return [rec.Claimed(issue_id, f"Do {issue_id}"), started, ended]
 

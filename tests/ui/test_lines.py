@@ -21,7 +21,7 @@ from beads_workers.core.journal import (
     RunChanged,
     Started,
 )
-from beads_workers.core.receipts import Receipt, Tokens, to_text
+from beads_workers.core.receipts import Receipt, Tokens
 from beads_workers.ui.lines import SILENT, line, status_lines
 from tests.core.test_journal import bare, filled
 from tests.ui.snapshots import EPOCH, after, agents_at_work, closed, fleet
@@ -49,7 +49,7 @@ def clock(at: float) -> str:
     return time.strftime("%H:%M", time.localtime(at))
 
 
-RECEIPT = to_text(Receipt("done", agent="claude", usage={"m": Tokens(12_000, 300)}, money=0.41))
+RECEIPT = Receipt("done", agent="claude", usage={"m": Tokens(12_000, 300)}, money=0.41)
 
 
 @pytest.mark.parametrize(

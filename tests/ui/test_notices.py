@@ -7,7 +7,7 @@ from typing import Any
 
 from beads_workers.core import journal as rec
 from beads_workers.core.journal import Entry, Record
-from beads_workers.core.receipts import Receipt, Tokens, to_text
+from beads_workers.core.receipts import Receipt, Tokens
 from beads_workers.core.snapshot import Board
 from beads_workers.ui.notices import (
     FAILURES_TOLD,
@@ -203,7 +203,7 @@ def test_a_budget_that_is_spent_is_told_once() -> None:
 def test_a_notice_and_the_end_of_a_run_say_what_agents_used() -> None:
     told = Told()
     receipt = Receipt("done", usage={"m": Tokens(1000)}, money=0.5, flags=("look",))
-    ended = rec.Finished("a", "W1", 1, "r", "success", "finish", receipt=to_text(receipt))
+    ended = rec.Finished("a", "W1", 1, "r", "success", "finish", receipt=receipt)
     told.add(rec.Started("a", "W1", 1, "r", agent="claude"), ended)
     (notice,) = told.add(rec.RunEnded(0, "idle_timeout"))
     assert (notice.spent_usd, notice.tokens) == (0.5, 1000)

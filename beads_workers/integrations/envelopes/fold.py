@@ -13,10 +13,10 @@ from math import floor
 from typing import Any
 
 from beads_workers.core import journal as rec
-from beads_workers.core.inflight import ISSUE_PATH, arguments, stored_value
+from beads_workers.core.inflight import ISSUE_PATH, stored_value
 from beads_workers.core.issues import Issues, Transition
 from beads_workers.core.journal import Entry
-from beads_workers.core.model import Call, call_of
+from beads_workers.core.model import Arguments, Call, call_of
 from beads_workers.core.ready import FINISHED
 from beads_workers.core.source import PAST_DEADLINE, Action
 from beads_workers.core.states import IssueState
@@ -117,7 +117,7 @@ class Envelopes:
 
     def _described(self, record: rec.Claimed | rec.Checkpointed, at: int) -> Envelope:
         """The job with what the record says of it, as if it were enqueued for the first time."""
-        args, kwargs, omitted = arguments(record.arguments)
+        given = record.arguments or Arguments()
         old = self.jobs.get(record.issue_id)
         known = old.ts_enqueued if old else at
         return Envelope(
@@ -125,9 +125,9 @@ class Envelopes:
             job_path=self._path(record.path),
             state=JobState.ENQUEUED,
             ts_enqueued=_seconds(record.enqueued_at) or known,
-            args=args,
-            kwargs=kwargs,
-            omitted=omitted,
+            args=given.args or (),
+            kwargs=given.kwargs or {},
+            omitted=given.omitted,
         )
 
     def _claimed(self, claimed: rec.Claimed, at: int) -> Envelope:

@@ -14,7 +14,7 @@ from beads_workers.core import journal as rec
 from beads_workers.core import limits
 from beads_workers.core.events import Ticket
 from beads_workers.core.journal import Entry, decode, encode
-from beads_workers.core.model import Call, IssueId, OutcomeKind
+from beads_workers.core.model import Arguments, Call, IssueId, OutcomeKind
 from beads_workers.core.policy import Policy
 from beads_workers.core.source import PAST_DEADLINE, Result
 from beads_workers.integrations.envelopes.fold import Envelopes, call_path, envelope, job_path
@@ -191,7 +191,7 @@ def test_what_somebody_else_closed_is_done_and_what_is_not_ours_is_forgotten() -
 
 
 def test_what_earlier_runs_left_is_known_with_its_call() -> None:
-    arguments = json.dumps([["you"], {}])
+    arguments = Arguments(("you",))
     cooling = rec.Checkpointed(
         "a", "t", 1, not_before=EPOCH + 9.5, path="m.f", arguments=arguments, enqueued_at=PUT
     )
@@ -234,7 +234,7 @@ def test_a_note_that_a_function_returns_is_its_result() -> None:
 def sent(*records: rec.Record) -> list[Envelope]:
     """Of a job that another orchestrator has sent to us."""
     run = rec.RunStarted("run-1", 1, "actor/run-1", "rrq", "/project")
-    claimed = rec.Claimed("a", "render", 2, "default#render", "[[1],{}]", PUT)
+    claimed = rec.Claimed("a", "render", 2, "default#render", Arguments((1,)), PUT)
     return told(Entry(record, EPOCH + n, n) for n, record in enumerate((run, claimed, *records)))
 
 
@@ -284,7 +284,9 @@ def test_done_ones_need_not_be_remembered() -> None:
 
 @pytest.mark.parametrize("line", ['["a"]', "[1,2]", "no JSON", "[[], {}, 1]", "null", "[" * 9999])
 def test_damaged_arguments_are_omitted_ones(line: str) -> None:
-    claimed = Entry(rec.Claimed("a", "t", 2, "m.f", line), EPOCH, 0.0)
+    row = {"v": 1, "e": "claimed", "t": EPOCH, "m": 0.0, "issue_id": "a", "arguments": line}
+    claimed = decode(json.dumps(row).encode())
+    assert claimed is not None
     finished = Entry(rec.Finished("a", "W1", 1, "r", "success", "finish", result="{"), EPOCH, 0.0)
     first, last = told([claimed, finished])
     assert first.omitted == ("args", "kwargs")

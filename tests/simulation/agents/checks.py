@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 from beads_workers.core import journal as rec
 from beads_workers.core.journal import Entry
-from beads_workers.core.receipts import AccountId, receipt_from_text
+from beads_workers.core.receipts import AccountId
 from beads_workers.core.source import Action, Settlement
 from beads_workers.core.states import ConnState, RunState
 from beads_workers.trackers.settlement_rules import CLOSED, Ownership
@@ -127,7 +127,7 @@ class AgentChecks(Checks):
             raise Violation(17, f"{issue_id} begins beyond {budget}: {tokens} tokens are used")
 
     def _ends(self, told: Told, finished: rec.Finished) -> None:
-        request, receipt = finished.request_id, receipt_from_text(finished.receipt)
+        request, receipt = finished.request_id, finished.receipt
         told.canaries.get(told.accounts.get(request, ""), set()).discard(request)
         told.under_way.pop(finished.issue_id, None)
         if receipt is None:
@@ -139,7 +139,7 @@ class AgentChecks(Checks):
             raise Violation(13, f"{finished.issue_id} is charged for {receipt.why!r}")
 
     def _found(self, told: Told, found: rec.UsageFound) -> None:
-        receipt = receipt_from_text(found.receipt)
+        receipt = found.receipt
         told.used[found.request_id] = receipt.tokens.total if receipt else 0
 
     # --- 18: the ledger -----------------------------------------------------------------------
@@ -154,7 +154,7 @@ class AgentChecks(Checks):
             # With a clean history: a start that is broken off may count its last attempt again.
             self._forgotten |= self._counted_of.get(record.issue_id, set())
         elif isinstance(record, rec.Finished | rec.UsageFound):
-            receipt = receipt_from_text(record.receipt)
+            receipt = record.receipt
             if receipt is not None and receipt.usage:
                 self._count(
                     node.run_id, record.issue_id, record.request_id, receipt.tokens.total, offset

@@ -12,7 +12,7 @@ from beads_workers.core.events import Event, ResumeAsked, UsageRead
 from beads_workers.core.journal import AccountClosed, AccountOpened, Finished, Record, Started
 from beads_workers.core.model import IssueId
 from beads_workers.core.plans import Plan, Step, StepKind
-from beads_workers.core.receipts import AccountId, Closed, Receipt, Tokens, to_json, to_text
+from beads_workers.core.receipts import AccountId, Closed, Receipt, Tokens, to_json
 from beads_workers.core.wire import Progress, Task
 from beads_workers.runtime.account_file import SharedAccounts
 from tests.simulation.agents.attempts import DOLLARS_PER_TOKEN, KILLED, Answer, Attempt
@@ -136,7 +136,7 @@ class AgentNode(Node):
         money = used * DOLLARS_PER_TOKEN
         told = Receipt("unfinished", agent=agent, usage={"m": Tokens(output=used)}, money=money)
         ids = IssueId(ended.issue_id), ended.attempt, ended.request_id
-        return UsageRead(*ids, to_text(told))
+        return UsageRead(*ids, told)
 
     def make_worker(self, worker_id: str) -> Worker:
         """One of ours."""
