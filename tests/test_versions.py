@@ -66,3 +66,10 @@ def test_a_share_is_drawn_that_is_never_nothing_and_drawn_again_alone(
     assert len(drawn) == left and drawn <= set(names)
     assert share(names[::-1], 4) == drawn
     assert all(share([name], 4) == {name} for name in drawn)
+
+
+def test_a_draw_of_another_day_is_another_one() -> None:
+    names = [f"t.py::test_{n}" for n in range(40)]
+    days = [share(names, 2, f"2026-11-{day}") for day in range(10, 24)]
+    assert {len(drawn) for drawn in days} == {20}
+    assert set().union(*days) == set(names), "in two weeks each has run"

@@ -20,6 +20,8 @@ from tests.support.real_agents import AgentHome, git
 from tests.support.screens import TmuxScreen
 from tests.support.worktrees import in_worktrees
 
+pytestmark = pytest.mark.daily(2)
+
 
 @pytest.fixture
 def project(tmp_path: Path, home: AgentHome) -> AgentProject:

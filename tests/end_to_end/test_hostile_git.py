@@ -20,6 +20,8 @@ from tests.support.hostile_git import (
 )
 from tests.support.hostile_kinds import KINDS
 
+pytestmark = pytest.mark.daily(2)
+
 KEYS_LEAST = 60
 
 

@@ -28,6 +28,8 @@ from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import Called, Fleet, call, until
 from tests.support.repository import git
 
+pytestmark = pytest.mark.daily(2)
+
 
 def told(project: Any, *arguments: str) -> str:
     """What a command says that must succeed."""

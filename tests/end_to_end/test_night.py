@@ -10,6 +10,8 @@ import pytest
 from tests.night import compressed
 from tests.night.figures import Row, Rows, as_object, table
 
+pytestmark = pytest.mark.daily(2)
+
 FEW = 4
 """``.ci/run`` has all proofs with 8, ``scripts/night`` with 40."""
 

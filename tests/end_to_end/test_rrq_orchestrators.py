@@ -15,6 +15,8 @@ from tests.support.fleet import until
 from tests.support.peers import VERSIONS, Redis, rrq_of
 from tests.support.rrq_orchestrator import OUR_EXECUTOR, Orchestrator
 
+pytestmark = pytest.mark.daily(2)
+
 HANDLERS = Path(__file__).parents[1] / "support" / "handlers"
 JOBS = 200
 ONCE = {"max_retries": 1}

@@ -18,6 +18,8 @@ from tests.support.bd import NEW, OLD, BdProject, bd_program
 from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import Fleet, call, until
 
+pytestmark = pytest.mark.daily(2)
+
 LEASE_SECONDS = 15.0
 BOTH_ARE_THERE = (
     'touch "$RAN.run.$BW_RUN_ID";'

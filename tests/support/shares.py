@@ -3,12 +3,16 @@
 Hundreds of cases of one kind (the mutants of a kit, simulated worlds, kept texts) prove together
 what each of them proves of one thing: the everyday suite runs some of each test, drawn by their
 names, that are the same each time. The examples of hypothesis are others in every run: fewer.
+
+So it is with files whose tests each take a second of a real ``bd``, agent or fleet: a run of
+everything has one of ``n`` tests of each, drawn anew each day. A file that is named runs whole.
 """
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
+from datetime import date
 
 import pytest
 from hypothesis import settings
@@ -20,6 +24,7 @@ WHOLE, SOME = 100, 30
 def pytest_configure(config: pytest.Config) -> None:
     """The mark ``share`` and the profile of hypothesis, before any test file is read."""
     config.addinivalue_line("markers", "share(n): one of n cases is drawn, but --every-version")
+    config.addinivalue_line("markers", "daily(n): one of n tests of this file is drawn each day")
     settings.register_profile("some", max_examples=SOME)
     settings.load_profile("default" if config.getoption("every_version") else "some")
 
@@ -29,19 +34,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Deselect what is not drawn; of one case that was selected alone, nothing is left out."""
     if config.getoption("every_version"):
         return
-    cases: dict[int, dict[str, list[str]]] = {}
-    for item in items:
-        if mark := item.get_closest_marker("share"):
-            test = item.nodeid.partition("[")[0]
-            cases.setdefault(mark.args[0], {}).setdefault(test, []).append(item.nodeid)
-    left_out = {
-        name
-        for n, tests in cases.items()
-        for names in tests.values()
-        for name in set(names) - share(names, n)
-    }
+    names_path = config.args_source is pytest.Config.ArgsSource.ARGS
+    left_out = _not_drawn(items, "share", "[")
+    if not names_path:
+        left_out |= _not_drawn(items, "daily", "::", f"{date.today()}")
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid in left_out])
     items[:] = [item for item in items if item.nodeid not in left_out]
+
+
+def _not_drawn(items: Sequence[pytest.Item], kind: str, mark_of: str, seed: str = "") -> set[str]:
+    """The node ids that are left out; those are drawn from together that are the same up to
+    ``mark_of``."""
+    groups: dict[tuple[int, str], list[str]] = {}
+    for item in items:
+        if mark := item.get_closest_marker(kind):
+            group = (mark.args[0], item.nodeid.partition(mark_of)[0])
+            groups.setdefault(group, []).append(item.nodeid)
+    return {name for (n, _), names in groups.items() for name in set(names) - share(names, n, seed)}
 
 
 @pytest.fixture
@@ -50,9 +59,10 @@ def every_version(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("every_version"))
 
 
-def share(names: Sequence[str], n: int) -> set[str]:
+def share(names: Sequence[str], n: int, seed: str = "") -> set[str]:
     """Return one of ``n`` of these, and at least one."""
-    return set(sorted(names, key=lambda name: zlib.crc32(name.encode()))[: -(-len(names) // n)])
+    drawn = sorted(names, key=lambda name: zlib.crc32(f"{name}{seed}".encode()))
+    return set(drawn[: -(-len(names) // n)])
 
 
 def examples(whole: int) -> int:

@@ -16,6 +16,8 @@ from beads_workers.core.source import Action, CrashedRun, Result, Settled, Settl
 from beads_workers.trackers.bd.source import BdSource
 from tests.support.bd import OLD, BdProject
 
+pytestmark = pytest.mark.daily(2)
+
 US = "beads-workers/host/run-1"
 THEM = "beads-workers/host/run-2"
 

@@ -14,6 +14,8 @@ from beads_workers.trackers.bd.tracker import BdRow
 from beads_workers.trackers.settlement_rules import boot_seconds
 from tests.support.bd import BdProject
 
+pytestmark = pytest.mark.daily(2)
+
 US, OTHERS = "beads-workers/here/1", "beads-workers/there/2"
 
 

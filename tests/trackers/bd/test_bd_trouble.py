@@ -15,6 +15,8 @@ from beads_workers.trackers.bd.source import BdSource
 from tests.support.bd import NEW, BdProject
 from tests.support.fleet import until
 
+pytestmark = pytest.mark.daily(2)
+
 US = "beads-workers/host/run-1"
 
 

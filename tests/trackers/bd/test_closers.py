@@ -11,6 +11,8 @@ from beads_workers.core.source import Action, CrashedRun, Result, Settlement
 from beads_workers.trackers.bd.source import BdSource
 from tests.support.bd import NEW, OLD, BdProject
 
+pytestmark = pytest.mark.daily(2)
+
 US, ALICE = "beads-workers/host/run-1", "alice"
 
 
