@@ -28,7 +28,7 @@ from beads_workers.runtime.run_directory import RunDirectory, tracker_folder
 from beads_workers.runtime.sources import open_source
 from beads_workers.trackers.bd.calls import BdCalls
 from beads_workers.trackers.bd.source import Listings, held_elsewhere
-from beads_workers.trackers.bd.tracker import Abilities, BdTracker, object_of
+from beads_workers.trackers.bd.tracker import BdFeatures, BdTracker, object_of
 
 ACTOR = "beads-workers/doctor"
 CALL_SECONDS = 5.0
@@ -222,7 +222,7 @@ def _counts(bd: BdTracker) -> str:
     return "".join(f", {summary[key]} {word}" for word, key in named if key in summary)
 
 
-def _abilities(abilities: Abilities) -> str:
+def _abilities(abilities: BdFeatures) -> str:
     named = (
         ("atomic claims", abilities.compare_and_swap),
         ("leases", abilities.leases),

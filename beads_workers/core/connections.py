@@ -117,7 +117,7 @@ class Sender:
         ``rest``: of a batch; each is chosen when the one before is begun."""
         self.wait_no_more(connection)
         connection.issue_id = in_flight.job.issue_id
-        if self._parts.self_claiming and not connection.grouped:
+        if self._parts.self_claiming and not connection.abilities.grouped:
             self._registry.move(connection, ConnStimulus.RESERVED)
             self._tasks.reserve(in_flight, connection.conn_id, connection.worker_id)
         else:
@@ -170,9 +170,9 @@ class Sender:
 
     def tell_pause(self, connection: Connection, reason: str) -> None:
         """PAUSE: what is queued on it goes to others."""
-        if not connection.pauses or connection.told:
+        if not connection.abilities.pause or connection.pause.told:
             return
-        connection.told = True
+        connection.pause.told = True
         self._timers.cancel(Overdue(connection.conn_id))
         self.say(connection, Pause(reason))
         for issue_id in connection.prefetched:
@@ -180,8 +180,8 @@ class Sender:
 
     def tell_resume(self, connection: Connection) -> None:
         """RESUME: the time of its task begins anew, as it may have been stopped."""
-        if connection.told:
-            connection.told = False
+        if connection.pause.told:
+            connection.pause.told = False
             self.say(connection, Resume())
             if (in_flight := self.in_flight(connection)) is not None:
                 self._watch(connection, in_flight)
@@ -192,7 +192,7 @@ class Sender:
         for connection in waits:
             in_flight = self.in_flight(connection)
             assert in_flight is not None, "a busy connection has a job"
-            if connection.batch_size and not self._somebody_idles():
+            if connection.abilities.batch_size and not self._somebody_idles():
                 continue  # It has asked for them, and they keep nobody from work.
             if self._effects.now - in_flight.started_at >= limits.REVOKE_SECONDS:
                 for issue_id in connection.prefetched:
@@ -214,8 +214,8 @@ class Sender:
 
     def note_stray(self, connection: Connection, text: str) -> None:
         """Log what makes no sense; a peer that goes on like this must not fill the disk."""
-        connection.strays += 1
-        if connection.strays <= limits.BAD_LINES_SHOWN:
+        connection.complaints.strays += 1
+        if connection.complaints.strays <= limits.BAD_LINES_SHOWN:
             self._effects.note("error", f"{connection.worker_id} {text}")
 
     def keep_waiting(self, connection: Connection, *, soon: bool) -> None:
@@ -267,7 +267,7 @@ class Sender:
         connection = (
             self._registry.get(in_flight.conn_id) if in_flight.conn_id is not None else None
         )
-        if connection is None or not connection.cancellable:
+        if connection is None or not connection.abilities.cancel:
             return False
         in_flight.cancelled = reason
         self.say(connection, Cancel(in_flight.job.issue_id, reason))
@@ -298,13 +298,12 @@ class Sender:
 
     def say(self, connection: Connection, message: ToWorker) -> None:
         """Send under the id that we gave it."""
-        self._effects.ask(
-            Send(connection.conn_id, connection.worker_id or "W0", message, connection.v1)
-        )
+        v1 = not connection.abilities.additions
+        self._effects.ask(Send(connection.conn_id, connection.worker_id or "W0", message, v1))
 
     def grace(self, connection: Connection) -> float:
         """How long its task may take to end, in seconds; one that calls the tracker has a close."""
-        calls = 0.0 if connection.grouped else limits.SELF_CLAIM_CALL_SECONDS
+        calls = 0.0 if connection.abilities.grouped else limits.SELF_CLAIM_CALL_SECONDS
         return self._parts.settings.work.term_grace_seconds + calls
 
     def in_flight(self, connection: Connection) -> InFlight | None:
@@ -315,7 +314,7 @@ class Sender:
 
     def _watch(self, connection: Connection, in_flight: InFlight) -> None:
         """It must have ended the task by then, or is stuck."""
-        if connection.told and not in_flight.cancelled:
+        if connection.pause.told and not in_flight.cancelled:
             return  # It may have stopped it; RESUME begins this anew.
         grace = self.grace(connection) + limits.TIMEOUT_MARGIN_SECONDS
         timeout = 0.0 if in_flight.cancelled else self._timeout(in_flight.job)
@@ -327,7 +326,7 @@ class Sender:
 
     def _task(self, connection: Connection, in_flight: InFlight) -> Task:
         job, work = in_flight.job, self._parts.settings.work
-        if connection.v1:
+        if not connection.abilities.additions:
             return Task(job.issue_id, job.priority, job.title)
         # A function has its arguments; only what verifies its work looks at the issue.
         called = job.call and work.allow_modules and connection.own and not work.verify
@@ -363,7 +362,7 @@ class Sender:
         )
 
     def _claims(self, connection: Connection) -> str:
-        if connection.grouped:
+        if connection.abilities.grouped:
             return ""  # It has said so itself.
         return CLAIMS_WORKER if self._parts.self_claiming else CLAIMS_ORCHESTRATOR
 
@@ -445,14 +444,15 @@ class Connections:
         connection = self._registry.get(event.conn_id)
         if connection is None:
             return
-        if self._effects.now - connection.bad_since >= limits.BAD_LINES_SECONDS:
-            connection.bad_since, connection.bad_lines = self._effects.now, 0
-        connection.bad_lines += 1
-        connection.bad_shown += 1
+        said = connection.complaints
+        if self._effects.now - said.bad_since >= limits.BAD_LINES_SECONDS:
+            said.bad_since, said.bad_lines = self._effects.now, 0
+        said.bad_lines += 1
+        said.shown += 1
         who = connection.worker_id or f"pid {connection.pid}"
-        if connection.bad_shown <= limits.BAD_LINES_SHOWN:
+        if said.shown <= limits.BAD_LINES_SHOWN:
             self._effects.note("warning", f"{who}: {event.reason}: {event.head}")
-        if connection.bad_lines == limits.BAD_LINES_MAX:
+        if said.bad_lines == limits.BAD_LINES_MAX:
             within = f"{limits.BAD_LINES_MAX} wrong lines within {limits.BAD_LINES_SECONDS:g} s"
             cause = f"{within}, the last one: {event.reason}"
             self._effects.note("warning", f"{who}: connection closed: {cause}")
@@ -461,10 +461,10 @@ class Connections:
     def unknown(self, event: Unknown) -> None:
         """A message of a later version, or somebody's own: ignored, however many there are."""
         connection = self._registry.get(event.conn_id)
-        if connection is None or event.kind in connection.unknown:
+        if connection is None or event.kind in connection.complaints.unknown:
             return
-        if len(connection.unknown) < limits.BAD_LINES_SHOWN:
-            connection.unknown.add(event.kind)
+        if len(connection.complaints.unknown) < limits.BAD_LINES_SHOWN:
+            connection.complaints.unknown.add(event.kind)
             who = connection.worker_id or f"pid {connection.pid}"
             self._effects.note("warning", f"{who}: ignored an unknown message: {event.head}")
 
@@ -486,9 +486,9 @@ class Connections:
         if not connection.worker_id:
             self._join(connection, message)
         if isinstance(message, Ready):
-            connection.opt_in(message)
+            connection.announces(message)
             self._expect_heartbeats(connection)
-            if connection.held:
+            if connection.pause.by_person:
                 self._sender.tell_pause(connection, BY_HAND)
             self._reregistered(connection)
         reaction = self._registry.move(connection, self._stimulus(connection, message))
@@ -500,7 +500,7 @@ class Connections:
                 self._scheduler.is_free(connection)
                 self.serve(connection, soon=self._scheduler.coming())
                 self._prefetch(connection)
-            case ConnReaction.REPEAT_TASK if connection.prefetch_count:
+            case ConnReaction.REPEAT_TASK if connection.abilities.prefetch_count:
                 pass  # A prefetched TASK has crossed it.
             case ConnReaction.REPEAT_TASK:
                 self._sender.repeat_task(connection)
@@ -532,7 +532,7 @@ class Connections:
                 assert_never(message)
 
     def _pause(self, connection: Connection, message: Pause | Resume) -> None:
-        if connection.v1:
+        if not connection.abilities.additions:
             kind = type(message).__name__.upper()
             self._sender.note_stray(connection, f"said {kind}, which version 1 has not")
             return
@@ -572,10 +572,10 @@ class Connections:
         paused: bool | None = None,
     ) -> None:
         before = connection.is_paused
-        connection.held = connection.held if held is None else held
-        connection.paused = connection.paused if paused is None else paused
+        connection.pause.by_person = connection.pause.by_person if held is None else held
+        connection.pause.by_itself = connection.pause.by_itself if paused is None else paused
         self._registry.pause(connection)
-        if connection.held:
+        if connection.pause.by_person:
             self._sender.tell_pause(connection, reason)
         else:
             self._sender.tell_resume(connection)
@@ -592,7 +592,7 @@ class Connections:
         self.serve(connection, soon=True)
 
     def _choose(self, connection: Connection, wants: Priority) -> None:
-        if connection.said_ready and not connection.chooses:
+        if connection.ready and not connection.abilities.priority:
             self._sender.note_stray(connection, "said PRIORITY, which it has not announced")
             return
         connection.wants = None if wants == Priority() else wants
@@ -600,7 +600,7 @@ class Connections:
         self.serve(connection, soon=True)
 
     def _heard_status(self, connection: Connection, message: Status) -> None:
-        if connection.v1:
+        if not connection.abilities.additions:
             self._sender.note_stray(connection, "said STATUS, which version 1 has not")
             return
         connection.asides.add(message)
@@ -612,12 +612,12 @@ class Connections:
             return
         self._asked_status = self._effects.now
         for connection in self._registry:
-            if connection.answers and connection.worker_id:
+            if connection.abilities.status and connection.worker_id:
                 self._sender.say(connection, StatusAsked())
 
     def _heard_aside(self, connection: Connection, message: Aside) -> None:
-        has_task = connection.state in (ConnState.BUSY, ConnState.ENDING)
-        if connection.v1 or not has_task or message.issue_id != connection.issue_id:
+        has_it = message.issue_id == connection.issue_id and connection.state in _HAS_TASK
+        if not connection.abilities.additions or not has_it:
             kind, issue_id = type(message).__name__.upper(), message.issue_id[:80]
             self._sender.note_stray(connection, f"said {kind} of {issue_id!r}, which it has not")
             return
@@ -711,7 +711,7 @@ class Connections:
         self._watch_orphan(issue_id, inherited.pid, inherited.start_time, grace)
         for connection in self._registry.of_process(inherited.pid):
             # It may have said READY before we knew.
-            if connection.said_ready:
+            if connection.ready:
                 self._reregistered(connection)
 
     def _watch_orphan(
@@ -729,7 +729,8 @@ class Connections:
             self._sender.will_leave(connection)
         self._sender.ended(connection, in_flight.job.issue_id)
         failed = message if isinstance(message, Failed) else None
-        unstarted = bool(failed and failed.error_detail == RETURNED_UNSTARTED and connection.queues)
+        queues = connection.abilities.queues
+        unstarted = bool(failed and failed.error_detail == RETURNED_UNSTARTED and queues)
         if failed and unstarted and self._goes_on(in_flight):
             self._tasks.returned_unstarted(in_flight, failed.error)
             return  # No attempt has ended: none had begun.
@@ -795,7 +796,7 @@ class Connections:
         state = self._parts.state
         if connection.retiring or state in _LEAVING:
             self._sender.shut_down(connection)
-        elif connection.is_paused and (connection.pauses or connection.paused):
+        elif connection.is_paused and (connection.abilities.pause or connection.pause.by_itself):
             pass  # Held until RESUME.
         elif connection.is_paused:
             self._sender.keep_waiting(connection, soon=False)
@@ -815,11 +816,11 @@ class Connections:
     def _rest_of_batch(self, connection: Connection) -> Iterator[InFlight]:
         """What goes with the first task: its share of what is there. An agent's attempt would keep
         its account from others while it waits."""
-        if not connection.batch_size or self._parts.settings.work.agents:
+        if not connection.abilities.batch_size or self._parts.settings.work.agents:
             return
         waiting = self._registry.count(ConnState.READY)
         left = self._effects.issues.count(IssueState.CLAIMED)
-        share = min(-(-left // (waiting + 1)), left - waiting, connection.batch_size - 1)
+        share = min(-(-left // (waiting + 1)), left - waiting, connection.abilities.batch_size - 1)
         characters = 0
         for _ in range(share):
             if (in_flight := self._tasks.next_to_begin(connection.wants)) is None:
@@ -838,13 +839,13 @@ class Connections:
 
     def _prefetch(self, connection: Connection) -> None:
         """More tasks for a worker that has one, while no other waits for work."""
-        if not connection.prefetch_count or connection.state is not ConnState.BUSY:
+        if not connection.abilities.prefetch_count or connection.state is not ConnState.BUSY:
             return
         off = connection.retiring or connection.is_paused
         if off or self._parts.state is not RunState.RUNNING:
             return
         queued = len(connection.prefetched)
-        for _ in range(self._scheduler.to_prefetch(connection.prefetch_count, queued)):
+        for _ in range(self._scheduler.to_prefetch(connection.abilities.prefetch_count, queued)):
             if self._somebody_waits() or not (
                 in_flight := self._tasks.next_to_begin(connection.wants)
             ):
@@ -922,7 +923,7 @@ class Connections:
     def _expect_heartbeats(self, connection: Connection) -> None:
         # Moved when it is due, not with every message.
         key = SilenceTimeout(connection.conn_id)
-        if connection.heartbeat_seconds is None:
+        if connection.abilities.heartbeat_seconds is None:
             self._timers.cancel(key)
         else:
             self._timers.set_earlier(key, connection.silent_from)
@@ -985,8 +986,8 @@ class Connections:
     def _stimulus(self, connection: Connection, message: Turn) -> ConnStimulus:
         if isinstance(message, Ready):
             return ConnStimulus.SAID_READY
-        has_task = connection.state in (ConnState.BUSY, ConnState.ENDING)
-        if not has_task or message.issue_id not in (connection.issue_id, *connection.prefetched):
+        its_own = (connection.issue_id, *connection.prefetched)
+        if connection.state not in _HAS_TASK or message.issue_id not in its_own:
             return ConnStimulus.STRAY
         in_flight = self._tasks.in_flight[message.issue_id]
         if isinstance(message, Failed) and message.request_id not in (
@@ -1020,6 +1021,7 @@ class Connections:
         self._sender.note_stray(connection, text)
 
 
+_HAS_TASK = (ConnState.BUSY, ConnState.ENDING)
 _KNOWN = (ConnState.IDLE, ConnState.READY, ConnState.RESERVED, ConnState.BUSY)
 _LEAVING = (RunState.DRAINING, RunState.STOPPING, RunState.SETTLING, RunState.ENDED)
 

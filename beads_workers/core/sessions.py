@@ -9,84 +9,128 @@ from dataclasses import dataclass, field
 from beads_workers.core import limits, wire
 from beads_workers.core.asides import Asides
 from beads_workers.core.events import ConnId
-from beads_workers.core.model import IssueId, Job
+from beads_workers.core.model import IssueId, Job, value
 from beads_workers.core.states import CONNECTION, ConnReaction, ConnState, ConnStimulus, step
 from beads_workers.core.wire import Priority
 
 
-@dataclass(slots=True)
-class Connection:
-    """``worker_id`` is ours to give; ``own``: a process that we started; ``v1``: speaks 1 only.
+@value
+class Abilities:
+    """What a worker's READY announces beyond version 1. Source: docs/PROTOCOL.md, "Version 1.1"."""
 
-    ``grouped``: we claim and close for it. ``issue_id``: of the task it has, or is to get.
-    ``prefetched``: the tasks queued on it behind that one, in their order; ``prefetch_count``: how
-    many it accepts. ``retiring``: it gets no more work after this (scaled down). ``strays``: valid
-    messages that made no sense in its state. ``bad_lines``: since ``bad_since`` (monotonic);
-    ``bad_shown``: how many the log has; ``unknown``: types that it has. ``several``: its process
-    has had another one beside it. ``overstayed``: it was told to leave, and had not when its time
-    was over. ``said_ready``: by that its process has let go of what it had before.
-    ``heartbeat_seconds``: it says something that often; ``heard_at``: when it did last.
-    ``excused``: a silence that may have been ours, by the ``heard_at`` before it. ``chooses``: it
-    may say which tasks it takes; ``wants``: which; None for all. ``batch_size``: how many tasks it
-    takes at once, 0 for one. ``pauses``: it understands PAUSE; ``answers``: STATUS. ``held``: a
-    person has paused it, and ``told``: it knows; ``paused``: it wants nothing itself.
-    """
-
-    conn_id: ConnId
-    pid: int
-    start_time: int = 0
-    state: ConnState = ConnState.NEW
-    worker_id: str = ""
-    own: bool = False
-    v1: bool = True
+    # It speaks 1.1, or a later minor version.
+    additions: bool = False
+    # We claim and close for it.
     grouped: bool = False
-    cancellable: bool = False
-    issue_id: IssueId | None = None
+    cancel: bool = False
+    # So many TASKs it accepts behind the one that it works on.
     prefetch_count: int = 0
-    prefetched: list[IssueId] = field(default_factory=list)
-    retiring: bool = False
-    asides: Asides = field(default_factory=Asides)
-    bad_lines: int = 0
-    bad_since: float = -math.inf
-    bad_shown: int = 0
-    unknown: set[str] = field(default_factory=set)
-    strays: int = 0
-    several: bool = False
-    dead: bool = False
-    overstayed: bool = False
-    said_ready: bool = False
-    heartbeat_seconds: float | None = None
-    heard_at: float = 0.0
-    excused: float = -math.inf
-    chooses: bool = False
-    wants: Priority | None = None
+    # So many tasks it takes in one BATCH; 0: it takes none.
     batch_size: int = 0
-    pauses: bool = False
-    answers: bool = False
-    held: bool = False
-    told: bool = False
-    paused: bool = False
-
-    def opt_in(self, ready: wire.Ready) -> None:
-        """What a READY says of its sender's version; plain v1 where it says nothing."""
-        self.said_ready = True
-        self.v1 = not wire.speaks_additions(ready.version)
-        self.grouped = not self.v1 and wire.GROUPED in ready.features
-        self.cancellable = not self.v1 and wire.CANCEL in ready.features
-        self.prefetch_count = ready.prefetch_count if self.grouped and self.cancellable else 0
-        beats = not self.v1 and wire.HEARTBEAT in ready.features
-        self.heartbeat_seconds = ready.heartbeat_seconds if beats else None
-        self.chooses = not self.v1 and wire.PRIORITY in ready.features
-        self.wants = self.wants if self.chooses else None
-        batches = self.grouped and self.cancellable and wire.BATCH in ready.features
-        self.batch_size = ready.batch_size if batches else 0
-        self.pauses = not self.v1 and wire.PAUSE in ready.features
-        self.answers = not self.v1 and wire.STATUS in ready.features
+    # It is never silent for longer; None: it promises nothing.
+    heartbeat_seconds: float | None = None
+    # It may say which tasks it takes.
+    priority: bool = False
+    pause: bool = False
+    status: bool = False
 
     @property
     def queues(self) -> bool:
         """Whether there may be tasks on it that it has not begun."""
         return self.prefetch_count > 0 or self.batch_size > 0
+
+
+VERSION_1 = Abilities()
+
+
+def abilities(ready: wire.Ready) -> Abilities:
+    """What this READY announces."""
+    if not wire.speaks_additions(ready.version):
+        return VERSION_1
+    grouped, cancel = wire.GROUPED in ready.features, wire.CANCEL in ready.features
+    queues = grouped and cancel
+    return Abilities(
+        additions=True,
+        grouped=grouped,
+        cancel=cancel,
+        prefetch_count=ready.prefetch_count if queues else 0,
+        batch_size=ready.batch_size if queues and wire.BATCH in ready.features else 0,
+        heartbeat_seconds=ready.heartbeat_seconds if wire.HEARTBEAT in ready.features else None,
+        priority=wire.PRIORITY in ready.features,
+        pause=wire.PAUSE in ready.features,
+        status=wire.STATUS in ready.features,
+    )
+
+
+@dataclass(slots=True)
+class Paused:
+    """Why a worker is sent nothing new."""
+
+    by_person: bool = False
+    by_itself: bool = False
+    # PAUSE was sent, and no RESUME since.
+    told: bool = False
+
+
+@dataclass(slots=True)
+class Complaints:
+    """What one connection said that was wrong, so that it fills no log and is closed in time."""
+
+    # Lines that were no message, since ``bad_since`` (monotonic seconds).
+    bad_lines: int = 0
+    bad_since: float = -math.inf
+    # So many of them are in the log.
+    shown: int = 0
+    # Types of messages that we do not know, and that are in the log.
+    unknown: set[str] = field(default_factory=set)
+    # Valid messages that made no sense in its state.
+    strays: int = 0
+
+
+@dataclass(slots=True)
+class Connection:
+    """One worker's conversation with us."""
+
+    conn_id: ConnId
+    pid: int
+    # Of the process, in ticks since boot: a pid may come again.
+    start_time: int = 0
+    state: ConnState = ConnState.NEW
+    # Assigned by us; every message to it carries it. "" until it has said something valid.
+    worker_id: str = ""
+    # We started the process.
+    own: bool = False
+    # Its last READY, and what that announced. With the first one its process has let go of what it
+    # had before.
+    ready: wire.Ready | None = None
+    abilities: Abilities = VERSION_1
+    # The task that it has, or is to get, and those queued on it behind that one, in their order.
+    issue_id: IssueId | None = None
+    prefetched: list[IssueId] = field(default_factory=list)
+    # Which tasks it takes; None for all.
+    wants: Priority | None = None
+    pause: Paused = field(default_factory=Paused)
+    # It gets no more work after this: scaled down, or it said that it stops.
+    retiring: bool = False
+    # Its process has ended, and what it says comes too late.
+    dead: bool = False
+    # It was told to leave, and had not when its time was over.
+    overstayed: bool = False
+    # Its process has had another connection beside it.
+    several: bool = False
+    # When it last said something (monotonic seconds).
+    heard_at: float = 0.0
+    # A silence that may have been ours, by the ``heard_at`` before it.
+    excused: float = -math.inf
+    asides: Asides = field(default_factory=Asides)
+    complaints: Complaints = field(default_factory=Complaints)
+
+    def announces(self, ready: wire.Ready) -> None:
+        """Take in its READY, which mostly says what the one before has said."""
+        if ready != self.ready:
+            self.ready, self.abilities = ready, abilities(ready)
+            if not self.abilities.priority:
+                self.wants = None
 
     def takes(self, job: Job) -> bool:
         """Whether it may be given this one."""
@@ -96,12 +140,13 @@ class Connection:
     @property
     def is_paused(self) -> bool:
         """Whether it is to be sent nothing new."""
-        return self.held or self.paused
+        return self.pause.by_person or self.pause.by_itself
 
     @property
     def silent_from(self) -> float:
         """When it counts as lost unless it says something; infinite where it promised nothing."""
-        return self.heard_at + (self.heartbeat_seconds or math.inf) * limits.HEARTBEATS_MISSED
+        seconds = self.abilities.heartbeat_seconds or math.inf
+        return self.heard_at + seconds * limits.HEARTBEATS_MISSED
 
 
 class ConnectionRegistry:
@@ -222,7 +267,8 @@ class ConnectionRegistry:
     def batch_room(self) -> int:
         """How many more tasks than one those take together who wait for their reply."""
         waiting = self._by_state[ConnState.READY].values()
-        return sum(c.batch_size - 1 for c in waiting if c.batch_size and not c.is_paused)
+        sizes = (c.abilities.batch_size for c in waiting if not c.is_paused)
+        return sum(size - 1 for size in sizes if size)
 
     def next_worker_id(self, taken: set[str]) -> str:
         """The lowest ``W{n}`` that nobody has; ``taken``: reserved for our own."""

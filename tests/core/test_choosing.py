@@ -55,7 +55,7 @@ class Backlog:
                 waits = [m for m in said(self.told[began:], number) if isinstance(m, Wait)]
                 connection = self.play.core._parts.registry.get(ConnId(number))
                 if waits and connection and connection.state is ConnState.IDLE:
-                    again = asks(number) if connection.chooses else ready(number)
+                    again = asks(number) if connection.abilities.priority else ready(number)
                     self.told += self.play.do(again)
         sent = [c for c in of(self.told[began:], Send) if isinstance(c.message, Task)]
         return [f"{c.conn_id}:{c.message.issue_id}" for c in sent if isinstance(c.message, Task)]

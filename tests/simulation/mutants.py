@@ -105,9 +105,10 @@ class SendsAll(Orchestrator):
         rest_of_batch = self._connections._rest_of_batch
 
         def rest(connection):  # type: ignore
-            size, connection.batch_size = connection.batch_size, 3 * connection.batch_size
+            told = connection.abilities
+            connection.abilities = replace(told, batch_size=3 * told.batch_size)
             yield from rest_of_batch(connection)
-            connection.batch_size = size
+            connection.abilities = told
 
         self._connections._rest_of_batch = rest  # type: ignore
 

@@ -29,7 +29,7 @@ import pytest
 from beads_workers.core.model import Filters, IssueId
 from beads_workers.kinds import CallLog
 from beads_workers.trackers.bd.source import REUSE_SECONDS, BdSource
-from beads_workers.trackers.bd.tracker import Abilities
+from beads_workers.trackers.bd.tracker import BdFeatures
 from tests.support.bd_created import Created
 
 OLD, NEW = "0.44.0", os.environ.get("BW_BD_NEW") or "1.3.0"
@@ -287,7 +287,7 @@ class BdProject:
 
 
 @functools.cache
-def _abilities(version: str) -> Abilities:
+def _abilities(version: str) -> BdFeatures:
     """What that ``bd`` says of itself, in whatever project."""
     project = BdProject(Path(tempfile.mkdtemp(dir=_temporary())), version)
     source = BdSource(

@@ -38,7 +38,7 @@ from beads_workers.trackers.bd.tracker import (
     IDS_PER_CALL_MAX,
     IN_PROGRESS,
     OPEN,
-    Abilities,
+    BdFeatures,
     BdRow,
     BdTracker,
     candidates,
@@ -406,7 +406,7 @@ class BdSource:
         call_seconds: float = limits.BD_SECONDS,
         shared: bool = False,
         reuse_seconds: float = REUSE_SECONDS,
-        known: Abilities | None = None,
+        known: BdFeatures | None = None,
         whole: bool = False,
     ) -> None:
         self.actor = actor
@@ -435,7 +435,7 @@ class BdSource:
         self._stamp = (0, 0)
 
     @property
-    def abilities(self) -> Abilities:
+    def abilities(self) -> BdFeatures:
         """What this ``bd`` can do, asked once; raises ``SourceError`` as ``describe`` does."""
         return self._tracker.abilities
 

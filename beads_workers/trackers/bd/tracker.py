@@ -295,7 +295,7 @@ _VERSION = re.compile(r"([0-9]{1,9}\.[0-9]{1,9}\.[0-9]{1,9}[\w.+-]{0,60})", re.A
 
 
 @value
-class Abilities:
+class BdFeatures:
     """``compare_and_swap``: ``update --if-assignee --if-status``, and atomic claims with it.
 
     ``batch``: one transaction for many closes. ``leases``: a claim expires unless it is renewed.
@@ -328,7 +328,7 @@ class _Helps:
     commands: frozenset[str]
 
 
-def detect(calls: BdCalls) -> Abilities:
+def detect(calls: BdCalls) -> BdFeatures:
     """Ask; raises ``SourceError`` when there is no ``bd``, or one that cannot claim."""
     version = version_in(calls.run(["--version"]))
     helps = _whole(calls) or _one_by_one(calls)
@@ -338,7 +338,7 @@ def detect(calls: BdCalls) -> Abilities:
             "install beads 0.44.0 or later",
         )
     hidden = ("--include-gates", "--include-templates", "--include-infra")
-    return Abilities(
+    return BdFeatures(
         version=version,
         compare_and_swap=_has(helps.update, "--if-assignee") and _has(helps.update, "--if-status"),
         batch="batch" in helps.commands,
@@ -419,7 +419,7 @@ def _has(text: str, option: str) -> bool:
 # Which ready issues are wanted: what ``bd ready`` can filter, and what we filter ourselves.
 
 
-def ready_arguments(filters: Filters, abilities: Abilities, rows_max: int) -> list[str]:
+def ready_arguments(filters: Filters, abilities: BdFeatures, rows_max: int) -> list[str]:
     """``bd ready`` for these filters, at most ``rows_max`` rows (0: all), most urgent first.
 
     What this ``bd`` cannot filter is left to ``wanted``, which checks everything again except
@@ -513,13 +513,13 @@ class BdTracker:
     ``SourceError``; then nothing is known.
     """
 
-    def __init__(self, calls: BdCalls, known: Abilities | None = None) -> None:
+    def __init__(self, calls: BdCalls, known: BdFeatures | None = None) -> None:
         self.calls = calls
         self._abilities = known
         self._options: dict[str, bool] = {}
 
     @property
-    def abilities(self) -> Abilities:
+    def abilities(self) -> BdFeatures:
         """What this ``bd`` can do; asked once."""
         if self._abilities is None:
             self._abilities = detect(self.calls)
