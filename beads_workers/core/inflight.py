@@ -32,6 +32,7 @@ from beads_workers.core.journal import (
 from beads_workers.core.model import Arguments, Call, IssueId, Job, Outcome, OutcomeKind
 from beads_workers.core.policy import (
     AttemptHistory,
+    Ended,
     Finish,
     HandBack,
     Land,
@@ -39,7 +40,7 @@ from beads_workers.core.policy import (
     Quarantine,
     Requeue,
     Verdict,
-    judge,
+    fate,
 )
 from beads_workers.core.receipts import NOBODY, Candidate
 from beads_workers.core.retry import CircuitBreaker, PreparationBrake, RetryState, history_of
@@ -344,13 +345,10 @@ class Tasks:
             job.issue_id, outcome, self.last_seconds
         )
         unprepared = not self._policy.hand_back and self._preparation.ended(job.issue_id, outcome)
-        verdict = (
-            Requeue(0.0, history)
-            if struck or unprepared
-            else judge(self._policy, history, outcome, jitter(started.request_id))
-        )
-        if isinstance(verdict, Finish) and self._may_land(issue, outcome):
-            verdict = Land(history)
+        has_work = outcome.receipt is not None and bool(outcome.receipt.head)
+        lands = self._lands and has_work and not issue.handed_over
+        ended = Ended(outcome, history, jitter(started.request_id), lands, struck or unprepared)
+        verdict = fate(self._policy, ended)
         by_agent = in_flight.candidate is not NOBODY
         unseen = issue.handed_over or issue.state is IssueState.ORPHANED
         word, stimulus = _VERDICTS[type(verdict)]
@@ -382,10 +380,6 @@ class Tasks:
             end = issue.end
             assert end is not None, "its record says so"
             self._effects.ask(ReadUsage(job.issue_id, end.attempt, end.request_id))
-
-    def _may_land(self, issue: Issue, outcome: Outcome) -> bool:
-        receipt = outcome.receipt
-        return self._lands and receipt is not None and bool(receipt.head) and not issue.handed_over
 
     def mend(self, in_flight: InFlight, ended: LandingEnded) -> None:
         """Its branch did not land: it is claimed and unsent again, for its own agent."""

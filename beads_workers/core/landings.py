@@ -27,6 +27,7 @@ from beads_workers.core.journal import (
     LandingTip,
 )
 from beads_workers.core.model import IssueId
+from beads_workers.core.policy import unlanded
 from beads_workers.core.round_trips import RoundTrips
 from beads_workers.core.settings import FleetSettings
 from beads_workers.core.source import Action, Result, Settled, Settlement
@@ -305,19 +306,18 @@ class Landings:
         told = said.why, text, said.files, said.tip, said.against, repairs
         shelved = issue.state is IssueState.SHELVED
         in_flight = self._tasks.in_flight.get(issue_id)
-        mendable = not said.why or self._may_mend(issue, said)
-        if said.why and mendable:
+        at_once = in_flight is not None and self.mends
+        verdict = unlanded(said.why, self._repairs_left(issue), at_once=at_once)
+        ended = LandingEnded(issue_id, verdict, *told)
+        if said.why and verdict != "quarantined":
             self.withdraw(issue_id)  # Its agent goes on with the branch.
-        if not mendable:
-            ended = LandingEnded(issue_id, "quarantined", *told)
+        if verdict == "quarantined":
             self._tasks.move(issue, IssueStimulus.SPENT, ended)
             self._tasks.quarantined_unlanded(issue, shelved=shelved)
-        elif in_flight is not None and said.why and self.mends:
-            self._tasks.mend(in_flight, LandingEnded(issue_id, "mend", *told))
+        elif verdict == "mend" and in_flight is not None:
+            self._tasks.mend(in_flight, ended)
         else:
-            self._tasks.move(
-                issue, IssueStimulus.REQUEUED, LandingEnded(issue_id, "requeue", *told)
-            )
+            self._tasks.move(issue, IssueStimulus.REQUEUED, ended)
             self._round_trips.enqueue(self._back(issue, given_up=not said.why, shelved=shelved))
 
     def _back(self, issue: Issue, *, given_up: bool, shelved: bool) -> Settlement:
@@ -328,11 +328,10 @@ class Landings:
         # Somebody has closed it or taken it, and that stands.
         return replace(back, read_first=True) if given_up else back
 
-    def _may_mend(self, issue: Issue, said: ld.Refused) -> bool:
+    def _repairs_left(self, issue: Issue) -> int:
         assert self._settings is not None, "there is a lander"
         repairs = issue.retry_entry.repairs if issue.retry_entry else 0
-        mendable = said.why in ("conflict", "verify") and self._has_agents
-        return mendable and repairs < self._settings.repairs_max
+        return self._settings.repairs_max - repairs if self._has_agents else 0
 
     def _pause(self, why: str, files: tuple[str, ...]) -> None:
         named = f": {', '.join(files[: ld.FILES_NAMED])}" if files else ""

@@ -6,8 +6,8 @@ Source: docs/SEMANTICS.md, "Failure and retry".
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
-from typing import assert_never
 
 from beads_workers.core import limits
 from beads_workers.core.model import Outcome, OutcomeKind, value
@@ -83,41 +83,140 @@ class HandBack:
 Verdict = Finish | Land | Requeue | Quarantine | HandBack
 
 
-def judge(policy: Policy, history: AttemptHistory, outcome: Outcome, jitter: float) -> Verdict:
-    """Decide; ``jitter`` in 0..1 spreads retries over the last fifth of the delay."""
-    if not outcome.unprepared and outcome.kind is not OutcomeKind.CANCELLED:
-        history = replace(history, unprepared=0)
-    match outcome.kind:
-        case OutcomeKind.SUCCESS:
-            return Finish()
-        case _ if policy.hand_back and _is_last(policy, history, outcome):
-            return HandBack()
-        case OutcomeKind.CANCELLED:
-            return Requeue(0.0, history)
-        case OutcomeKind.NOT_FOUND:
-            return Quarantine(outcome.error, replace(history, charged=history.charged + 1))
-        case OutcomeKind.RETRY if outcome.receipt is not None and outcome.receipt.refusal:
-            # The account was closed, and says when it opens: no fault of the issue, however often.
-            return Requeue(0.0, history)
-        case OutcomeKind.RETRY if outcome.unprepared:
-            return _unprepared(policy, history, outcome, jitter)
-        case OutcomeKind.RETRY if history.free_in_a_row < policy.free_retries_max:
-            free = history.free_in_a_row + 1
-            delay = outcome.retry_after_seconds
-            if delay is None:
-                delay = _backoff(policy, free, jitter)
-            return Requeue(
-                min(delay, limits.RETRY_AFTER_MAX_SECONDS), replace(history, free_in_a_row=free)
-            )
-        case OutcomeKind.RETRY | OutcomeKind.ERROR | OutcomeKind.TIMEOUT | OutcomeKind.LOST:
-            return _charge(policy, history, outcome, jitter)
-        case _:
-            assert_never(outcome.kind)
+# --- what becomes of an attempt -------------------------------------------------------------------
+# Rules, of which the first that has an answer decides.
 
 
-def _is_last(policy: Policy, history: AttemptHistory, outcome: Outcome) -> bool:
-    hopeless = outcome.kind in (OutcomeKind.CANCELLED, OutcomeKind.NOT_FOUND)
-    return hopeless or history.charged + 1 >= policy.hand_back_after
+@value
+class Ended:
+    """An attempt that has ended."""
+
+    outcome: Outcome
+    # Of the issue, before this attempt.
+    before: AttemptHistory
+    # In 0..1: spreads retries over the last fifth of their delay.
+    jitter: float = 0.0
+    # Its branch is to land before the issue is closed.
+    lands: bool = False
+    # Whatever befalls all issues alike has ended it: a spawn storm, no room for worktrees.
+    struck: bool = False
+
+    @property
+    def history(self) -> AttemptHistory:
+        """Before this attempt; it came so far that its worktree was made."""
+        prepared = not self.outcome.unprepared and self.outcome.kind is not OutcomeKind.CANCELLED
+        return replace(self.before, unprepared=0) if prepared else self.before
+
+
+Rule = Callable[[Policy, Ended], Verdict | None]
+
+
+def fate(policy: Policy, ended: Ended) -> Verdict:
+    """What becomes of the issue: the first rule that has an answer decides."""
+    for rule in RULES:
+        if (verdict := rule(policy, ended)) is not None:
+            return verdict
+    raise AssertionError("the last rule always has an answer")
+
+
+def done(policy: Policy, ended: Ended) -> Verdict | None:
+    """A success is closed, or lands first."""
+    if ended.outcome.kind is not OutcomeKind.SUCCESS:
+        return None
+    return Land(ended.before) if ended.lands else Finish()
+
+
+def struck(policy: Policy, ended: Ended) -> Verdict | None:
+    """What befalls all issues is the fault of none."""
+    return Requeue(0.0, ended.before) if ended.struck else None
+
+
+def handed_back(policy: Policy, ended: Ended) -> Verdict | None:
+    """Whoever sent it decides about the next attempt, after so many of ours."""
+    hopeless = ended.outcome.kind in (OutcomeKind.CANCELLED, OutcomeKind.NOT_FOUND)
+    last = hopeless or ended.before.charged + 1 >= policy.hand_back_after
+    return HandBack() if policy.hand_back and last else None
+
+
+def cancelled(policy: Policy, ended: Ended) -> Verdict | None:
+    """It was ended for no fault of its own."""
+    return Requeue(0.0, ended.history) if ended.outcome.kind is OutcomeKind.CANCELLED else None
+
+
+def hopeless(policy: Policy, ended: Ended) -> Verdict | None:
+    """No other attempt would do better."""
+    if ended.outcome.kind is not OutcomeKind.NOT_FOUND:
+        return None
+    after = replace(ended.history, charged=ended.history.charged + 1)
+    return Quarantine(ended.outcome.error, after)
+
+
+def account_closed(policy: Policy, ended: Ended) -> Verdict | None:
+    """The account of its agent says when it opens: no fault of the issue, however often."""
+    receipt = ended.outcome.receipt
+    closed = receipt is not None and receipt.refusal is not None
+    free = closed and ended.outcome.kind is OutcomeKind.RETRY
+    return Requeue(0.0, ended.history) if free else None
+
+
+def not_prepared(policy: Policy, ended: Ended) -> Verdict | None:
+    """Without a worktree it is never charged, and not tried for ever either: what fails for one
+    reason again and again does not mend itself."""
+    outcome, history = ended.outcome, ended.history
+    if outcome.kind is not OutcomeKind.RETRY or not outcome.unprepared:
+        return None
+    times = history.unprepared + 1 if same_reason(history.reason, outcome.error) else 1
+    after = replace(history, unprepared=times, reason=outcome.error)
+    if times >= limits.UNPREPARED_MAX:
+        return Quarantine(outcome.error, replace(after, unprepared=0))
+    return Requeue(_backoff(policy, times, ended.jitter), after)
+
+
+def free_retry(policy: Policy, ended: Ended) -> Verdict | None:
+    """The worker asks for another try: so many in a row cost nothing."""
+    outcome, free = ended.outcome, ended.history.free_in_a_row
+    if outcome.kind is not OutcomeKind.RETRY or free >= policy.free_retries_max:
+        return None
+    delay = outcome.retry_after_seconds
+    if delay is None:
+        delay = _backoff(policy, free + 1, ended.jitter)
+    after = replace(ended.history, free_in_a_row=free + 1)
+    return Requeue(min(delay, limits.RETRY_AFTER_MAX_SECONDS), after)
+
+
+def charged(policy: Policy, ended: Ended) -> Verdict:
+    """It failed: that counts, and the last of so many attempts quarantines."""
+    outcome, history = ended.outcome, ended.history
+    # A charged retry stays on its streak: the allowance is for a streak, not for every twenty.
+    free = history.free_in_a_row if outcome.kind is OutcomeKind.RETRY else 0
+    after = AttemptHistory(history.charged + 1, free)
+    if after.charged >= policy.attempts_max:
+        return Quarantine(outcome.error, after)
+    # That it counts does not make it come sooner than the worker asked for.
+    asked = min(outcome.retry_after_seconds or 0.0, limits.RETRY_AFTER_MAX_SECONDS)
+    return Requeue(max(asked, _backoff(policy, after.charged, ended.jitter)), after)
+
+
+RULES: tuple[Rule, ...] = (
+    *(done, struck, handed_back, cancelled, hopeless),
+    *(account_closed, not_prepared, free_retry, charged),
+)
+
+
+def unlanded(why: str, repairs_left: int, *, at_once: bool) -> str:
+    """What becomes of an issue whose branch does not land, as ``journal.LandingEnded.verdict``.
+
+    ``why``: as in ``landing.Refused``, "" where nobody wants it any more; ``repairs_left``: how
+    often an agent may still mend it; ``at_once``: its own agent can go on now.
+    """
+    if not why:
+        return "requeue"
+    if why not in ("conflict", "verify") or repairs_left <= 0:
+        return "quarantined"
+    return "mend" if at_once else "requeue"
+
+
+# --- texts ----------------------------------------------------------------------------------------
 
 
 def quarantine_note(attempts: int, reason: str, branch: str = "") -> str:
@@ -129,36 +228,12 @@ def quarantine_note(attempts: int, reason: str, branch: str = "") -> str:
     return f"beads-workers quarantined this after {attempts} attempts. Last error: {reason}"
 
 
-def _unprepared(
-    policy: Policy, history: AttemptHistory, outcome: Outcome, jitter: float
-) -> Verdict:
-    """Never charged, and not for ever either: what fails for one reason again and again does not
-    mend itself."""
-    same = same_reason(history.reason, outcome.error)
-    times = history.unprepared + 1 if same else 1
-    after = replace(history, unprepared=times, reason=outcome.error)
-    if times >= limits.UNPREPARED_MAX:
-        return Quarantine(outcome.error, replace(after, unprepared=0))
-    return Requeue(_backoff(policy, times, jitter), after)
-
-
 def same_reason(reason: str, other: str) -> bool:
     """Whether two errors say the same; names of worktrees and processes have numbers in them."""
     return _NUMBER.sub("#", reason) == _NUMBER.sub("#", other)
 
 
 _NUMBER = re.compile(r"(?:\.\d+)+|\d+")
-
-
-def _charge(policy: Policy, history: AttemptHistory, outcome: Outcome, jitter: float) -> Verdict:
-    # A charged retry stays on its streak: the allowance is for a streak, not for every twenty.
-    free = history.free_in_a_row if outcome.kind is OutcomeKind.RETRY else 0
-    charged = AttemptHistory(history.charged + 1, free)
-    if charged.charged >= policy.attempts_max:
-        return Quarantine(outcome.error, charged)
-    # That it counts does not make it come sooner than the worker asked for.
-    asked = min(outcome.retry_after_seconds or 0.0, limits.RETRY_AFTER_MAX_SECONDS)
-    return Requeue(max(asked, _backoff(policy, charged.charged, jitter)), charged)
 
 
 def _backoff(policy: Policy, number: int, jitter: float) -> float:

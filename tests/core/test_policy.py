@@ -7,7 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beads_workers.core.model import Outcome, OutcomeKind
-from beads_workers.core.policy import AttemptHistory, Finish, Policy, Quarantine, Requeue, judge
+from beads_workers.core.policy import (
+    AttemptHistory,
+    Ended,
+    Finish,
+    Land,
+    Policy,
+    Quarantine,
+    Requeue,
+    fate,
+    unlanded,
+)
 
 POLICY = Policy()
 CHARGED = [OutcomeKind.ERROR, OutcomeKind.TIMEOUT, OutcomeKind.LOST]
@@ -17,7 +27,7 @@ def judged(
     kind: OutcomeKind, history: AttemptHistory | None = None, policy: Policy = POLICY
 ) -> object:
     """The verdict without jitter."""
-    return judge(policy, history or AttemptHistory(), Outcome(kind, "why"), 0.0)
+    return fate(policy, Ended(Outcome(kind, "why"), history or AttemptHistory()))
 
 
 def test_success_finishes_whatever_came_before() -> None:
@@ -71,14 +81,14 @@ def test_jitter_spreads_over_the_last_fifth_and_never_exceeds_the_delay(
 ) -> None:
     policy = Policy(attempts_max=99)
     outcome = Outcome(OutcomeKind.ERROR)
-    full = judge(policy, AttemptHistory(earlier), outcome, 0.0)
-    spread = judge(policy, AttemptHistory(earlier), outcome, jitter)
+    full = fate(policy, Ended(outcome, AttemptHistory(earlier)))
+    spread = fate(policy, Ended(outcome, AttemptHistory(earlier), jitter))
     assert isinstance(full, Requeue) and isinstance(spread, Requeue)
     assert full.delay_seconds * 0.8 - 1e-9 <= spread.delay_seconds <= full.delay_seconds
 
 
 def test_full_jitter_takes_a_fifth_off() -> None:
-    verdict = judge(POLICY, AttemptHistory(), Outcome(OutcomeKind.ERROR), 1.0)
+    verdict = fate(POLICY, Ended(Outcome(OutcomeKind.ERROR), AttemptHistory(), 1.0))
     assert verdict == Requeue(8.0, AttemptHistory(1))
 
 
@@ -124,7 +134,7 @@ def test_a_fault_ends_the_streak_of_free_retries(kind: OutcomeKind) -> None:
 
 def asking(seconds: float, history: AttemptHistory) -> object:
     """The verdict on a retry for which the worker named a delay."""
-    return judge(POLICY, history, Outcome(OutcomeKind.RETRY, "", seconds), 0.5)
+    return fate(POLICY, Ended(Outcome(OutcomeKind.RETRY, "", seconds), history, 0.5))
 
 
 def test_a_retry_comes_exactly_when_the_worker_asked_for_it() -> None:
@@ -147,7 +157,7 @@ def test_a_retry_that_counts_still_does_not_come_sooner_than_asked() -> None:
 def test_attempts_are_never_forgotten_and_never_charged_twice(
     kind: OutcomeKind, charged: int, free: int, jitter: float
 ) -> None:
-    verdict = judge(POLICY, AttemptHistory(charged, free), Outcome(kind), jitter)
+    verdict = fate(POLICY, Ended(Outcome(kind), AttemptHistory(charged, free), jitter))
     if not isinstance(verdict, Finish):
         assert charged <= verdict.history.charged <= charged + 1
     if isinstance(verdict, Requeue):
@@ -157,3 +167,28 @@ def test_attempts_are_never_forgotten_and_never_charged_twice(
 def test_the_attempt_number_counts_charged_attempts_from_one() -> None:
     assert AttemptHistory().attempt == 1
     assert AttemptHistory(charged=2, free_in_a_row=9).attempt == 3
+
+
+def test_what_befalls_all_issues_is_charged_to_none_and_a_success_lands_all_the_same() -> None:
+    before = AttemptHistory(1, 2, 3, "why")
+    failed = Ended(Outcome(OutcomeKind.ERROR, "x"), before, struck=True)
+    assert fate(POLICY, failed) == Requeue(0.0, before)
+    success = Ended(Outcome(OutcomeKind.SUCCESS), before, lands=True, struck=True)
+    assert fate(POLICY, success) == Land(before)
+
+
+@pytest.mark.parametrize(
+    ("why", "repairs_left", "at_once", "verdict"),
+    [
+        ("", 0, True, "requeue"),
+        ("conflict", 1, True, "mend"),
+        ("verify", 1, False, "requeue"),
+        ("verify", 0, True, "quarantined"),
+        ("gate", 9, True, "quarantined"),
+        ("branch", 9, True, "quarantined"),
+    ],
+)
+def test_a_branch_that_does_not_land_is_mended_while_that_may_help(
+    why: str, repairs_left: int, at_once: bool, verdict: str
+) -> None:
+    assert unlanded(why, repairs_left, at_once=at_once) == verdict

@@ -47,9 +47,9 @@ BOUNDS = {
     "circle_modules": Bound(0),
     "connection_fields": Bound(20),
     "connection_booleans": Bound(5),
-    "fates": Bound(5),
+    "fates": Bound(3),
     # What looks the same on three issues is the account's fault.
-    "fate_lines": Bound(661, slack=20),
+    "fate_lines": Bound(54, slack=20),
     "read_models": Bound(11),
     "read_model_lines": Bound(3709, slack=100),
     "text_fields": Bound(0),
@@ -59,11 +59,11 @@ BOUNDS = {
     # that died and kept set-ups (500), git that fails at each of its calls, trust. The edges: wrong
     # lines answered with the right ones (500), a bd that hangs or lies, one ready set, foreign
     # workers' processes, version 1 of the kit, warm hosts of RRQ and dispatcherd, agents: 2,500.
-    "code_lines": Bound(66674, slack=300),
-    "functions": Bound(5903, slack=30),
-    "classes": Bound(955, slack=10),
+    "code_lines": Bound(66696, slack=300),
+    "functions": Bound(5910, slack=30),
+    "classes": Bound(956, slack=10),
     # Oracles and their recorder, bounds of the shape, the tracer, tests of conditions.
-    "test_lines": Bound(105763, slack=1000),
+    "test_lines": Bound(105796, slack=1000),
 }
 """Files and lines of the product are printed only: a cap on files staples ideas together, and one
 on lines strips docstrings. From Python 3.12 on a list comprehension is no function: six fewer in

@@ -22,11 +22,9 @@ FOLD_FROM = 3
 INTEGRATIONS = re.compile("hero|dispatcher|rrq|integrations", re.IGNORECASE)
 
 FATES = (
-    "core/agent_work.py:AgentWork",
-    "core/retry.py:CircuitBreaker",
-    "core/policy.py:judge",
-    "core/inflight.py:Tasks._may_land",
-    "core/landings.py:Landings",
+    "core/agent_work.py:AgentWork.ended",
+    "core/policy.py:fate",
+    "core/policy.py:unlanded",
 )
 """Where it is decided what becomes of an attempt that has ended. Kept by hand."""
 

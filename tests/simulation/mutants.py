@@ -121,7 +121,7 @@ class ForgetsPauses(Orchestrator):
         serve = self._connections.serve
 
         def served(connection, *, soon: bool) -> None:  # type: ignore
-            connection.held = connection.paused = False
+            connection.pause.by_person = connection.pause.by_itself = False
             serve(connection, soon=soon)
 
         self._connections.serve = served  # type: ignore
@@ -226,7 +226,7 @@ class ClosesFirst(Orchestrator):
 
     def __init__(self, *args, **named) -> None:  # type: ignore
         super().__init__(*args, **named)
-        self._parts.tasks._may_land = lambda issue, outcome: False  # type: ignore
+        self._parts.tasks._lands = False
 
 
 class ForgetsTheQueue(Orchestrator):
