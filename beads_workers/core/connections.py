@@ -128,7 +128,7 @@ class Sender:
     ) -> None:
         """TASK: a new attempt begins. BATCH, where others are queued behind it."""
         task = self._begin(connection, in_flight)
-        others = [self._queue(connection, each) for each in rest]
+        others = tuple(self._queue(connection, each) for each in rest) if rest else ()
         self.say(connection, Batch((task, *others)) if others else task)
         self._watch(connection, in_flight)
 
@@ -358,12 +358,12 @@ class Sender:
             self._timeout(job),
             payload,
             request_id=in_flight.started.request_id,
-            claims=self._claims(connection),
+            # A worker that announced ``grouped`` has said so itself.
+            claims="" if connection.abilities.grouped else self._claims,
         )
 
-    def _claims(self, connection: Connection) -> str:
-        if connection.abilities.grouped:
-            return ""  # It has said so itself.
+    @property
+    def _claims(self) -> str:
         return CLAIMS_WORKER if self._parts.self_claiming else CLAIMS_ORCHESTRATOR
 
     def _timeout(self, job: Job) -> float | None:
@@ -486,20 +486,24 @@ class Connections:
         if not connection.worker_id:
             self._join(connection, message)
         if isinstance(message, Ready):
-            connection.announces(message)
-            self._expect_heartbeats(connection)
+            if message != connection.ready:
+                connection.announces(message)
+                self._expect_heartbeats(connection)
             if connection.pause.by_person:
                 self._sender.tell_pause(connection, BY_HAND)
-            self._reregistered(connection)
+            if self._effects.issues.count(IssueState.ORPHANED):
+                self._reregistered(connection)
         reaction = self._registry.move(connection, self._stimulus(connection, message))
         match reaction:
             case ConnReaction.ATTEMPT_END:
                 assert isinstance(message, Done | Failed)
                 self._task_ended(connection, message)
             case ConnReaction.SERVE:
-                self._scheduler.is_free(connection)
+                if self._scheduler.unwanted:
+                    self._scheduler.is_free(connection)
                 self.serve(connection, soon=self._scheduler.coming())
-                self._prefetch(connection)
+                if connection.abilities.prefetch_count:
+                    self._prefetch(connection)
             case ConnReaction.REPEAT_TASK if connection.abilities.prefetch_count:
                 pass  # A prefetched TASK has crossed it.
             case ConnReaction.REPEAT_TASK:
@@ -729,8 +733,11 @@ class Connections:
             self._sender.will_leave(connection)
         self._sender.ended(connection, in_flight.job.issue_id)
         failed = message if isinstance(message, Failed) else None
-        queues = connection.abilities.queues
-        unstarted = bool(failed and failed.error_detail == RETURNED_UNSTARTED and queues)
+        unstarted = (
+            failed is not None
+            and failed.error_detail == RETURNED_UNSTARTED
+            and connection.abilities.queues
+        )
         if failed and unstarted and self._goes_on(in_flight):
             self._tasks.returned_unstarted(in_flight, failed.error)
             return  # No attempt has ended: none had begun.
@@ -739,15 +746,17 @@ class Connections:
         if connection.own and failed and failed.error_detail == CANNOT_START:
             self.command_unusable = failed.error
         outcome = _outcome(message, bool(in_flight.job.call or self._parts.settings.work.function))
-        asked = unstarted or self._asked_to_end(connection, in_flight)
-        if outcome.kind is OutcomeKind.CANCELLED and not asked:
+        if outcome.kind is OutcomeKind.CANCELLED and not (
+            unstarted or self._asked_to_end(connection, in_flight)
+        ):
             # Nobody asked for that: free like a retry, but it backs off, and not for ever.
             outcome = replace(outcome, kind=OutcomeKind.RETRY)
         self._tasks.attempt_ended(in_flight, outcome, message.duration_ms)
         if connection.own:
             self._parts.supervisor.worked(connection.pid)
         self._scheduler.completed(self._tasks.last_seconds)
-        self._prefetch(connection)
+        if connection.abilities.prefetch_count:
+            self._prefetch(connection)
 
     def give_back(self, in_flight: InFlight, why: str) -> bool:
         """A person wants it back from a worker that is not ours and lives on; False for ours."""
@@ -800,23 +809,25 @@ class Connections:
             pass  # Held until RESUME.
         elif connection.is_paused:
             self._sender.keep_waiting(connection, soon=False)
-        elif state is RunState.RUNNING and (in_flight := self._next_for(connection)):
-            self._sender.deliver(connection, in_flight, self._rest_of_batch(connection))
-        elif self._parts.push and connection.own and state is RunState.RUNNING:
-            pass  # Held until there is work: whoever sends it waits for the answer.
+        elif state is RunState.RUNNING and (
+            in_flight := self._tasks.next_to_begin(connection.wants)
+        ):
+            self._deliver(connection, in_flight)
         else:
-            self._sender.keep_waiting(connection, soon=soon)
+            if state is RunState.RUNNING and connection.wants is not None:
+                self._scheduler.found_none()
+            # Else held until there is work: whoever sends it waits for the answer.
+            if not (self._parts.push and connection.own and state is RunState.RUNNING):
+                self._sender.keep_waiting(connection, soon=soon)
 
-    def _next_for(self, connection: Connection) -> InFlight | None:
-        in_flight = self._tasks.next_to_begin(connection.wants)
-        if in_flight is None and connection.wants is not None:
-            self._scheduler.found_none()
-        return in_flight
+    def _deliver(self, connection: Connection, in_flight: InFlight) -> None:
+        rest = self._rest_of_batch(connection) if connection.abilities.batch_size else ()
+        self._sender.deliver(connection, in_flight, rest)
 
     def _rest_of_batch(self, connection: Connection) -> Iterator[InFlight]:
         """What goes with the first task: its share of what is there. An agent's attempt would keep
         its account from others while it waits."""
-        if not connection.abilities.batch_size or self._parts.settings.work.agents:
+        if self._parts.settings.work.agents:
             return
         waiting = self._registry.count(ConnState.READY)
         left = self._effects.issues.count(IssueState.CLAIMED)
@@ -839,7 +850,7 @@ class Connections:
 
     def _prefetch(self, connection: Connection) -> None:
         """More tasks for a worker that has one, while no other waits for work."""
-        if not connection.abilities.prefetch_count or connection.state is not ConnState.BUSY:
+        if connection.state is not ConnState.BUSY:
             return
         off = connection.retiring or connection.is_paused
         if off or self._parts.state is not RunState.RUNNING:
@@ -867,7 +878,7 @@ class Connections:
             if connection.retiring or connection.is_paused:
                 continue
             if in_flight := self._tasks.next_to_begin(connection.wants):
-                self._sender.deliver(connection, in_flight, self._rest_of_batch(connection))
+                self._deliver(connection, in_flight)
 
     def handed_over(self, in_flight: InFlight) -> None:
         """The tracker knows: now the TASK can go out."""
@@ -1027,9 +1038,12 @@ _LEAVING = (RunState.DRAINING, RunState.STOPPING, RunState.SETTLING, RunState.EN
 
 
 def _outcome(message: Done | Failed, of_function: bool) -> Outcome:
+    receipt = read_receipt(message.receipt) if message.receipt is not None else None
     if isinstance(message, Done):
+        if message.result is None and not message.result_file and receipt is None:
+            return Outcome(OutcomeKind.SUCCESS)
         note, result = note_of(message.result), kept(message.result, of_function=of_function)
-        file, receipt = message.result_file, read_receipt(message.receipt)
+        file = message.result_file
         return Outcome(OutcomeKind.SUCCESS, "", None, note, result, file, receipt)
     if message.error == "busy" or message.error_detail == CANNOT_START:
         return Outcome(OutcomeKind.CANCELLED, message.error)
@@ -1037,6 +1051,6 @@ def _outcome(message: Done | Failed, of_function: bool) -> Outcome:
         message.outcome,
         message.error,
         message.retry_after_seconds,
-        receipt=read_receipt(message.receipt),
+        receipt=receipt,
         unprepared=message.outcome is OutcomeKind.RETRY and message.error_detail == CANNOT_PREPARE,
     )

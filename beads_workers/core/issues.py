@@ -95,16 +95,6 @@ class Issue:
         return self.retry_entry.charged if self.retry_entry else 0
 
     @property
-    def free_in_a_row(self) -> int:
-        """Attempts since the last one that counted, or since the first."""
-        return self.retry_entry.free_in_a_row if self.retry_entry else 0
-
-    @property
-    def unprepared(self) -> int:
-        """Attempts in a row without a worktree, for the reason that is its ``error``."""
-        return self.retry_entry.unprepared if self.retry_entry else 0
-
-    @property
     def error(self) -> str:
         """What the last attempt failed with."""
         return self.retry_entry.error if self.retry_entry else ""

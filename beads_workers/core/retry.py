@@ -22,7 +22,10 @@ from beads_workers.core.text import printable
 
 def history_of(issue: Issue) -> AttemptHistory:
     """Attempts of an issue so far."""
-    return AttemptHistory(issue.charged, issue.free_in_a_row, issue.unprepared, issue.error)
+    past = issue.retry_entry
+    if past is None:
+        return AttemptHistory()
+    return AttemptHistory(past.charged, past.free_in_a_row, past.unprepared, past.error)
 
 
 class RetryState:
@@ -118,7 +121,7 @@ class PreparationBrake:
     def ended(self, issue_id: IssueId, outcome: Outcome) -> bool:
         """An attempt has ended; True: not for its issue's sake, so that it does not count."""
         if not outcome.unprepared:
-            if outcome.kind in _PREPARED:
+            if (self._struck or self.is_on) and outcome.kind in _PREPARED:
                 self.reset()
             return False
         self._struck[issue_id] = outcome.error

@@ -126,11 +126,10 @@ class Connection:
     complaints: Complaints = field(default_factory=Complaints)
 
     def announces(self, ready: wire.Ready) -> None:
-        """Take in its READY, which mostly says what the one before has said."""
-        if ready != self.ready:
-            self.ready, self.abilities = ready, abilities(ready)
-            if not self.abilities.priority:
-                self.wants = None
+        """Take in a READY that says something else than the one before."""
+        self.ready, self.abilities = ready, abilities(ready)
+        if not self.abilities.priority:
+            self.wants = None
 
     def takes(self, job: Job) -> bool:
         """Whether it may be given this one."""

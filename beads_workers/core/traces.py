@@ -109,6 +109,8 @@ class Traces:
 
     def begin(self, job: Job, request_id: str) -> Traced:
         """An attempt begins. It continues its maker's trace, or that of the attempt before it."""
+        if self._tracing is None and not job.trace_context:
+            return _NOTHING
         headers = headers_of(job)
         if self._tracing is None:
             return Traced(headers) if headers else _NOTHING

@@ -119,7 +119,8 @@ class ZygoteClient:
 
     def tick(self, now: float) -> None:
         """Replace a zygote that does not answer (somebody froze it); its workers live on."""
-        self._bury()
+        if self._unburied:
+            self._bury()
         deadline = self.deadline()
         if deadline is None or now < deadline:
             return

@@ -10,7 +10,9 @@ from beads_workers.core import journal as rec
 from beads_workers.core.issues import Issue, Issues, Standing, Transition
 from beads_workers.core.journal import Entry, Record, Unsettled
 from beads_workers.core.model import Arguments
+from beads_workers.core.policy import AttemptHistory
 from beads_workers.core.receipts import Receipt
+from beads_workers.core.retry import history_of
 from beads_workers.core.source import Action
 from beads_workers.core.states import ISSUE, IssueState, IssueStimulus
 
@@ -143,7 +145,7 @@ def test_what_is_open_again_is_remembered_only_with_a_past() -> None:
     assert after(CLAIMED, REQUEUED, settled("release"))[0].known == {}
     issue = issue_after(CLAIMED, STARTED, FAILED, settled("release"))
     assert issue.state is IssueState.ENQUEUED and issue.standing is Standing.COOLING
-    assert (issue.charged, issue.free_in_a_row, issue.error, issue.due) == (1, 0, "boom", 11.0)
+    assert history_of(issue) == AttemptHistory(1, 0, 0, "boom") and issue.due == 11.0
 
 
 def test_a_page_is_what_the_next_run_is_told() -> None:

@@ -24,6 +24,7 @@ from beads_workers.core.journal import Entry, decode, encode
 from beads_workers.core.model import IssueId, OutcomeKind
 from beads_workers.core.policy import Policy
 from beads_workers.core.recovery import recovery_state
+from beads_workers.core.retry import history_of
 from beads_workers.core.snapshot import Board
 from beads_workers.core.source import SourceError
 from beads_workers.core.states import RunState
@@ -234,10 +235,10 @@ class World(RuleBasedStateMachine):
             if p.charged or p.free_in_a_row or p.quarantined
         }
         known = {
-            i: (p.charged, p.free_in_a_row, p.standing is Standing.QUARANTINED)
+            i: (p.charged, history_of(p).free_in_a_row, p.standing is Standing.QUARANTINED)
             for i, p in self.play.core._parts.effects.issues.known.items()
             if p.standing is not Standing.UNCLOSED
-            and (p.charged or p.free_in_a_row or p.standing is Standing.QUARANTINED)
+            and (p.charged or history_of(p).free_in_a_row or p.standing is Standing.QUARANTINED)
         }
         assert told == known
 

@@ -32,9 +32,9 @@ KNOWN_CIRCLES: tuple[str, ...] = ()
 
 BOUNDS = {
     # What becomes of an attempt without a worktree, and of a paused landing, is asked, too.
-    "journey_functions": Bound(140, slack=6),
+    "journey_functions": Bound(115, slack=4),
     # The knot of the core is cut: `Connection` and its registry have a file of their own.
-    "journey_files": Bound(27),
+    "journey_files": Bound(25),
     # `start` asks all conditions, where it asked a third of them: 103 functions in 20 files more.
     # An attempt and the lander ask git through one reader, and look at what moved: 60 functions.
     # What landed is kept in a ledger, its message is made of the agent's own, the check is proved
@@ -59,11 +59,11 @@ BOUNDS = {
     # that died and kept set-ups (500), git that fails at each of its calls, trust. The edges: wrong
     # lines answered with the right ones (500), a bd that hangs or lies, one ready set, foreign
     # workers' processes, version 1 of the kit, warm hosts of RRQ and dispatcherd, agents: 2,500.
-    "code_lines": Bound(66696, slack=300),
-    "functions": Bound(5910, slack=30),
+    "code_lines": Bound(66707, slack=300),
+    "functions": Bound(5908, slack=30),
     "classes": Bound(956, slack=10),
     # Oracles and their recorder, bounds of the shape, the tracer, tests of conditions.
-    "test_lines": Bound(105796, slack=1000),
+    "test_lines": Bound(105799, slack=1000),
 }
 """Files and lines of the product are printed only: a cap on files staples ideas together, and one
 on lines strips docstrings. From Python 3.12 on a list comprehension is no function: six fewer in
