@@ -13,13 +13,7 @@ from beads_workers.core.landing import FILES_NAMED
 from beads_workers.core.model import value
 from beads_workers.core.settings import Landing, Worktrees
 from beads_workers.core.text import printable
-from beads_workers.landing.train import (
-    Builder,
-    Conflict,
-    Follow,
-    Objects,
-    TrackerFiles,
-)
+from beads_workers.landing.train import Builder, Conflict, Follow, Objects, TrackerFiles
 from beads_workers.worktrees.git import git
 from beads_workers.worktrees.making import base_of
 from beads_workers.worktrees.remote import RemoteTrouble, remote_heads

@@ -15,13 +15,7 @@ from beads_workers.core import limits
 from beads_workers.core.effects import Effects, jitter
 from beads_workers.core.journal import AccountClosed, AccountOpened
 from beads_workers.core.model import IssueId
-from beads_workers.core.receipts import (
-    AccountId,
-    AccountRefusal,
-    AccountTrouble,
-    Candidate,
-    Closed,
-)
+from beads_workers.core.receipts import AccountId, AccountRefusal, AccountTrouble, Candidate, Closed
 from beads_workers.core.settings import ProbePace
 
 ACCOUNTS = "accounts"

@@ -8,7 +8,7 @@ from typing import assert_never
 from beads_workers.core import limits
 from beads_workers.core.claims import ClaimScheduler
 from beads_workers.core.commands import Answer
-from beads_workers.core.connections import BY_HAND, Connections, Sender
+from beads_workers.core.connections import Connections
 from beads_workers.core.events import (
     Asked,
     PauseAsked,
@@ -22,6 +22,7 @@ from beads_workers.core.events import (
     WhyAsked,
 )
 from beads_workers.core.facts import AccountFacts, Facts, IssueFacts, TrackerTrouble
+from beads_workers.core.features.pausing import BY_HAND
 from beads_workers.core.inflight import CANCELLED, RELEASED, RETRIED, InFlight
 from beads_workers.core.issues import Issue, Standing
 from beads_workers.core.journal import PutOnHold, SettledRecord
@@ -29,6 +30,7 @@ from beads_workers.core.lifecycle import Ending
 from beads_workers.core.model import IssueId, Outcome, OutcomeKind
 from beads_workers.core.parts import Parts
 from beads_workers.core.round_trips import CLAIM_AGAIN
+from beads_workers.core.sender import Sender
 from beads_workers.core.source import Action, Result
 from beads_workers.core.states import ConnState, IssueState, RunReaction, RunState, RunStimulus
 
@@ -72,14 +74,16 @@ class Control:
             case TasksAsked():
                 self.tasks(event)
             case StatusWanted():
-                self._connections.ask_status()
+                self._connections.telling.ask_status()
             case _:
                 assert_never(event)
 
     def pause(self, event: PauseAsked) -> None:
         """Nothing new is handed out; what runs goes on."""
         if event.worker_ids:
-            self._each_worker(event.ticket, event.worker_ids, "paused", self._connections.hold)
+            self._each_worker(
+                event.ticket, event.worker_ids, "paused", self._connections.pausing.hold
+            )
             return
         self._move(event.ticket, RunStimulus.PAUSE, "paused", BY_HAND)
         if self._parts.state is RunState.PAUSED:
@@ -88,7 +92,7 @@ class Control:
 
     def resume(self, event: ResumeAsked) -> None:
         """Go on: whoever waits has work as soon as there is some."""
-        release = self._connections.let_go
+        release = self._connections.pausing.let_go
         if event.worker_ids:
             self._each_worker(event.ticket, event.worker_ids, "resumed", release)
             return

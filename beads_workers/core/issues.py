@@ -22,12 +22,7 @@ from typing import Any
 from beads_workers.core import journal as rec
 from beads_workers.core import limits
 from beads_workers.core.journal import Entry, Resumed, Unsettled
-from beads_workers.core.landing import (
-    Add,
-    Mend,
-    landed_note,
-    refusal_text,
-)
+from beads_workers.core.landing import Add, Mend, landed_note, refusal_text
 from beads_workers.core.model import PRIORITY_DEFAULT, value
 from beads_workers.core.policy import quarantine_note
 from beads_workers.core.receipts import Receipt, close_reason

@@ -10,17 +10,14 @@ from typing import assert_never
 from beads_workers.core import limits
 from beads_workers.core.claims import ClaimScheduler
 from beads_workers.core.commands import End, HangUp
-from beads_workers.core.connections import Connections, Sender
+from beads_workers.core.connections import Connections
 from beads_workers.core.events import FatalError, StopAsked
 from beads_workers.core.inflight import InFlight
 from beads_workers.core.issues import Standing
-from beads_workers.core.journal import (
-    BudgetSpent,
-    RunChanged,
-    RunEnded,
-)
+from beads_workers.core.journal import BudgetSpent, RunChanged, RunEnded
 from beads_workers.core.model import FLEETS, IssueId
 from beads_workers.core.parts import Parts
+from beads_workers.core.sender import Sender
 from beads_workers.core.states import RUN, ConnState, RunReaction, RunState, RunStimulus, step
 
 STOP_DEADLINE = "stop deadline"

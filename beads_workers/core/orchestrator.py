@@ -17,12 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
 
-from beads_workers.core import connections, inflight, limits
+from beads_workers.core import connections, inflight, limits, sender
 from beads_workers.core import events as ev
 from beads_workers.core.accounts import ACCOUNTS
 from beads_workers.core.claims import RECHECK, ClaimScheduler
 from beads_workers.core.commands import Command
-from beads_workers.core.connections import REVOKE, Connections, Sender
+from beads_workers.core.connections import Connections
 from beads_workers.core.control import Control
 from beads_workers.core.effects import RetryDue
 from beads_workers.core.issues import Issues
@@ -33,6 +33,7 @@ from beads_workers.core.model import IssueId
 from beads_workers.core.parts import make_parts
 from beads_workers.core.retry import PREPARATION_TRIAL
 from beads_workers.core.round_trips import CLAIM_AGAIN, LINGER, WriteRetryDue
+from beads_workers.core.sender import REVOKE, Sender
 from beads_workers.core.settings import FleetSettings
 from beads_workers.core.source import Action, Result, Settled
 from beads_workers.core.states import IssueReaction, IssueState, RunState, RunStimulus
@@ -224,7 +225,7 @@ class Orchestrator:
             self._claim_lost(lost.issue_id, f"the claim was lost: {lost.why}".rstrip(": "))
         if self._parts.state not in (RunState.RUNNING, RunState.PAUSED):
             self._parts.tasks.requeue_unsent()
-        self._connections.requeue_if_all_paused()
+        self._connections.pausing.requeue_if_all_paused()
         self._connections.serve_waiting(soon=self._scheduler.coming())
         if round_trip.settled or round_trip.settle_error:
             self._ending.tried()
@@ -299,14 +300,10 @@ class Orchestrator:
         match key:
             case connections.HelloTimeout(conn_id):
                 self._connections.hello_timed_out(conn_id)
-            case connections.HoldTimeout(conn_id) | connections.IdleTimeout(conn_id):
+            case sender.HoldTimeout(conn_id) | sender.IdleTimeout(conn_id):
                 self._connections.hold_timed_out(conn_id)
-            case connections.SilenceTimeout(conn_id):
-                self._connections.silence_timed_out(conn_id)
-            case connections.Overdue(conn_id):
+            case sender.Overdue(conn_id):
                 self._connections.overdue(conn_id)
-            case connections.AsideDue(conn_id):
-                self._connections.tell_asides(conn_id)
             case connections.GraceOver(issue_id):
                 self._connections.grace_over(issue_id)
             case connections.ExitDue(pid):
@@ -319,6 +316,8 @@ class Orchestrator:
                 self._scheduler.reschedule()
             case WriteRetryDue():
                 pass  # ``consider`` finds it due now.
+            case _ if self._connections.is_due(key):
+                pass
             case _:
                 self._due_by_name(key)
 

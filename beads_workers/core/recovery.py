@@ -10,23 +10,9 @@ from beads_workers.core import journal as rec
 from beads_workers.core import limits
 from beads_workers.core.framing import Line, LineReader, ProtocolError
 from beads_workers.core.issues import Issue, Issues, RunningAttempt, Standing
-from beads_workers.core.journal import (
-    Checkpointed,
-    Entry,
-    Finished,
-    Inherited,
-    Resumed,
-    Unsettled,
-)
+from beads_workers.core.journal import Checkpointed, Entry, Finished, Inherited, Resumed, Unsettled
 from beads_workers.core.landing import shelve_note
-from beads_workers.core.model import (
-    PRIORITY_DEFAULT,
-    IssueId,
-    Outcome,
-    OutcomeKind,
-    kept,
-    note_of,
-)
+from beads_workers.core.model import PRIORITY_DEFAULT, IssueId, Outcome, OutcomeKind, kept, note_of
 from beads_workers.core.receipts import close_reason, read_receipt
 from beads_workers.core.snapshot import Board
 from beads_workers.core.source import CrashedRun

@@ -62,6 +62,10 @@ def abilities(ready: wire.Ready) -> Abilities:
     )
 
 
+HAS_TASK = (ConnState.BUSY, ConnState.ENDING)
+"""In these states a worker works on something."""
+
+
 @dataclass(slots=True)
 class Paused:
     """Why a worker is sent nothing new."""

@@ -47,13 +47,7 @@ from beads_workers.core.snapshot import Board
 from beads_workers.core.states import RunState
 from beads_workers.core.status import Frames, status
 from beads_workers.runtime.control_socket import ControlServer, FiguresServer
-from beads_workers.runtime.journal import (
-    DISK_FULL,
-    DISK_RETRY_SECONDS,
-    Journal,
-    JournalLost,
-    lost,
-)
+from beads_workers.runtime.journal import DISK_FULL, DISK_RETRY_SECONDS, Journal, JournalLost, lost
 from beads_workers.runtime.kin import Kin
 from beads_workers.runtime.processes import say
 from beads_workers.runtime.sockets import next_look

@@ -16,12 +16,7 @@ from beads_workers.registry import kind_of
 from beads_workers.runtime.journal import Journal
 from beads_workers.runtime.retention import trim_attempts
 from beads_workers.runtime.run_directory import host_name
-from beads_workers.runtime.tracker_thread import (
-    News,
-    PromptTrackerThread,
-    Release,
-    TrackerThread,
-)
+from beads_workers.runtime.tracker_thread import News, PromptTrackerThread, Release, TrackerThread
 
 
 class JournalCalls:

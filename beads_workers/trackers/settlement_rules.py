@@ -12,13 +12,7 @@ from typing import assert_never
 
 from beads_workers.core.model import FLEETS, IssueId, value
 from beads_workers.core.ready import FINISHED
-from beads_workers.core.source import (
-    CLOSED_BY_OTHERS,
-    Action,
-    CrashedRun,
-    Result,
-    Settlement,
-)
+from beads_workers.core.source import CLOSED_BY_OTHERS, Action, CrashedRun, Result, Settlement
 
 OPEN = "open"
 IN_PROGRESS = "in_progress"

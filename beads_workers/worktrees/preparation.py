@@ -26,13 +26,7 @@ from beads_workers.worktrees.making import (
     say,
     set_up,
 )
-from beads_workers.worktrees.records import (
-    REFS_FILE,
-    Records,
-    WorktreeRecord,
-    named_in,
-    new_token,
-)
+from beads_workers.worktrees.records import REFS_FILE, Records, WorktreeRecord, named_in, new_token
 
 # What it prints goes to the attempt's log, and the last line of a failure is the error that people
 # see. It fails for reasons that are not the issue's: the worker asks for a free retry. Source:

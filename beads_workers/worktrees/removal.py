@@ -27,12 +27,7 @@ from beads_workers.worktrees.git import (
     row_format,
     rows,
 )
-from beads_workers.worktrees.landed import (
-    ATTEMPTS,
-    LANDING,
-    landed_commits,
-    still_landed,
-)
+from beads_workers.worktrees.landed import ATTEMPTS, LANDING, landed_commits, still_landed
 from beads_workers.worktrees.ledger import LandedCommit
 from beads_workers.worktrees.records import (
     AHEAD,

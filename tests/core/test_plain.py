@@ -19,7 +19,6 @@ from beads_workers.core.landing import LanderSettings
 from beads_workers.core.model import IssueId, value
 from beads_workers.core.plain import BAD_VALUE, from_plain, readers_of, to_plain
 from beads_workers.core.settings import FleetSettings, WorkerSettings
-from beads_workers.integrations.dispatcherd.configuration import Brokers
 from beads_workers.landing.gate import GateResult
 from beads_workers.landing.sees.proof import Proof
 from beads_workers.landing.set_up import KeptSetUp
@@ -55,11 +54,10 @@ class Outer:
     on: bool | None = None
 
 
-TRAVEL = [
-    *(Outer, FleetSettings, WorkerSettings, Assignment, Facts, LanderSettings, Brokers, RunInfo),
+TRAVEL = [  # What one process of ours writes and another one reads.
+    *(Outer, FleetSettings, WorkerSettings, Assignment, Facts, LanderSettings, RunInfo),
     *(Preparation, WorktreeRecord, MadeAhead, LandedCommit, GateResult, KeptSetUp, Proof),
 ]
-"""What one process of ours writes and another one reads."""
 JSON = st.none() | st.integers(-9, 9) | st.text(max_size=3) | st.lists(st.booleans(), max_size=2)
 SIMPLE = {str: st.text(max_size=4), int: st.integers(-9, 9), float: st.floats(-1e9, 1e9), Any: JSON}
 

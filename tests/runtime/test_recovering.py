@@ -144,7 +144,7 @@ def test_what_its_agents_had_used_is_told_also_where_the_tracker_is_in_trouble(
     assert not scene.directory.is_settled(scene.run_id)
     (used,) = scene.used
     assert (used.issue_id, used.attempt, used.request_id) == ("a", 1, "r.1")
-    assert '"money":0.25' in used.receipt
+    assert used.receipt is not None and used.receipt.money == 0.25
 
 
 RECEIPT = {"verdict": "done", "agent": "claude", "usage": {"m": {"input": 10, "output": 1}}}
@@ -193,7 +193,7 @@ def test_of_a_worker_that_lives_on_all_is_counted_once_it_has_ended(scene: Scene
     asked = Settlement(Action.RELEASE, IssueId("a"), read_first=True, run_id=scene.run_id)
     assert scene.recovery.release([asked])[0].result is Result.APPLIED
     (used,) = scene.used
-    assert '"money":0.75' in used.receipt
+    assert used.receipt is not None and used.receipt.money == 0.75
     assert not scene.directory.is_settled(scene.run_id)
     scene.recovery.conclude()
     assert scene.directory.is_settled(scene.run_id)

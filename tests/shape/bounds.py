@@ -34,15 +34,15 @@ BOUNDS = {
     # What becomes of an attempt without a worktree, and of a paused landing, is asked, too.
     "journey_functions": Bound(115, slack=4),
     # The knot of the core is cut: `Connection` and its registry have a file of their own.
-    "journey_files": Bound(25),
+    "journey_files": Bound(26),
     # `start` asks all conditions, where it asked a third of them: 103 functions in 20 files more.
     # An attempt and the lander ask git through one reader, and look at what moved: 60 functions.
     # What landed is kept in a ledger, its message is made of the agent's own, the check is proved
     # to see the tree, a close is confirmed, each answer of git has a reader, and nothing that a
     # repository brings is believed or run unasked: 150 more. Of trackers: a call that hangs is
     # ended, what is held is looked at before the end, and all have one ready set: 20 more.
-    "life_functions": Bound(1640, slack=14),
-    "life_files": Bound(172),
+    "life_functions": Bound(1643, slack=14),
+    "life_files": Bound(177),
     "circles": Bound(CIRCLES_MAX),
     "circle_modules": Bound(0),
     "connection_fields": Bound(20),
@@ -60,10 +60,10 @@ BOUNDS = {
     # lines answered with the right ones (500), a bd that hangs or lies, one ready set, foreign
     # workers' processes, version 1 of the kit, warm hosts of RRQ and dispatcherd, agents: 2,500.
     "code_lines": Bound(66707, slack=300),
-    "functions": Bound(5908, slack=30),
-    "classes": Bound(956, slack=10),
+    "functions": Bound(5921, slack=30),
+    "classes": Bound(961, slack=10),
     # Oracles and their recorder, bounds of the shape, the tracer, tests of conditions.
-    "test_lines": Bound(105799, slack=1000),
+    "test_lines": Bound(105800, slack=1000),
 }
 """Files and lines of the product are printed only: a cap on files staples ideas together, and one
 on lines strips docstrings. From Python 3.12 on a list comprehension is no function: six fewer in

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from beads_workers.core.commands import ReadUsage
 from beads_workers.core.events import Event, Misread, UsageRead
+from beads_workers.core.features.heartbeats import Heartbeats
 from beads_workers.core.journal import UsageFound
 from beads_workers.core.model import OutcomeKind
 from beads_workers.core.orchestrator import Orchestrator
@@ -85,7 +86,8 @@ class IsPatient(Orchestrator):
 
     def __init__(self, *args, **named) -> None:  # type: ignore
         super().__init__(*args, **named)
-        self._connections.silence_timed_out = lambda conn_id: None  # type: ignore
+        (heartbeats,) = (f for f in self._connections._features if isinstance(f, Heartbeats))
+        heartbeats._silent = lambda conn_id: None  # type: ignore
 
 
 class SendsAnything(Orchestrator):

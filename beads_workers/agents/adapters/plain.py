@@ -11,14 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from beads_workers.agents.adapter import Adapter, AgentRequest, Invocation
-from beads_workers.agents.events import (
-    PRINTED_CHARS_MAX,
-    Event,
-    Kind,
-    Printed,
-    RunFailure,
-    Tally,
-)
+from beads_workers.agents.events import PRINTED_CHARS_MAX, Event, Kind, Printed, RunFailure, Tally
 from beads_workers.agents.lines import Fields, Parser
 from beads_workers.agents.texts import recognise
 from beads_workers.agents.verdict import RunEnding, Verdict, judge, succeeded

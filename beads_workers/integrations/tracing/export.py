@@ -22,6 +22,7 @@ from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, Trace
 
 from beads_workers import __version__
 from beads_workers.core import traces
+from beads_workers.core.plain import to_plain
 from beads_workers.integrations.tracing.spans import NAME, Span
 from beads_workers.integrations.tracing.tracer import Batches, ExportStatus, bounds
 
@@ -136,7 +137,7 @@ def _send(batches: Batches) -> None:
 
 def _say(account: ExportStatus) -> None:
     try:
-        os.write(1, json.dumps(account.to_json()).encode() + b"\n")
+        os.write(1, json.dumps(to_plain(account)).encode() + b"\n")
     except BrokenPipeError:
         pass  # The orchestrator was killed: nobody is left to be told.
 

@@ -16,7 +16,7 @@ from typing import Any
 from beads_workers.core.events import Event, Warned
 from beads_workers.core.framing import Line, LineReader, ProtocolError, parse_object
 from beads_workers.core.model import value
-from beads_workers.core.plain import BAD_VALUE, from_plain, to_plain
+from beads_workers.core.plain import BAD_VALUE, from_plain
 from beads_workers.core.text import counted, printable
 from beads_workers.integrations.tracing.spans import Span, Spans
 from beads_workers.runtime.journal_file import JournalTail
@@ -60,11 +60,6 @@ class ExportStatus:
     exported: int = 0
     dropped: int = 0
     error: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        """For the parent."""
-        fields: dict[str, Any] = to_plain(self)
-        return fields
 
 
 def account_of(values: Any) -> ExportStatus:

@@ -8,7 +8,6 @@ from pathlib import Path
 from prometheus_client.parser import text_string_to_metric_families as read
 
 from beads_workers.core import journal as rec
-from beads_workers.core import receipts
 from beads_workers.core.journal import Entry
 from beads_workers.core.policy import Policy
 from beads_workers.core.receipts import Receipt, Tokens
@@ -117,7 +116,7 @@ def test_agents_are_told_by_the_state_of_their_accounts_and_by_what_they_cost() 
     records = (
         rec.AccountClosed("c", "claude", "needs_person"),
         rec.Started("a", "W1", 1, "r", agent="claude"),
-        rec.Finished("a", "W1", 1, "r", "success", "finish", receipt=receipts.to_text(receipt)),
+        rec.Finished("a", "W1", 1, "r", "success", "finish", receipt=receipt),
     )
     for record in records:
         play.board.apply(Entry(record, BEGAN, 0.0))

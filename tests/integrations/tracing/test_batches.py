@@ -10,6 +10,7 @@ import pytest
 
 from beads_workers.core import journal as rec
 from beads_workers.core.journal import Entry, Record, encode
+from beads_workers.core.plain import to_plain
 from beads_workers.integrations.tracing.spans import Span
 from beads_workers.integrations.tracing.tracer import (
     Batches,
@@ -133,6 +134,6 @@ def test_the_environment_sets_the_bounds_as_the_standard_has_them() -> None:
 
 @pytest.mark.parametrize("values", [None, {}, {"exported": 1}, {"exported": "1", "dropped": 0}])
 def test_an_account_that_is_none_is_refused(values: object) -> None:
-    assert account_of(ExportStatus(3, 1, "why").to_json()) == ExportStatus(3, 1, "why")
+    assert account_of(to_plain(ExportStatus(3, 1, "why"))) == ExportStatus(3, 1, "why")
     with pytest.raises((TypeError, ValueError, KeyError)):
         account_of(values)

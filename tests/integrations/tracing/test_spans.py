@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from beads_workers.core import journal as rec
 from beads_workers.core.journal import Entry, Record
+from beads_workers.core.receipts import Receipt
 from beads_workers.integrations.tracing.spans import Span, Spans
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -98,7 +99,7 @@ def test_attempts_that_the_orchestrator_s_death_ended_are_told_as_lost() -> None
     assert list(run.spans.left(1020.0)) == []
 
 
-RECEIPT = f'{{"verdict": "done", "branch": "bw/a/2", "base": "{"b" * 40}", "head": "{"a" * 40}"}}'
+RECEIPT = Receipt("done", branch="bw/a/2", base="b" * 40, head="a" * 40)
 TO_LAND = rec.Finished("a", "W1", 2, "r.1", "success", "land", receipt=RECEIPT)
 
 

@@ -1,0 +1,66 @@
+"""HEARTBEAT: a worker that is never silent for longer, or counts as lost."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from beads_workers.core import limits
+from beads_workers.core.commands import HangUp
+from beads_workers.core.events import ConnId
+from beads_workers.core.features import Feature
+from beads_workers.core.model import value
+from beads_workers.core.sessions import Connection
+from beads_workers.core.states import ConnState
+from beads_workers.core.wire import Heartbeat
+
+
+@value
+class SilenceTimeout:
+    """Timer key: a worker that has announced heartbeats must have said something by then."""
+
+    conn_id: ConnId
+
+
+class Heartbeats(Feature):
+    """See the module text."""
+
+    messages = (Heartbeat,)
+
+    def left(self, connection: Connection) -> None:
+        """Nothing is expected of it."""
+        self._timers.cancel(SilenceTimeout(connection.conn_id))
+
+    def is_due(self, key: Hashable) -> bool:
+        """It was silent for three of its intervals."""
+        if isinstance(key, SilenceTimeout):
+            self._silent(key.conn_id)
+        return isinstance(key, SilenceTimeout)
+
+    def _silent(self, conn_id: ConnId) -> None:
+        """Nothing in three of its intervals: it is frozen, or gone without a word."""
+        connection = self._registry.get(conn_id)
+        assert connection is not None, "its timer goes with it"
+        now, key = self._effects.now, SilenceTimeout(conn_id)
+        if now < connection.silent_from:
+            self.announced(connection)
+        elif now - connection.silent_from >= limits.SLEEP_SECONDS_MIN and (
+            connection.excused != connection.heard_at
+        ):
+            # We come late: what it has said meanwhile may be still unread.
+            connection.excused = connection.heard_at
+            self._timers.set(key, now + limits.SLEEP_SECONDS_MIN)
+        else:
+            silence = f"silent for {now - connection.heard_at:.0f} s"
+            self._effects.note("warning", f"{connection.worker_id}: connection closed: {silence}")
+            # Nobody knows what it does: told to leave, it has not left.
+            connection.overstayed = connection.state is ConnState.ENDING
+            self._effects.ask(HangUp(conn_id, silence))
+
+    def announced(self, connection: Connection) -> None:
+        """It promises to say something that often, or nothing."""
+        # Moved when it is due, not with every message.
+        key = SilenceTimeout(connection.conn_id)
+        if connection.abilities.heartbeat_seconds is None:
+            self._timers.cancel(key)
+        else:
+            self._timers.set_earlier(key, connection.silent_from)

@@ -1,0 +1,84 @@
+"""PROGRESS, LOG and STATUS: what a worker says of its task and of itself, shown as it comes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+
+from beads_workers.core import limits
+from beads_workers.core.events import ConnId
+from beads_workers.core.features import Feature
+from beads_workers.core.journal import AsideHeard, StatusHeard
+from beads_workers.core.model import value
+from beads_workers.core.sessions import HAS_TASK, Connection
+from beads_workers.core.wire import Aside, Progress, Status, StatusAsked
+
+
+@value
+class AsideDue:
+    """Timer key: what a worker says of its task may be shown again."""
+
+    conn_id: ConnId
+
+
+class Telling(Feature):
+    """See the module text."""
+
+    messages = (Aside, Status)
+
+    _asked_status = -math.inf
+
+    def left(self, connection: Connection) -> None:
+        """There is nothing more to show."""
+        self._timers.cancel(AsideDue(connection.conn_id))
+
+    def is_due(self, key: Hashable) -> bool:
+        """What gathered may be shown."""
+        if isinstance(key, AsideDue):
+            self._tell(key.conn_id)
+        return isinstance(key, AsideDue)
+
+    def ask_status(self) -> None:
+        """Somebody looks: ask those that answer, unless that was just done."""
+        if self._effects.now - self._asked_status < limits.STATUS_SECONDS:
+            return
+        self._asked_status = self._effects.now
+        for connection in self._registry:
+            if connection.abilities.status and connection.worker_id:
+                self._sender.say(connection, StatusAsked())
+
+    def heard(self, connection: Connection, message: Aside | Status) -> None:
+        """It says how far it is."""
+        if isinstance(message, Aside):
+            self._heard_of_task(connection, message)
+        elif not self.stray(connection, message):
+            connection.asides.add(message)
+            self._tell(connection.conn_id)
+
+    def _heard_of_task(self, connection: Connection, message: Aside) -> None:
+        has_it = message.issue_id == connection.issue_id and connection.state in HAS_TASK
+        if not connection.abilities.additions or not has_it:
+            kind, issue_id = type(message).__name__.upper(), message.issue_id[:80]
+            self._sender.note_stray(connection, f"said {kind} of {issue_id!r}, which it has not")
+            return
+        in_flight = self._sender.in_flight(connection)
+        if in_flight is not None and isinstance(message, Progress) and message.reached:
+            in_flight.reached = message.reached
+        if isinstance(message, Progress) and message.tokens is not None:
+            self._parts.preparation.works()
+        connection.asides.add(message)
+        self._tell(connection.conn_id)
+
+    def _tell(self, conn_id: ConnId) -> None:
+        """Show what a worker says of its task, no more often than need be."""
+        connection = self._registry.get(conn_id)
+        assert connection is not None, "its timer goes with it"
+        for message in connection.asides.take(self._effects.now):
+            if isinstance(message, Status):
+                self._effects.write(StatusHeard(connection.worker_id, message))
+            elif message.issue_id == connection.issue_id:
+                self._effects.write(AsideHeard(connection.worker_id, message))
+                if isinstance(message, Progress):
+                    self._parts.agents.heard(message.issue_id, message)
+        if (due := connection.asides.deadline()) is not None:
+            self._timers.set(AsideDue(conn_id), due)
