@@ -8,7 +8,7 @@ from beads_workers.core.wire import Priority
 
 
 class Choosing(Feature):
-    """See the module text."""
+    """Which tasks each worker takes."""
 
     messages = (Priority,)
 

@@ -22,7 +22,7 @@ class SilenceTimeout:
 
 
 class Heartbeats(Feature):
-    """See the module text."""
+    """Who has been silent for longer than promised, and counts as lost."""
 
     messages = (Heartbeat,)
 

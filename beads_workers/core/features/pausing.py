@@ -14,7 +14,7 @@ BY_HAND = "a person asked for it"
 
 
 class Pausing(Feature):
-    """See the module text."""
+    """Who is sent nothing new, because a person or the worker itself wants that."""
 
     messages = (Pause, Resume)
 

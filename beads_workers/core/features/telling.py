@@ -22,7 +22,7 @@ class AsideDue:
 
 
 class Telling(Feature):
-    """See the module text."""
+    """What workers say of their tasks and of themselves, shown as it comes."""
 
     messages = (Aside, Status)
 
