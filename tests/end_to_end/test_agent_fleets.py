@@ -96,7 +96,7 @@ def test_work_that_fails_its_check_is_not_closed_and_the_next_attempt_learns(
     assert fleet.wait(90) == 0, fleet.said()
     ends = fleet.journal("finished")
     assert [end["outcome"] for end in ends] == ["error", "success"]
-    receipts = [json.loads(end["receipt"]) for end in ends]
+    receipts = [end["receipt"] for end in ends]
     assert receipts[0]["session"] == receipts[1]["session"]
     assert receipts[1]["verified"] is True
 

@@ -160,7 +160,7 @@ def test_the_journal_says_who_wanted_what_run(site: Site) -> None:
     site.run("echo audited", "--caller", "ann", "--env", "A=b")
     (claimed,) = fleet.journal("claimed")
     assert claimed["path"] == "hero.script"
-    assert json.loads(claimed["arguments"])[1] == {
+    assert claimed["arguments"]["kwargs"] == {
         "caller_id": "ann",
         "context_id": "sh",
         "script_sha256": hashlib.sha256(b"echo audited").hexdigest(),
