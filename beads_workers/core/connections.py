@@ -7,11 +7,11 @@ connected, ``features`` has what they can do beyond version 1.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from dataclasses import replace
 from typing import assert_never
 
-from beads_workers.core import limits
+from beads_workers.core import limits, wire
 from beads_workers.core.claims import ClaimScheduler
 from beads_workers.core.commands import HangUp, WatchOwner
 from beads_workers.core.events import Connected, ConnId, Disconnected, Misread, Received, Unknown
@@ -19,6 +19,7 @@ from beads_workers.core.features import Feature
 from beads_workers.core.features.choosing import Choosing
 from beads_workers.core.features.heartbeats import Heartbeats
 from beads_workers.core.features.pausing import Pausing
+from beads_workers.core.features.queueing import Queueing
 from beads_workers.core.features.telling import Telling
 from beads_workers.core.inflight import InFlight, lost, not_back
 from beads_workers.core.journal import Inherited, WorkerJoined, WorkerLeft
@@ -28,17 +29,6 @@ from beads_workers.core.receipts import read_receipt
 from beads_workers.core.sender import HoldTimeout, IdleTimeout, Overdue, Sender
 from beads_workers.core.sessions import HAS_TASK, Connection
 from beads_workers.core.states import ConnReaction, ConnState, ConnStimulus, IssueState, RunState
-from beads_workers.core.wire import (
-    CANNOT_PREPARE,
-    CANNOT_START,
-    RETURNED_UNSTARTED,
-    REVOKED,
-    Done,
-    Failed,
-    Ready,
-    Turn,
-    Wait,
-)
 
 
 @value
@@ -75,8 +65,9 @@ class Connections:
         self._timers = parts.effects.timers
         around = parts, sender, scheduler, lambda worker: self.serve(worker, soon=True)
         self.pausing, self.telling = Pausing(*around), Telling(*around)
+        self.queueing = Queueing(*around)
         others = Heartbeats(*around), Choosing(*around)
-        self._features: tuple[Feature, ...] = (*others, self.pausing, self.telling)
+        self._features: tuple[Feature, ...] = (*others, self.pausing, self.telling, self.queueing)
         self.command_unusable = ""
         """Why no task of this fleet can run, once a worker of ours has found out."""
 
@@ -129,7 +120,7 @@ class Connections:
             return
         message = event.message
         connection.heard_at = self._effects.now
-        if not isinstance(message, Turn):
+        if not isinstance(message, wire.Turn):
             feature: Feature = next(f for f in self._features if isinstance(message, f.messages))
             feature.heard(connection, message)
             return
@@ -137,7 +128,7 @@ class Connections:
             return
         if not connection.worker_id:
             self._join(connection, message)
-        if isinstance(message, Ready):
+        if isinstance(message, wire.Ready):
             if message != connection.ready:
                 connection.announces(message)
                 for feature in self._features:
@@ -147,21 +138,21 @@ class Connections:
         reaction = self._registry.move(connection, self._stimulus(connection, message))
         match reaction:
             case ConnReaction.ATTEMPT_END:
-                assert isinstance(message, Done | Failed)
+                assert isinstance(message, wire.Done | wire.Failed)
                 self._task_ended(connection, message)
             case ConnReaction.SERVE:
                 if self._scheduler.unwanted:
                     self._scheduler.is_free(connection)
                 self.serve(connection, soon=self._scheduler.coming())
                 if connection.abilities.prefetch_count:
-                    self._prefetch(connection)
+                    self.queueing.prefetch(connection)
             case ConnReaction.REPEAT_TASK if connection.abilities.prefetch_count:
                 pass  # A prefetched TASK has crossed it.
             case ConnReaction.REPEAT_TASK:
                 self._sender.repeat_task(connection)
             case ConnReaction.RESYNC:
                 self._note_stray(connection, message)
-                self._sender.say(connection, Wait(limits.WAIT_SECONDS_RESYNC))
+                self._sender.say(connection, wire.Wait(limits.WAIT_SECONDS_RESYNC))
             case ConnReaction.NOTE:
                 self._note_stray(connection, message)
             case ConnReaction.ANSWERED | ConnReaction.NONE:
@@ -251,15 +242,15 @@ class Connections:
 
     # --- how an attempt ended ----------------------------------------------------------------
 
-    def _task_ended(self, connection: Connection, message: Done | Failed) -> None:
+    def _task_ended(self, connection: Connection, message: wire.Done | wire.Failed) -> None:
         in_flight = self._tasks.in_flight[message.issue_id]
         if message.is_stopping:
             self._sender.will_leave(connection)
         self._sender.ended(connection, in_flight.job.issue_id)
-        failed = message if isinstance(message, Failed) else None
+        failed = message if isinstance(message, wire.Failed) else None
         unstarted = (
             failed is not None
-            and failed.error_detail == RETURNED_UNSTARTED
+            and failed.error_detail == wire.RETURNED_UNSTARTED
             and connection.abilities.queues
         )
         if failed and unstarted and self._goes_on(in_flight):
@@ -267,7 +258,7 @@ class Connections:
             return  # No attempt has ended: none had begun.
         for warning in message.warnings:
             self._effects.note("warning", f"{connection.worker_id}: {warning}")
-        if connection.own and failed and failed.error_detail == CANNOT_START:
+        if connection.own and failed and failed.error_detail == wire.CANNOT_START:
             self.command_unusable = failed.error
         outcome = _outcome(message, bool(in_flight.job.call or self._parts.settings.work.function))
         if outcome.kind is OutcomeKind.CANCELLED and not (
@@ -280,7 +271,7 @@ class Connections:
             self._parts.supervisor.worked(connection.pid)
         self._scheduler.completed(self._tasks.last_seconds)
         if connection.abilities.prefetch_count:
-            self._prefetch(connection)
+            self.queueing.prefetch(connection)
 
     def give_back(self, in_flight: InFlight, why: str) -> bool:
         """A person wants it back from a worker that is not ours and lives on; False for ours."""
@@ -314,7 +305,7 @@ class Connections:
         """Whether a task that was returned unstarted is for another worker: nobody has taken it
         away."""
         runs = self._parts.state in (RunState.RUNNING, RunState.PAUSED)
-        return runs and in_flight.cancelled in ("", REVOKED)
+        return runs and in_flight.cancelled in ("", wire.REVOKED)
 
     def _asked_to_end(self, connection: Connection, in_flight: InFlight) -> bool:
         told_to_leave = connection.state in (ConnState.ENDING, ConnState.LEAVING)
@@ -345,47 +336,8 @@ class Connections:
                 self._sender.keep_waiting(connection, soon=soon)
 
     def _deliver(self, connection: Connection, in_flight: InFlight) -> None:
-        rest = self._rest_of_batch(connection) if connection.abilities.batch_size else ()
-        self._sender.deliver(connection, in_flight, rest)
-
-    def _rest_of_batch(self, connection: Connection) -> Iterator[InFlight]:
-        """What goes with the first task: its share of what is there. An agent's attempt would keep
-        its account from others while it waits."""
-        if self._parts.settings.work.agents:
-            return
-        waiting = self._registry.count(ConnState.READY)
-        left = self._effects.issues.count(IssueState.CLAIMED)
-        share = min(-(-left // (waiting + 1)), left - waiting, connection.abilities.batch_size - 1)
-        characters = 0
-        for _ in range(share):
-            if (in_flight := self._tasks.next_to_begin(connection.wants)) is None:
-                return
-            yield in_flight
-            characters += len(in_flight.job.title) + sum(map(len, in_flight.job.labels))
-            if characters > limits.BATCH_CHARS_MAX:
-                return
-
-    def _somebody_waits(self) -> bool:
-        """Whether anybody would take whatever is there."""
-        if not self._registry.count(ConnState.READY):
-            return False
-        waiting = self._registry.in_state(ConnState.READY)
-        return any(c.wants is None and not c.is_paused for c in waiting)
-
-    def _prefetch(self, connection: Connection) -> None:
-        """More tasks for a worker that has one, while no other waits for work."""
-        if connection.state is not ConnState.BUSY:
-            return
-        off = connection.retiring or connection.is_paused
-        if off or self._parts.state is not RunState.RUNNING:
-            return
-        queued = len(connection.prefetched)
-        for _ in range(self._scheduler.to_prefetch(connection.abilities.prefetch_count, queued)):
-            if self._somebody_waits() or not (
-                in_flight := self._tasks.next_to_begin(connection.wants)
-            ):
-                return
-            self._sender.send_prefetched(connection, in_flight)
+        behind = self.queueing.behind(connection) if connection.abilities.batch_size else ()
+        self._sender.deliver(connection, in_flight, behind)
 
     def serve_waiting(self, *, soon: bool) -> None:
         """The source has answered: go through those who wait for their reply."""
@@ -459,7 +411,7 @@ class Connections:
 
     # --- inside -------------------------------------------------------------------------------
 
-    def _join(self, connection: Connection, message: Turn) -> None:
+    def _join(self, connection: Connection, message: wire.Turn) -> None:
         member = self._parts.supervisor.by_pid.get(connection.pid)
         connection.own = member is not None
         if member is not None:
@@ -471,7 +423,7 @@ class Connections:
             connection.worker_id = self._registry.next_worker_id(reserved)
         self._registry.joined(connection)
         self._timers.cancel(HelloTimeout(connection.conn_id))
-        version = message.version if isinstance(message, Ready) else "1"
+        version = message.version if isinstance(message, wire.Ready) else "1"
         who = (connection.worker_id, connection.pid, message.worker_id[:40])
         # A further slot of one process comes and goes with its connection.
         own = member is not None and connection.worker_id == member.worker_id
@@ -493,14 +445,14 @@ class Connections:
             if came_later:
                 self.end_orphaned(in_flight)
 
-    def _stimulus(self, connection: Connection, message: Turn) -> ConnStimulus:
-        if isinstance(message, Ready):
+    def _stimulus(self, connection: Connection, message: wire.Turn) -> ConnStimulus:
+        if isinstance(message, wire.Ready):
             return ConnStimulus.SAID_READY
         its_own = (connection.issue_id, *connection.prefetched)
         if connection.state not in HAS_TASK or message.issue_id not in its_own:
             return ConnStimulus.STRAY
         in_flight = self._tasks.in_flight[message.issue_id]
-        if isinstance(message, Failed) and message.request_id not in (
+        if isinstance(message, wire.Failed) and message.request_id not in (
             "",
             in_flight.started.request_id,
         ):
@@ -523,8 +475,8 @@ class Connections:
         self._tasks.lose(in_flight, pid, grace_seconds=grace, **more)
         self._watch_orphan(in_flight.job.issue_id, pid, 0, grace)
 
-    def _note_stray(self, connection: Connection, message: Turn) -> None:
-        if isinstance(message, Ready):
+    def _note_stray(self, connection: Connection, message: wire.Turn) -> None:
+        if isinstance(message, wire.Ready):
             text = "said READY again before its reply"
         else:
             text = f"reported {message.issue_id[:80]!r}, which it does not have"
@@ -535,20 +487,21 @@ _KNOWN = (ConnState.IDLE, ConnState.READY, ConnState.RESERVED, ConnState.BUSY)
 _LEAVING = (RunState.DRAINING, RunState.STOPPING, RunState.SETTLING, RunState.ENDED)
 
 
-def _outcome(message: Done | Failed, of_function: bool) -> Outcome:
+def _outcome(message: wire.Done | wire.Failed, of_function: bool) -> Outcome:
     receipt = read_receipt(message.receipt) if message.receipt is not None else None
-    if isinstance(message, Done):
+    if isinstance(message, wire.Done):
         if message.result is None and not message.result_file and receipt is None:
             return Outcome(OutcomeKind.SUCCESS)
         note, result = note_of(message.result), kept(message.result, of_function=of_function)
         file = message.result_file
         return Outcome(OutcomeKind.SUCCESS, "", None, note, result, file, receipt)
-    if message.error == "busy" or message.error_detail == CANNOT_START:
+    if message.error == "busy" or message.error_detail == wire.CANNOT_START:
         return Outcome(OutcomeKind.CANCELLED, message.error)
     return Outcome(
         message.outcome,
         message.error,
         message.retry_after_seconds,
         receipt=receipt,
-        unprepared=message.outcome is OutcomeKind.RETRY and message.error_detail == CANNOT_PREPARE,
+        unprepared=message.outcome is OutcomeKind.RETRY
+        and message.error_detail == wire.CANNOT_PREPARE,
     )

@@ -33,7 +33,7 @@ from beads_workers.core.model import IssueId
 from beads_workers.core.parts import make_parts
 from beads_workers.core.retry import PREPARATION_TRIAL
 from beads_workers.core.round_trips import CLAIM_AGAIN, LINGER, WriteRetryDue
-from beads_workers.core.sender import REVOKE, Sender
+from beads_workers.core.sender import Sender
 from beads_workers.core.settings import FleetSettings
 from beads_workers.core.source import Action, Result, Settled
 from beads_workers.core.states import IssueReaction, IssueState, RunState, RunStimulus
@@ -329,7 +329,6 @@ class Orchestrator:
             PREPARATION_TRIAL: self._scheduler.reschedule,
             CLAIM_AGAIN: self._take_again,
             RECHECK: self._scheduler.recheck,
-            REVOKE: self._sender.revoke,
             LINGER: lambda: None,  # ``consider`` finds that it is due.
             inflight.LOOK: lambda: None,  # ``_after_events`` looks at them.
             STOP_DEADLINE: lambda: self._ending.move(RunStimulus.DEADLINE),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from beads_workers.core import limits
+from beads_workers.core import limits, wire
 from beads_workers.core.commands import HangUp, Send
 from beads_workers.core.effects import jitter
 from beads_workers.core.events import ConnId
@@ -18,18 +18,7 @@ from beads_workers.core.parts import Parts
 from beads_workers.core.receipts import NOBODY
 from beads_workers.core.scripts import to_payload
 from beads_workers.core.sessions import Connection
-from beads_workers.core.states import ConnState, ConnStimulus, IssueState
-from beads_workers.core.wire import (
-    CLAIMS_ORCHESTRATOR,
-    CLAIMS_WORKER,
-    REVOKED,
-    Batch,
-    Cancel,
-    Shutdown,
-    Task,
-    ToWorker,
-    Wait,
-)
+from beads_workers.core.states import ConnState, ConnStimulus
 
 
 @value
@@ -86,22 +75,19 @@ class Sender:
     ) -> None:
         """TASK: a new attempt begins. BATCH, where others are queued behind it."""
         task = self._begin(connection, in_flight)
-        others = tuple(self._queue(connection, each) for each in rest) if rest else ()
-        self.say(connection, Batch((task, *others)) if others else task)
+        others = tuple(self.queue(connection, each) for each in rest) if rest else ()
+        self.say(connection, wire.Batch((task, *others)) if others else task)
         self.watch(connection, in_flight)
 
-    def send_prefetched(self, connection: Connection, in_flight: InFlight) -> None:
-        """TASK for a worker that is busy: it is queued on the worker."""
-        self.say(connection, self._queue(connection, in_flight))
-
-    def _queue(self, connection: Connection, in_flight: InFlight) -> Task:
+    def queue(self, connection: Connection, in_flight: InFlight) -> wire.Task:
+        """It is queued on the worker, behind the one that it works on: the TASK that says so."""
         in_flight.queued_on_worker = True
         connection.prefetched.append(in_flight.job.issue_id)
         if REVOKE not in self._timers:
             self._timers.set(REVOKE, self._effects.now + limits.REVOKE_SECONDS)
         return self._begin(connection, in_flight)
 
-    def _begin(self, connection: Connection, in_flight: InFlight) -> Task:
+    def _begin(self, connection: Connection, in_flight: InFlight) -> wire.Task:
         self._tasks.begin(in_flight, connection.conn_id, connection.worker_id)
         self._registry.move(connection, ConnStimulus.TASK_SENT)
         return self._task(connection, in_flight)
@@ -122,28 +108,9 @@ class Sender:
         in_flight = self.in_flight(connection)
         assert in_flight is not None, "what it keeps is in flight"
         in_flight.queued_on_worker, in_flight.started_at = False, self._effects.now
-        if in_flight.cancelled == REVOKED:
+        if in_flight.cancelled == wire.REVOKED:
             in_flight.cancelled = ""  # It came too late, and its worker takes no notice.
         self.watch(connection, in_flight)
-
-    def revoke(self) -> None:
-        """Revoke what is queued behind a long task: another worker may be free."""
-        waits = [c for c in self._registry.in_state(ConnState.BUSY) if c.prefetched]
-        for connection in waits:
-            in_flight = self.in_flight(connection)
-            assert in_flight is not None, "a busy connection has a job"
-            if connection.abilities.batch_size and not self._somebody_idles():
-                continue  # It has asked for them, and they keep nobody from work.
-            if self._effects.now - in_flight.started_at >= limits.REVOKE_SECONDS:
-                for issue_id in connection.prefetched:
-                    self.end_attempt(self._tasks.in_flight[issue_id], REVOKED)
-        if waits:
-            self._timers.set(REVOKE, self._effects.now + limits.REVOKE_SECONDS)
-
-    def _somebody_idles(self) -> bool:
-        idle = self._registry.count(ConnState.READY, ConnState.IDLE)
-        idle -= self._registry.idle_paused()
-        return idle > self._effects.issues.count(IssueState.CLAIMED)
 
     def repeat_task(self, connection: Connection) -> None:
         """It asks for work while it has some: the same TASK again, never a second one."""
@@ -184,7 +151,7 @@ class Sender:
         """WAIT, and nothing more follows."""
         self.wait_no_more(connection)
         self._registry.move(connection, ConnStimulus.WAIT_SENT)
-        self.say(connection, Wait(seconds))
+        self.say(connection, wire.Wait(seconds))
 
     def will_leave(self, connection: Connection) -> None:
         """It takes no more tasks. Say so before its task is cleared: at no moment could it be given
@@ -200,7 +167,7 @@ class Sender:
             self._tasks.unreserve(in_flight)
         self._registry.move(connection, ConnStimulus.SHUTDOWN_SENT)
         reason = "user_requested" if connection.retiring else self._parts.reason
-        self.say(connection, Shutdown(reason))
+        self.say(connection, wire.Shutdown(reason))
 
     def cancel(self, in_flight: InFlight, reason: str) -> bool:
         """Take a running task back; False where its worker does not understand that."""
@@ -210,7 +177,7 @@ class Sender:
         if connection is None or not connection.abilities.cancel:
             return False
         in_flight.cancelled = reason
-        self.say(connection, Cancel(in_flight.job.issue_id, reason))
+        self.say(connection, wire.Cancel(in_flight.job.issue_id, reason))
         if not in_flight.queued_on_worker:
             self.watch(connection, in_flight)
         return True
@@ -236,7 +203,7 @@ class Sender:
         self._tasks.unreserve(in_flight)
         self.tell_to_wait(connection, limits.WAIT_SECONDS_RESYNC)
 
-    def say(self, connection: Connection, message: ToWorker) -> None:
+    def say(self, connection: Connection, message: wire.ToWorker) -> None:
         """Send under the id that we gave it."""
         v1 = not connection.abilities.additions
         self._effects.ask(Send(connection.conn_id, connection.worker_id or "W0", message, v1))
@@ -264,10 +231,10 @@ class Sender:
                 grace += limits.SET_UP_SECONDS
             self._timers.set_earlier(key, self._effects.now + timeout + grace)
 
-    def _task(self, connection: Connection, in_flight: InFlight) -> Task:
+    def _task(self, connection: Connection, in_flight: InFlight) -> wire.Task:
         job, work = in_flight.job, self._parts.settings.work
         if not connection.abilities.additions:
-            return Task(job.issue_id, job.priority, job.title)
+            return wire.Task(job.issue_id, job.priority, job.title)
         # A function has its arguments; only what verifies its work looks at the issue.
         called = job.call and work.allow_modules and connection.own and not work.verify
         lean = bool(called or job.script)
@@ -287,7 +254,7 @@ class Sender:
             payload["agent"] = self._parts.agents.payload(in_flight.issue, in_flight.candidate)
         if in_flight.trace_context:
             payload["trace_context"] = dict(in_flight.trace_context)
-        return Task(
+        return wire.Task(
             job.issue_id,
             job.priority,
             job.title[: limits.TITLE_CHARS_MAX],
@@ -304,7 +271,7 @@ class Sender:
 
     @property
     def _claims(self) -> str:
-        return CLAIMS_WORKER if self._parts.self_claiming else CLAIMS_ORCHESTRATOR
+        return wire.CLAIMS_WORKER if self._parts.self_claiming else wire.CLAIMS_ORCHESTRATOR
 
     def _timeout(self, job: Job) -> float | None:
         if job.timeout_seconds is not None:

@@ -59,11 +59,11 @@ BOUNDS = {
     # that died and kept set-ups (500), git that fails at each of its calls, trust. The edges: wrong
     # lines answered with the right ones (500), a bd that hangs or lies, one ready set, foreign
     # workers' processes, version 1 of the kit, warm hosts of RRQ and dispatcherd, agents: 2,500.
-    "code_lines": Bound(66707, slack=300),
+    "code_lines": Bound(66699, slack=300),
     "functions": Bound(5921, slack=30),
-    "classes": Bound(961, slack=10),
+    "classes": Bound(962, slack=10),
     # Oracles and their recorder, bounds of the shape, the tracer, tests of conditions.
-    "test_lines": Bound(105800, slack=1000),
+    "test_lines": Bound(105799, slack=1000),
 }
 """Files and lines of the product are printed only: a cap on files staples ideas together, and one
 on lines strips docstrings. From Python 3.12 on a list comprehension is no function: six fewer in

@@ -28,15 +28,14 @@ PACKAGE = str(ROOT / "beads_workers") + os.sep
 ISSUES = 40
 UNUSED = {
     "agents": ("AgentWork.choose", "AgentWork.ended"),
-    "batch": ("Connections._rest_of_batch",),
+    "batch": ("Queueing.behind",),
     "followers": ("ControlServer.publish", "Followers.publish", "_Share.add"),
-    "heartbeats": ("Connection.silent_from", "Connections._expect_heartbeats"),
-    "landing": ("Tasks._may_land",),
+    "heartbeats": ("Connection.silent_from", "Heartbeats.announced"),
     "pause": ("Connection.is_paused",),
-    "prefetch": ("Connections._prefetch",),
-    "priority": ("ClaimScheduler.is_free", "Connections._next_for"),
+    "prefetch": ("Queueing.prefetch",),
+    "priority": ("ClaimScheduler.is_free",),
     "receipts": ("read_receipt",),
-    "strangers": ("Connections._reregistered", "Sender._claims", "Tasks.orphaned"),
+    "strangers": ("Connections._reregistered", "Tasks.orphaned"),
     "traces": ("Traces.begin", "headers_of", "read_headers"),
 }
 """Functions that this run calls only to find that it does not use a feature; found by reading.

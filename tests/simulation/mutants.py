@@ -104,15 +104,15 @@ class SendsAll(Orchestrator):
 
     def __init__(self, *args, **named) -> None:  # type: ignore
         super().__init__(*args, **named)
-        rest_of_batch = self._connections._rest_of_batch
+        behind = self._connections.queueing.behind
 
         def rest(connection):  # type: ignore
             told = connection.abilities
             connection.abilities = replace(told, batch_size=3 * told.batch_size)
-            yield from rest_of_batch(connection)
+            yield from behind(connection)
             connection.abilities = told
 
-        self._connections._rest_of_batch = rest  # type: ignore
+        self._connections.queueing.behind = rest  # type: ignore
 
 
 class ForgetsPauses(Orchestrator):
