@@ -358,17 +358,13 @@ class Connections:
 
     def handed_over(self, in_flight: InFlight) -> None:
         """The tracker knows: now the TASK can go out."""
-        connection = (
-            self._registry.get(in_flight.conn_id) if in_flight.conn_id is not None else None
-        )
+        connection = self._registry.get(in_flight.conn_id)
         assert connection is not None, "a job stays reserved only while its worker is there"
         self._sender.start(connection, in_flight)
 
     def not_handed_over(self, in_flight: InFlight) -> None:
         """The tracker would not: the worker gets something else."""
-        connection = (
-            self._registry.get(in_flight.conn_id) if in_flight.conn_id is not None else None
-        )
+        connection = self._registry.get(in_flight.conn_id)
         if connection is not None:
             connection.issue_id = None
             self._sender.tell_to_wait(connection, limits.WAIT_SECONDS_RESYNC)

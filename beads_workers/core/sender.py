@@ -171,9 +171,7 @@ class Sender:
 
     def cancel(self, in_flight: InFlight, reason: str) -> bool:
         """Take a running task back; False where its worker does not understand that."""
-        connection = (
-            self._registry.get(in_flight.conn_id) if in_flight.conn_id is not None else None
-        )
+        connection = self._registry.get(in_flight.conn_id)
         if connection is None or not connection.abilities.cancel:
             return False
         in_flight.cancelled = reason
@@ -184,9 +182,7 @@ class Sender:
 
     def end_attempt(self, in_flight: InFlight, reason: str) -> None:
         """Its claim is gone: its worker must end it, or be gone itself."""
-        connection = (
-            self._registry.get(in_flight.conn_id) if in_flight.conn_id is not None else None
-        )
+        connection = self._registry.get(in_flight.conn_id)
         if connection is None or in_flight.cancelled or self.cancel(in_flight, reason):
             return
         # It does not understand CANCEL; without its connection a worker ends what it does.
@@ -195,9 +191,7 @@ class Sender:
 
     def unreserve(self, in_flight: InFlight) -> None:
         """The worker that it is reserved for gets something else."""
-        connection = (
-            self._registry.get(in_flight.conn_id) if in_flight.conn_id is not None else None
-        )
+        connection = self._registry.get(in_flight.conn_id)
         assert connection is not None, "a job stays reserved only while its worker is there"
         connection.issue_id = None
         self._tasks.unreserve(in_flight)

@@ -200,9 +200,9 @@ class ConnectionRegistry:
             connection.retiring = True
             self._retiring += 1
 
-    def get(self, conn_id: ConnId) -> Connection | None:
-        """The connection, unless it is over."""
-        return self._connections.get(conn_id)
+    def get(self, conn_id: ConnId | None) -> Connection | None:
+        """The connection, unless it is over, or there is none."""
+        return self._connections.get(conn_id) if conn_id is not None else None
 
     def own_id(self, worker_id: str, said: str) -> str:
         """A process of ours with several slots has a connection for each: W1, W1.2, W1.3."""

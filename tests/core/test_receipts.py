@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beads_workers.core import limits
+from beads_workers.core.plain import from_plain
 from beads_workers.core.receipts import (
     AccountTrouble,
     Receipt,
@@ -49,7 +50,7 @@ field_names = st.sampled_from([*Receipt.__slots__, "other"])
 
 
 def test_a_receipt_comes_back_as_it_was() -> None:
-    assert read_receipt(to_json(WHOLE)) == WHOLE
+    assert read_receipt(to_json(WHOLE)) == from_plain(Receipt, to_json(WHOLE)) == WHOLE
 
 
 def test_what_is_empty_is_not_written() -> None:
@@ -82,7 +83,7 @@ def test_texts_are_cut_to_what_the_journal_keeps() -> None:
 def test_anything_that_is_sent_becomes_a_receipt_that_can_be_written(sent: dict[str, Any]) -> None:
     receipt = read_receipt(sent)
     assert receipt is not None
-    assert read_receipt(json.loads(json.dumps(to_json(receipt), allow_nan=False))) == receipt
+    assert from_plain(Receipt, json.loads(json.dumps(to_json(receipt), allow_nan=False))) == receipt
 
 
 def test_numbers_beyond_all_floats_and_totals_without_a_bottom_are_left_out() -> None:

@@ -61,7 +61,9 @@ def receipt_holds(read: Callable[[Any], Receipt | None], data: bytes) -> None:
         return
     well_typed(receipt)
     require(receipt.tokens.total >= 0, "tokens below 0")
-    require(read_receipt(json.loads(json.dumps(to_json(receipt)))) == receipt, "not the same again")
+    kept = json.loads(json.dumps(to_json(receipt)))
+    require(read_receipt(kept) == receipt, "not the same again")
+    require(from_plain(Receipt, kept) == receipt, "not the same from the journal")
 
 
 def _believes(fields: Any) -> Receipt | None:
