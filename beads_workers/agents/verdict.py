@@ -138,6 +138,11 @@ def of_status(status: int, text: str) -> RunFailure:
     return RunFailure(Kind.UNFINISHED, text)
 
 
+def of_quoted(status: re.Match[str] | None, text: str) -> RunFailure:
+    """The same where the text quotes the status: the first group of what was found, if it was."""
+    return of_status(int(status[1] or 0) if status else 0, text)
+
+
 def printed_failure(tally: Tally) -> RunFailure | None:
     """A failure by the last lines that are no events."""
     for line in reversed(tally.printed):

@@ -23,7 +23,7 @@ from beads_workers.agents.events import (
     Words,
 )
 from beads_workers.agents.lines import Fields, Parser
-from beads_workers.agents.verdict import RunEnding, Verdict, of_status
+from beads_workers.agents.verdict import RunEnding, Verdict, of_quoted, of_status
 
 _PERMISSIONS = {
     Permission.READ: ("--approval-mode", "plan"),
@@ -82,8 +82,7 @@ class GeminiParser(Parser):
 
     def _error(self, text: str) -> Iterator[Event]:
         self._trouble = text
-        code = _CODE.search(text)
-        yield of_status(int(code[1]) if code else 0, text)
+        yield of_quoted(_CODE.search(text), text)
 
 
 _ANSWER_CHARS_MAX = 16 << 10

@@ -21,7 +21,7 @@ from beads_workers.agents.events import (
     Words,
 )
 from beads_workers.agents.lines import Fields, Parser
-from beads_workers.agents.verdict import of_status
+from beads_workers.agents.verdict import of_quoted
 
 _READ_ONLY = ("--tools", "read,grep,find,ls")
 
@@ -89,8 +89,7 @@ class PiParser(Parser):
 
 
 def _failed(text: str) -> RunFailure:
-    code = _STATUS.match(text)
-    return of_status(int(code[1]) if code else 0, text or "it ended with an error")
+    return of_quoted(_STATUS.match(text), text or "it ended with an error")
 
 
 class Pi(Adapter):

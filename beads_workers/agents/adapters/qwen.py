@@ -24,7 +24,7 @@ from beads_workers.agents.events import (
     Words,
 )
 from beads_workers.agents.lines import Fields, Parser
-from beads_workers.agents.verdict import RunEnding, Verdict, of_status
+from beads_workers.agents.verdict import RunEnding, Verdict, of_quoted
 
 _PERMISSIONS = {
     Permission.READ: ("--approval-mode", "plan"),
@@ -85,8 +85,7 @@ class QwenParser(Parser):
             yield FinalResult(said.text("result"), True)
             return
         text = said.text("error", "message") or said.text("result") or subtype
-        code = _API_ERROR.search(text)
-        yield of_status(int(code[1] or 0) if code else 0, text)
+        yield of_quoted(_API_ERROR.search(text), text)
         yield FinalResult(text, False)
 
 
