@@ -18,9 +18,10 @@ from pathlib import Path
 
 from beads_workers.core.journal import Entry
 from beads_workers.core.model import value
+from beads_workers.core.plain import to_plain
 from beads_workers.core.settings import NOTIFY_DESKTOP
 from beads_workers.core.snapshot import Board
-from beads_workers.ui.notices import Notice, Notices, environment, to_json
+from beads_workers.ui.notices import Notice, Notices, environment
 
 QUEUE_MAX = 20
 """Notices that wait for the one before them; what comes then is dropped, and noted in the log."""
@@ -57,7 +58,7 @@ def argv_of(command: str, notice: Notice) -> list[str]:
 def tell(command: str, notice: Notice) -> None:
     """Run the command for a notice of no run, and wait for it; what is wrong with it is its own
     word on stderr."""
-    argv, told = argv_of(command, notice), (json.dumps(to_json(notice)) + "\n").encode("ascii")
+    argv, told = argv_of(command, notice), (json.dumps(to_plain(notice)) + "\n").encode("ascii")
     with suppress(OSError, subprocess.TimeoutExpired):
         subprocess.run(
             argv,
@@ -191,7 +192,7 @@ class Running:
         self._ended_by_us = False
         self._selector: selectors.BaseSelector | None = None
         with tempfile.TemporaryFile() as stdin:
-            stdin.write(json.dumps(to_json(notice)).encode("ascii") + b"\n")
+            stdin.write(json.dumps(to_plain(notice)).encode("ascii") + b"\n")
             stdin.seek(0)
             self._process = subprocess.Popen(
                 argv,

@@ -11,7 +11,6 @@ in a minute, and that is one thing to know, not fifty.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from math import inf
 from typing import Any
 
@@ -68,11 +67,6 @@ class Notice:
     todo: str = ""
     spent_usd: float = 0.0
     tokens: int = 0
-
-
-def to_json(notice: Notice) -> dict[str, Any]:
-    """What the command reads on its stdin."""
-    return asdict(notice)
 
 
 def environment(notice: Notice) -> dict[str, str]:

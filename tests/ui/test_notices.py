@@ -7,6 +7,7 @@ from typing import Any
 
 from beads_workers.core import journal as rec
 from beads_workers.core.journal import Entry, Record
+from beads_workers.core.plain import to_plain
 from beads_workers.core.receipts import Receipt, Tokens
 from beads_workers.core.snapshot import Board
 from beads_workers.ui.notices import (
@@ -16,7 +17,6 @@ from beads_workers.ui.notices import (
     Notice,
     Notices,
     environment,
-    to_json,
 )
 from tests.support.landings import BRANCH, TIP, landed, night, refused, worked
 
@@ -155,7 +155,7 @@ def test_the_environment_is_text_that_no_terminal_obeys_and_json_says_the_same()
         "e\\x1b[2J\\x00",
     )
     assert found["BW_EXIT_CODE"] == ""
-    fields: dict[str, Any] = to_json(notice)
+    fields: dict[str, Any] = to_plain(notice)
     assert fields["text"] == found["BW_TEXT"]
 
 
