@@ -101,6 +101,13 @@ class ClaimScheduler:
             # Nobody may be free for hours: people see all the same what waits.
             self._effects.timers.set_earlier(RECHECK, self._effects.now + limits.RECHECK_SECONDS)
 
+    def requeue_if_unwanted(self) -> None:
+        """What is claimed and unsent is left to others while nobody here is to have it."""
+        state = self._parts.state
+        paused = state is RunState.RUNNING and self._parts.registry.idle_paused()
+        if state not in (RunState.RUNNING, RunState.PAUSED) or (paused and not self._parts.slots()):
+            self._tasks.requeue_unsent()
+
     def recheck(self) -> None:
         """It is time to look what waits."""
         self._recheck = self._parts.state is RunState.RUNNING

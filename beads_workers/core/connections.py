@@ -14,13 +14,16 @@ from typing import assert_never
 from beads_workers.core import limits, wire
 from beads_workers.core.claims import ClaimScheduler
 from beads_workers.core.commands import HangUp, WatchOwner
-from beads_workers.core.events import Connected, ConnId, Disconnected, Misread, Received, Unknown
-from beads_workers.core.features import Feature
-from beads_workers.core.features.choosing import Choosing
-from beads_workers.core.features.heartbeats import Heartbeats
-from beads_workers.core.features.pausing import Pausing
-from beads_workers.core.features.queueing import Queueing
-from beads_workers.core.features.telling import Telling
+from beads_workers.core.events import (
+    Asked,
+    Connected,
+    ConnId,
+    Disconnected,
+    Misread,
+    Received,
+    Unknown,
+)
+from beads_workers.core.features.table import FEATURES
 from beads_workers.core.inflight import InFlight, lost, not_back
 from beads_workers.core.journal import Inherited, WorkerJoined, WorkerLeft
 from beads_workers.core.model import IssueId, Outcome, OutcomeKind, kept, note_of, value
@@ -64,10 +67,7 @@ class Connections:
         self._tasks = parts.tasks
         self._timers = parts.effects.timers
         around = parts, sender, scheduler, lambda worker: self.serve(worker, soon=True)
-        self.pausing, self.telling = Pausing(*around), Telling(*around)
-        self.queueing = Queueing(*around)
-        others = Heartbeats(*around), Choosing(*around)
-        self._features: tuple[Feature, ...] = (*others, self.pausing, self.telling, self.queueing)
+        self._features = tuple(feature(*around) for feature in FEATURES)
         self.command_unusable = ""
         """Why no task of this fleet can run, once a worker of ours has found out."""
 
@@ -121,8 +121,7 @@ class Connections:
         message = event.message
         connection.heard_at = self._effects.now
         if not isinstance(message, wire.Turn):
-            feature: Feature = next(f for f in self._features if isinstance(message, f.messages))
-            feature.heard(connection, message)
+            self._heard_beside(connection, message)
             return
         if connection.dead:
             return
@@ -145,7 +144,7 @@ class Connections:
                     self._scheduler.is_free(connection)
                 self.serve(connection, soon=self._scheduler.coming())
                 if connection.abilities.prefetch_count:
-                    self.queueing.prefetch(connection)
+                    self._fill(connection)
             case ConnReaction.REPEAT_TASK if connection.abilities.prefetch_count:
                 pass  # A prefetched TASK has crossed it.
             case ConnReaction.REPEAT_TASK:
@@ -161,6 +160,21 @@ class Connections:
                 raise AssertionError(reaction)
             case _:
                 assert_never(reaction)
+
+    def _heard_beside(self, connection: Connection, message: wire.Beside) -> None:
+        for feature in self._features:
+            if isinstance(message, feature.messages):
+                feature.heard(connection, message)
+                return
+        kind = type(message).__name__.upper()
+        self._sender.note_stray(connection, f"said {kind}, which is not understood here")
+
+    def asked(self, event: Asked) -> bool:
+        """A person asks for something that features do; False where none does that."""
+        able = [feature for feature in self._features if isinstance(event, feature.requests)]
+        for feature in able:
+            feature.asked(event)
+        return bool(able)
 
     def disconnected(self, event: Disconnected) -> None:
         """The connection is over; what it had is orphaned until its owner is known to be dead."""
@@ -271,7 +285,7 @@ class Connections:
             self._parts.supervisor.worked(connection.pid)
         self._scheduler.completed(self._tasks.last_seconds)
         if connection.abilities.prefetch_count:
-            self.queueing.prefetch(connection)
+            self._fill(connection)
 
     def give_back(self, in_flight: InFlight, why: str) -> bool:
         """A person wants it back from a worker that is not ours and lives on; False for ours."""
@@ -304,8 +318,7 @@ class Connections:
     def _goes_on(self, in_flight: InFlight) -> bool:
         """Whether a task that was returned unstarted is for another worker: nobody has taken it
         away."""
-        runs = self._parts.state in (RunState.RUNNING, RunState.PAUSED)
-        return runs and in_flight.cancelled in ("", wire.REVOKED)
+        return self._parts.state in _TAKING and in_flight.cancelled in ("", wire.REVOKED)
 
     def _asked_to_end(self, connection: Connection, in_flight: InFlight) -> bool:
         told_to_leave = connection.state in (ConnState.ENDING, ConnState.LEAVING)
@@ -320,10 +333,9 @@ class Connections:
         state = self._parts.state
         if connection.retiring or state in _LEAVING:
             self._sender.shut_down(connection)
-        elif connection.is_paused and (connection.abilities.pause or connection.pause.by_itself):
-            pass  # Held until RESUME.
-        elif connection.is_paused:
-            self._sender.keep_waiting(connection, soon=False)
+        elif connection.pause is not None:
+            if not connection.pause.holds_ready:
+                self._sender.keep_waiting(connection, soon=False)
         elif state is RunState.RUNNING and (
             in_flight := self._tasks.next_to_begin(connection.wants)
         ):
@@ -336,8 +348,13 @@ class Connections:
                 self._sender.keep_waiting(connection, soon=soon)
 
     def _deliver(self, connection: Connection, in_flight: InFlight) -> None:
-        behind = self.queueing.behind(connection) if connection.abilities.batch_size else ()
+        batched = connection.abilities.batch_size > 0
+        behind = (each for f in self._features for each in f.behind(connection)) if batched else ()
         self._sender.deliver(connection, in_flight, behind)
+
+    def _fill(self, connection: Connection) -> None:
+        for feature in self._features:
+            feature.fill(connection)
 
     def serve_waiting(self, *, soon: bool) -> None:
         """The source has answered: go through those who wait for their reply."""
@@ -351,7 +368,7 @@ class Connections:
         if not self._effects.issues.count(IssueState.CLAIMED):
             return
         for connection in self._registry.in_state(ConnState.READY):
-            if connection.retiring or connection.is_paused:
+            if connection.retiring or connection.pause is not None:
                 continue
             if in_flight := self._tasks.next_to_begin(connection.wants):
                 self._deliver(connection, in_flight)
@@ -480,6 +497,7 @@ class Connections:
 
 
 _KNOWN = (ConnState.IDLE, ConnState.READY, ConnState.RESERVED, ConnState.BUSY)
+_TAKING = (RunState.RUNNING, RunState.PAUSED)
 _LEAVING = (RunState.DRAINING, RunState.STOPPING, RunState.SETTLING, RunState.ENDED)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import assert_never
 
 from beads_workers.core import limits
@@ -10,6 +10,7 @@ from beads_workers.core.claims import ClaimScheduler
 from beads_workers.core.commands import Answer
 from beads_workers.core.connections import Connections
 from beads_workers.core.events import (
+    BY_HAND,
     Asked,
     PauseAsked,
     ReleaseAskedFor,
@@ -22,7 +23,6 @@ from beads_workers.core.events import (
     WhyAsked,
 )
 from beads_workers.core.facts import AccountFacts, Facts, IssueFacts, TrackerTrouble
-from beads_workers.core.features.pausing import BY_HAND
 from beads_workers.core.inflight import CANCELLED, RELEASED, RETRIED, InFlight
 from beads_workers.core.issues import Issue, Standing
 from beads_workers.core.journal import PutOnHold, SettledRecord
@@ -74,16 +74,14 @@ class Control:
             case TasksAsked():
                 self.tasks(event)
             case StatusWanted():
-                self._connections.telling.ask_status()
+                self._connections.asked(event)
             case _:
                 assert_never(event)
 
     def pause(self, event: PauseAsked) -> None:
         """Nothing new is handed out; what runs goes on."""
         if event.worker_ids:
-            self._each_worker(
-                event.ticket, event.worker_ids, "paused", self._connections.pausing.hold
-            )
+            self._ask_workers(event)
             return
         self._move(event.ticket, RunStimulus.PAUSE, "paused", BY_HAND)
         if self._parts.state is RunState.PAUSED:
@@ -92,12 +90,10 @@ class Control:
 
     def resume(self, event: ResumeAsked) -> None:
         """Go on: whoever waits has work as soon as there is some."""
-        release = self._connections.pausing.let_go
         if event.worker_ids:
-            self._each_worker(event.ticket, event.worker_ids, "resumed", release)
+            self._ask_workers(event)
             return
-        for worker_id in list(self._parts.registry.held):
-            release(worker_id)
+        self._connections.asked(event)
         self._move(event.ticket, RunStimulus.RESUME, "running")
         if self._parts.state is RunState.RUNNING:
             self._parts.breaker.reset()
@@ -105,14 +101,10 @@ class Control:
             self._parts.agents.accounts.resume()
             self._parts.landings.go_on()
 
-    def _each_worker(
-        self, ticket: Ticket, asked: tuple[str, ...], done: str, do: Callable[[str], bool]
-    ) -> None:
-        unknown = [worker_id for worker_id in dict.fromkeys(asked) if not do(worker_id)]
-        known = ", ".join(each for each in dict.fromkeys(asked) if each not in unknown)
-        error = f"no such worker: {', '.join(unknown)}"[: limits.ERROR_CHARS_MAX]
-        text, error = f"{done}: {known}" if known else "", error if unknown else ""
-        self._effects.ask(Answer(ticket, text, error, not_found=bool(unknown)))
+    def _ask_workers(self, event: PauseAsked | ResumeAsked) -> None:
+        if not self._connections.asked(event):
+            error = "only the whole fleet can be paused here"
+            self._effects.ask(Answer(event.ticket, error=error))
 
     def scale(self, event: ScaleAsked) -> None:
         """Idle workers go first; a busy one finishes its task and then leaves."""

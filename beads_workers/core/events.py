@@ -203,6 +203,10 @@ class FatalError:
     forgets: bool = False
 
 
+BY_HAND = "a person asked for it"
+"""The reason of a pause that needs no explanation."""
+
+
 @value
 class PauseAsked:
     """A person pauses claiming; with ``worker_ids`` only these workers."""

@@ -223,9 +223,7 @@ class Orchestrator:
         self._parts.leases.answered(round_trip.renewed)
         for lost in round_trip.renewed.lost if round_trip.renewed else ():
             self._claim_lost(lost.issue_id, f"the claim was lost: {lost.why}".rstrip(": "))
-        if self._parts.state not in (RunState.RUNNING, RunState.PAUSED):
-            self._parts.tasks.requeue_unsent()
-        self._connections.pausing.requeue_if_all_paused()
+        self._scheduler.requeue_if_unwanted()
         self._connections.serve_waiting(soon=self._scheduler.coming())
         if round_trip.settled or round_trip.settle_error:
             self._ending.tried()

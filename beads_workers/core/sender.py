@@ -215,8 +215,8 @@ class Sender:
 
     def watch(self, connection: Connection, in_flight: InFlight) -> None:
         """It must have ended the task by then, or is stuck."""
-        if connection.pause.told and not in_flight.cancelled:
-            return  # It may have stopped it; RESUME begins this anew.
+        if connection.pause and connection.pause.stops_clock and not in_flight.cancelled:
+            return  # RESUME begins this anew.
         grace = self.grace(connection) + limits.TIMEOUT_MARGIN_SECONDS
         timeout = 0.0 if in_flight.cancelled else self._timeout(in_flight.job)
         if timeout is not None:

@@ -6,8 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from beads_workers.core import limits, wire
-from beads_workers.core.asides import Asides
+from beads_workers.core import wire
 from beads_workers.core.events import ConnId
 from beads_workers.core.model import IssueId, Job, value
 from beads_workers.core.states import CONNECTION, ConnReaction, ConnState, ConnStimulus, step
@@ -66,14 +65,14 @@ HAS_TASK = (ConnState.BUSY, ConnState.ENDING)
 """In these states a worker works on something."""
 
 
-@dataclass(slots=True)
-class Paused:
-    """Why a worker is sent nothing new."""
+@value
+class Pausing:
+    """A worker is sent nothing new."""
 
-    by_person: bool = False
-    by_itself: bool = False
-    # PAUSE was sent, and no RESUME since.
-    told: bool = False
+    # Its READY is answered when that is over; else it is told to WAIT, and asks again.
+    holds_ready: bool
+    # It may have stopped its task, whose time begins anew when that is over.
+    stops_clock: bool
 
 
 @dataclass(slots=True)
@@ -113,7 +112,7 @@ class Connection:
     prefetched: list[IssueId] = field(default_factory=list)
     # Which tasks it takes; None for all.
     wants: Priority | None = None
-    pause: Paused = field(default_factory=Paused)
+    pause: Pausing | None = None
     # It gets no more work after this: scaled down, or it said that it stops.
     retiring: bool = False
     # Its process has ended, and what it says comes too late.
@@ -124,9 +123,6 @@ class Connection:
     several: bool = False
     # When it last said something (monotonic seconds).
     heard_at: float = 0.0
-    # A silence that may have been ours, by the ``heard_at`` before it.
-    excused: float = -math.inf
-    asides: Asides = field(default_factory=Asides)
     complaints: Complaints = field(default_factory=Complaints)
 
     def announces(self, ready: wire.Ready) -> None:
@@ -137,19 +133,8 @@ class Connection:
 
     def takes(self, job: Job) -> bool:
         """Whether it may be given this one."""
-        off = self.retiring or self.is_paused
+        off = self.retiring or self.pause is not None
         return not off and (self.wants is None or self.wants.takes(job))
-
-    @property
-    def is_paused(self) -> bool:
-        """Whether it is to be sent nothing new."""
-        return self.pause.by_person or self.pause.by_itself
-
-    @property
-    def silent_from(self) -> float:
-        """When it counts as lost unless it says something; infinite where it promised nothing."""
-        seconds = self.abilities.heartbeat_seconds or math.inf
-        return self.heard_at + seconds * limits.HEARTBEATS_MISSED
 
 
 class ConnectionRegistry:
@@ -161,8 +146,6 @@ class ConnectionRegistry:
         self._by_pid: dict[int, dict[ConnId, Connection]] = {}
         self._retiring = 0
         self._paused: dict[ConnId, Connection] = {}
-        self.held: set[str] = set()
-        """The ids of workers that a person has paused; a new process under one is paused, too."""
 
     def add(self, conn_id: ConnId, pid: int, start_time: int = 0) -> Connection:
         """Somebody connected."""
@@ -249,9 +232,10 @@ class ConnectionRegistry:
         known += len(states[ConnState.RESERVED]) + len(states[ConnState.BUSY])
         return known - self._retiring - (self.idle_paused() if self._paused else 0)
 
-    def pause(self, connection: Connection) -> None:
+    def pause(self, connection: Connection, pause: Pausing | None) -> None:
         """It is paused, or is not any more."""
-        if connection.is_paused:
+        connection.pause = pause
+        if pause is not None:
             self._paused[connection.conn_id] = connection
         else:
             self._paused.pop(connection.conn_id, None)
@@ -270,7 +254,7 @@ class ConnectionRegistry:
     def batch_room(self) -> int:
         """How many more tasks than one those take together who wait for their reply."""
         waiting = self._by_state[ConnState.READY].values()
-        sizes = (c.abilities.batch_size for c in waiting if not c.is_paused)
+        sizes = (c.abilities.batch_size for c in waiting if c.pause is None)
         return sum(size - 1 for size in sizes if size)
 
     def next_worker_id(self, taken: set[str]) -> str:

@@ -9,8 +9,7 @@ from beads_workers.core import journal as rec
 from beads_workers.core import limits
 from beads_workers.core import worker_events as wev
 from beads_workers.core.commands import Answer
-from beads_workers.core.events import ConnId, Ticket
-from beads_workers.core.features.pausing import BY_HAND
+from beads_workers.core.events import BY_HAND, ConnId, Ticket
 from beads_workers.core.model import IssueId
 from beads_workers.core.plans import Plan
 from beads_workers.core.settings import Work

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from beads_workers.core.commands import ReadUsage
 from beads_workers.core.events import Event, Misread, UsageRead
+from beads_workers.core.features.queueing import Queueing
 from beads_workers.core.journal import UsageFound
 from beads_workers.core.model import OutcomeKind
 from beads_workers.core.orchestrator import Orchestrator
@@ -102,7 +103,8 @@ class SendsAll(Orchestrator):
 
     def __init__(self, *args, **named) -> None:  # type: ignore
         super().__init__(*args, **named)
-        behind = self._connections.queueing.behind
+        queueing = next(f for f in self._connections._features if isinstance(f, Queueing))
+        behind = queueing.behind
 
         def rest(connection):  # type: ignore
             told = connection.abilities
@@ -110,7 +112,7 @@ class SendsAll(Orchestrator):
             yield from behind(connection)
             connection.abilities = told
 
-        self._connections.queueing.behind = rest  # type: ignore
+        queueing.behind = rest  # type: ignore
 
 
 class ForgetsPauses(Orchestrator):
@@ -121,7 +123,7 @@ class ForgetsPauses(Orchestrator):
         serve = self._connections.serve
 
         def served(connection, *, soon: bool) -> None:  # type: ignore
-            connection.pause.by_person = connection.pause.by_itself = False
+            connection.pause = None
             serve(connection, soon=soon)
 
         self._connections.serve = served  # type: ignore

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable
+from typing import Any
 
 from beads_workers.core import limits
 from beads_workers.core.commands import HangUp
@@ -26,9 +28,15 @@ class Heartbeats(Feature):
 
     messages = (Heartbeat,)
 
+    def __init__(self, *around: Any) -> None:
+        super().__init__(*around)
+        self._excused: dict[ConnId, float] = {}
+        """Silences that may have been ours, by when something was heard before them."""
+
     def left(self, connection: Connection) -> None:
         """Nothing is expected of it."""
         self._timers.cancel(SilenceTimeout(connection.conn_id))
+        self._excused.pop(connection.conn_id, None)
 
     def is_due(self, key: Hashable) -> bool:
         """It was silent for three of its intervals."""
@@ -41,13 +49,14 @@ class Heartbeats(Feature):
         connection = self._registry.get(conn_id)
         assert connection is not None, "its timer goes with it"
         now, key = self._effects.now, SilenceTimeout(conn_id)
-        if now < connection.silent_from:
+        silent_from = _silent_from(connection)
+        if now < silent_from:
             self.announced(connection)
-        elif now - connection.silent_from >= limits.SLEEP_SECONDS_MIN and (
-            connection.excused != connection.heard_at
+        elif now - silent_from >= limits.SLEEP_SECONDS_MIN and (
+            self._excused.get(conn_id) != connection.heard_at
         ):
             # We come late: what it has said meanwhile may be still unread.
-            connection.excused = connection.heard_at
+            self._excused[conn_id] = connection.heard_at
             self._timers.set(key, now + limits.SLEEP_SECONDS_MIN)
         else:
             silence = f"silent for {now - connection.heard_at:.0f} s"
@@ -63,4 +72,10 @@ class Heartbeats(Feature):
         if connection.abilities.heartbeat_seconds is None:
             self._timers.cancel(key)
         else:
-            self._timers.set_earlier(key, connection.silent_from)
+            self._timers.set_earlier(key, _silent_from(connection))
+
+
+def _silent_from(connection: Connection) -> float:
+    """When it counts as lost unless it says something; infinite where it promised nothing."""
+    seconds = connection.abilities.heartbeat_seconds or math.inf
+    return connection.heard_at + seconds * limits.HEARTBEATS_MISSED

@@ -2,21 +2,40 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
+from beads_workers.core import limits
+from beads_workers.core.commands import Answer
+from beads_workers.core.events import BY_HAND, ConnId, PauseAsked, ResumeAsked, Ticket
 from beads_workers.core.features import Feature
 from beads_workers.core.journal import WorkerPaused, WorkerResumed
 from beads_workers.core.sender import Overdue
-from beads_workers.core.sessions import Connection
-from beads_workers.core.states import RunState
+from beads_workers.core.sessions import Connection, Pausing
 from beads_workers.core.wire import REVOKED, Pause, Resume
 
-BY_HAND = "a person asked for it"
-"""The reason of a pause that needs no explanation."""
+
+@dataclass(slots=True)
+class Wishes:
+    """Who wants a worker paused."""
+
+    by_person: bool = False
+    by_itself: bool = False
+    # PAUSE was sent, and no RESUME since.
+    told: bool = False
 
 
-class Pausing(Feature):
+class PausingWorkers(Feature):
     """Who is sent nothing new, because a person or the worker itself wants that."""
 
     messages = (Pause, Resume)
+    requests = (PauseAsked, ResumeAsked)
+
+    def __init__(self, *around: Any) -> None:
+        super().__init__(*around)
+        self._wishes: dict[ConnId, Wishes] = {}
+        self._held: set[str] = set()
+        """The ids of workers that a person has paused; a new process under one is paused, too."""
 
     def heard(self, connection: Connection, message: Pause | Resume) -> None:
         """It pauses itself, or wants work again."""
@@ -28,42 +47,59 @@ class Pausing(Feature):
     def joined(self, connection: Connection) -> None:
         """A new process under the id of one that a person has paused is paused, too."""
         names = {connection.worker_id, connection.worker_id.partition(".")[0]}
-        if not self._registry.held.isdisjoint(names):
+        if not self._held.isdisjoint(names):
             self._change(connection, BY_HAND, by_person=True)
 
     def announced(self, connection: Connection) -> None:
         """It may understand PAUSE now."""
-        if connection.pause.by_person:
-            self._tell_pause(connection, BY_HAND)
+        wishes = self._wishes.get(connection.conn_id)
+        if wishes is not None:
+            if wishes.by_person:
+                self._tell_pause(connection, wishes, BY_HAND)
+            self._note(connection, wishes)
 
     def left(self, connection: Connection) -> None:
         """Another one may be called so."""
+        self._wishes.pop(connection.conn_id, None)
         if not connection.own:
-            self._registry.held.discard(connection.worker_id)
+            self._held.discard(connection.worker_id)
 
-    def hold(self, worker_id: str) -> bool:
+    def asked(self, event: PauseAsked | ResumeAsked) -> None:
+        """A person pauses some workers, or resumes these, or all."""
+        if isinstance(event, PauseAsked):
+            unknown = [each for each in dict.fromkeys(event.worker_ids) if not self._hold(each)]
+            self._answer(event.ticket, event.worker_ids, "paused", unknown)
+            return
+        ids = event.worker_ids or tuple(sorted(self._held))
+        unknown = [each for each in dict.fromkeys(ids) if not self._let_go(each)]
+        if event.worker_ids:
+            self._answer(event.ticket, ids, "resumed", unknown)
+
+    def _answer(
+        self, ticket: Ticket, asked: tuple[str, ...], done: str, unknown: list[str]
+    ) -> None:
+        known = ", ".join(each for each in dict.fromkeys(asked) if each not in unknown)
+        error = f"no such worker: {', '.join(unknown)}"[: limits.ERROR_CHARS_MAX]
+        text, error = f"{done}: {known}" if known else "", error if unknown else ""
+        self._effects.ask(Answer(ticket, text, error, not_found=bool(unknown)))
+
+    def _hold(self, worker_id: str) -> bool:
         """A person pauses this worker; False where there is none."""
         found = self._registry.of_worker(worker_id)
         if not found and worker_id not in self._parts.supervisor.members:
             return False
-        self._registry.held.add(worker_id)
+        self._held.add(worker_id)
         for connection in found:
             self._change(connection, BY_HAND, by_person=True)
         return True
 
-    def let_go(self, worker_id: str) -> bool:
+    def _let_go(self, worker_id: str) -> bool:
         """A person resumes it; False where there is none."""
         found = self._registry.of_worker(worker_id)
-        self._registry.held.discard(worker_id)
+        self._held.discard(worker_id)
         for connection in found:
             self._change(connection, by_person=False)
         return bool(found) or worker_id in self._parts.supervisor.members
-
-    def requeue_if_all_paused(self) -> None:
-        """Where every worker is paused, what is claimed and unsent is left to others."""
-        runs = self._parts.state is RunState.RUNNING
-        if runs and self._registry.idle_paused() and not self._parts.slots():
-            self._tasks.requeue_unsent()
 
     def _change(
         self,
@@ -73,42 +109,51 @@ class Pausing(Feature):
         by_person: bool | None = None,
         by_itself: bool | None = None,
     ) -> None:
-        before = connection.is_paused
+        was_paused = connection.pause is not None
+        wishes = self._wishes.setdefault(connection.conn_id, Wishes())
         if by_person is not None:
-            connection.pause.by_person = by_person
+            wishes.by_person = by_person
         if by_itself is not None:
-            connection.pause.by_itself = by_itself
-        self._registry.pause(connection)
-        if connection.pause.by_person:
-            self._tell_pause(connection, reason)
+            wishes.by_itself = by_itself
+        self._note(connection, wishes)
+        if wishes.by_person:
+            self._tell_pause(connection, wishes, reason)
         else:
-            self._tell_resume(connection)
-        if connection.is_paused is before:
+            self._tell_resume(connection, wishes)
+        is_paused = connection.pause is not None
+        if is_paused is was_paused:
             return
-        if connection.is_paused:
+        if is_paused:
             self._sender.wait_no_more(connection)
             self._effects.write(WorkerPaused(connection.worker_id, reason))
-            self.requeue_if_all_paused()
+            self._scheduler.requeue_if_unwanted()
         else:
             self._effects.write(WorkerResumed(connection.worker_id))
             self._scheduler.is_free(connection)
         self._scheduler.reschedule()
         self._serve(connection)
 
-    def _tell_pause(self, connection: Connection, reason: str) -> None:
+    def _note(self, connection: Connection, wishes: Wishes) -> None:
+        paused = wishes.by_person or wishes.by_itself
+        holds = connection.abilities.pause or wishes.by_itself
+        self._registry.pause(connection, Pausing(holds, wishes.told) if paused else None)
+
+    def _tell_pause(self, connection: Connection, wishes: Wishes, reason: str) -> None:
         """PAUSE: what is queued on it goes to others."""
-        if not connection.abilities.pause or connection.pause.told:
+        if not connection.abilities.pause or wishes.told:
             return
-        connection.pause.told = True
+        wishes.told = True
+        self._note(connection, wishes)
         self._timers.cancel(Overdue(connection.conn_id))
         self._sender.say(connection, Pause(reason))
         for issue_id in connection.prefetched:
             self._sender.end_attempt(self._tasks.in_flight[issue_id], REVOKED)
 
-    def _tell_resume(self, connection: Connection) -> None:
+    def _tell_resume(self, connection: Connection, wishes: Wishes) -> None:
         """RESUME: the time of its task begins anew, as it may have been stopped."""
-        if connection.pause.told:
-            connection.pause.told = False
+        if wishes.told:
+            wishes.told = False
+            self._note(connection, wishes)
             self._sender.say(connection, Resume())
             if (in_flight := self._sender.in_flight(connection)) is not None:
                 self._sender.watch(connection, in_flight)

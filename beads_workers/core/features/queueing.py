@@ -33,11 +33,11 @@ class Queueing(Feature):
             if characters > limits.BATCH_CHARS_MAX:
                 return
 
-    def prefetch(self, connection: Connection) -> None:
+    def fill(self, connection: Connection) -> None:
         """More tasks for a worker that has one, while no other waits for work."""
         if connection.state is not ConnState.BUSY:
             return
-        off = connection.retiring or connection.is_paused
+        off = connection.retiring or connection.pause is not None
         if off or self._parts.state is not RunState.RUNNING:
             return
         queued = len(connection.prefetched)
@@ -53,7 +53,7 @@ class Queueing(Feature):
         if not self._registry.count(ConnState.READY):
             return False
         waiting = self._registry.in_state(ConnState.READY)
-        return any(c.wants is None and not c.is_paused for c in waiting)
+        return any(c.wants is None and c.pause is None for c in waiting)
 
     def is_due(self, key: Hashable) -> bool:
         """What is queued behind a long task is revoked: another worker may be free."""

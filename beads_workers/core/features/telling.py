@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Hashable
+from typing import Any
 
 from beads_workers.core import limits
-from beads_workers.core.events import ConnId
+from beads_workers.core.asides import Asides
+from beads_workers.core.events import ConnId, StatusWanted
 from beads_workers.core.features import Feature
 from beads_workers.core.journal import AsideHeard, StatusHeard
 from beads_workers.core.model import value
@@ -25,12 +28,17 @@ class Telling(Feature):
     """What workers say of their tasks and of themselves, shown as it comes."""
 
     messages = (Aside, Status)
+    requests = (StatusWanted,)
 
-    _asked_status = -math.inf
+    def __init__(self, *around: Any) -> None:
+        super().__init__(*around)
+        self._asked_status = -math.inf
+        self._asides: defaultdict[ConnId, Asides] = defaultdict(Asides)
 
     def left(self, connection: Connection) -> None:
         """There is nothing more to show."""
         self._timers.cancel(AsideDue(connection.conn_id))
+        self._asides.pop(connection.conn_id, None)
 
     def is_due(self, key: Hashable) -> bool:
         """What gathered may be shown."""
@@ -38,7 +46,7 @@ class Telling(Feature):
             self._tell(key.conn_id)
         return isinstance(key, AsideDue)
 
-    def ask_status(self) -> None:
+    def asked(self, event: StatusWanted) -> None:
         """Somebody looks: ask those that answer, unless that was just done."""
         if self._effects.now - self._asked_status < limits.STATUS_SECONDS:
             return
@@ -52,8 +60,7 @@ class Telling(Feature):
         if isinstance(message, Aside):
             self._heard_of_task(connection, message)
         elif not self.stray(connection, message):
-            connection.asides.add(message)
-            self._tell(connection.conn_id)
+            self._keep(connection, message)
 
     def _heard_of_task(self, connection: Connection, message: Aside) -> None:
         has_it = message.issue_id == connection.issue_id and connection.state in HAS_TASK
@@ -66,19 +73,23 @@ class Telling(Feature):
             in_flight.reached = message.reached
         if isinstance(message, Progress) and message.tokens is not None:
             self._parts.preparation.works()
-        connection.asides.add(message)
+        self._keep(connection, message)
+
+    def _keep(self, connection: Connection, message: Aside | Status) -> None:
+        self._asides[connection.conn_id].add(message)
         self._tell(connection.conn_id)
 
     def _tell(self, conn_id: ConnId) -> None:
         """Show what a worker says of its task, no more often than need be."""
         connection = self._registry.get(conn_id)
         assert connection is not None, "its timer goes with it"
-        for message in connection.asides.take(self._effects.now):
+        asides = self._asides[conn_id]
+        for message in asides.take(self._effects.now):
             if isinstance(message, Status):
                 self._effects.write(StatusHeard(connection.worker_id, message))
             elif message.issue_id == connection.issue_id:
                 self._effects.write(AsideHeard(connection.worker_id, message))
                 if isinstance(message, Progress):
                     self._parts.agents.heard(message.issue_id, message)
-        if (due := connection.asides.deadline()) is not None:
+        if (due := asides.deadline()) is not None:
             self._timers.set(AsideDue(conn_id), due)
