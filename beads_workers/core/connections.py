@@ -142,7 +142,7 @@ class Connections:
             case ConnReaction.SERVE:
                 if self._scheduler.unwanted:
                     self._scheduler.is_free(connection)
-                self.serve(connection, soon=self._scheduler.coming())
+                self.serve(connection)
                 if connection.abilities.prefetch_count:
                     self._fill(connection)
             case ConnReaction.REPEAT_TASK if connection.abilities.prefetch_count:
@@ -281,8 +281,8 @@ class Connections:
             # Nobody asked for that: free like a retry, but it backs off, and not for ever.
             outcome = replace(outcome, kind=OutcomeKind.RETRY)
         self._tasks.attempt_ended(in_flight, outcome, message.duration_ms)
-        if connection.own:
-            self._parts.supervisor.worked(connection.pid)
+        if (member := self._parts.supervisor.by_pid.get(connection.pid)) is not None:
+            member.crashes = 0  # Whatever happened before, it is no crash loop.
         self._scheduler.completed(self._tasks.last_seconds)
         if connection.abilities.prefetch_count:
             self._fill(connection)
@@ -326,8 +326,9 @@ class Connections:
 
     # --- what goes out ------------------------------------------------------------------------
 
-    def serve(self, connection: Connection, *, soon: bool) -> None:
-        """Answer a READY, or hold it until there is work. ``soon``: the source is being asked."""
+    def serve(self, connection: Connection, *, soon: bool | None = None) -> None:
+        """Answer a READY, or hold it until there is work. ``soon``: the source is being asked;
+        None: the scheduler knows."""
         if connection.state is not ConnState.READY:
             return
         state = self._parts.state
@@ -345,6 +346,7 @@ class Connections:
                 self._scheduler.found_none()
             # Else held until there is work: whoever sends it waits for the answer.
             if not (self._parts.push and connection.own and state is RunState.RUNNING):
+                soon = self._scheduler.coming() if soon is None else soon
                 self._sender.keep_waiting(connection, soon=soon)
 
     def _deliver(self, connection: Connection, in_flight: InFlight) -> None:

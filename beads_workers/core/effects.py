@@ -8,7 +8,7 @@ from collections.abc import Hashable
 
 from beads_workers.core import limits
 from beads_workers.core.commands import Command, Write
-from beads_workers.core.issues import ABOUT_ISSUES, Issues, Standing, Transition
+from beads_workers.core.issues import ABOUT_ISSUES, Issues, Standing
 from beads_workers.core.journal import Entry, Noted, Record
 from beads_workers.core.model import value
 
@@ -84,8 +84,8 @@ class Effects:
     """One per orchestrator. ``now`` is set before each event; commands gather until it is over.
 
     ``now`` is on the clock of the run, as the times of its records are; ``boot`` is the same moment
-    on the clock that goes on while the machine sleeps. ``issues``: what the records so far make of
-    each issue.
+    on the clock that goes on while the machine sleeps, ``epoch`` on the wall clock.
+    ``issues``: what the records so far make of each issue.
     """
 
     def __init__(self, now: float, epoch: float = 0.0, boot: float | None = None) -> None:
@@ -94,8 +94,8 @@ class Effects:
         self.boot = now if boot is None else boot
         self.timers = Timers()
         self.issues = Issues()
+        self.epoch = epoch
         self._boot_epoch = epoch - self.boot
-        self._wall: float | None = None
         self._commands: list[Command] = []
         self._asleep = self.boot - now
 
@@ -105,14 +105,9 @@ class Effects:
 
         Returns whether it has slept since the last call."""
         self.now, self.boot = now, now if boot is None else boot
-        self._wall = wall
+        self.epoch = self._boot_epoch + self.boot if wall is None else wall
         before, self._asleep = self._asleep, self.boot - self.now
         return self._asleep - before >= limits.SLEEP_SECONDS_MIN
-
-    @property
-    def epoch(self) -> float:
-        """The wall clock, also after the machine has slept, or a person has set it."""
-        return self._boot_epoch + self.boot if self._wall is None else self._wall
 
     def ask(self, command: Command) -> None:
         """Ask the edge for something, after everything that was asked before."""
@@ -122,28 +117,21 @@ class Effects:
         """Journal a transition, which takes place here and now: ``issues`` know of it.
 
         The edge writes it before it does what follows."""
-        entry = self._entry(record)
-        change = self._apply(entry) if type(record) in ABOUT_ISSUES else None
-        self._commands.append(Write(entry, change))
+        self._commands.append(self.apply(record))
 
-    def apply(self, record: Record) -> None:
-        """This is in the journal already."""
-        self._apply(self._entry(record))
-
-    def _entry(self, record: Record) -> Entry:
+    def apply(self, record: Record) -> Write:
+        """The same for what is in the journal already: the command to write it is for others."""
         # As it is read back: whoever watches sees the same numbers as whoever replays.
-        return Entry(record, int(self.epoch * 1e3) / 1e3, int(self.now * 1e6) / 1e6)
-
-    def _apply(self, entry: Entry) -> Transition | None:
-        change = self.issues.apply(entry)
+        entry = Entry(record, int(self.epoch * 1e3) / 1e3, int(self.now * 1e6) / 1e6)
+        change = self.issues.apply(entry) if type(record) in ABOUT_ISSUES else None
         if change is None:
-            return None
+            return Write(entry)
         issue = change.issue
         if issue.standing is Standing.COOLING and issue.due > self.now:
             self.timers.set(RetryDue(issue.issue_id), issue.due)
         elif change.stood is Standing.COOLING:
             self.timers.cancel(RetryDue(issue.issue_id))
-        return change
+        return Write(entry, change)
 
     def note(self, level: str, text: str, refused: int = 0) -> None:
         """Tell people: ``info``, ``warning`` or ``error``."""

@@ -47,7 +47,7 @@ from beads_workers.core.retry import CircuitBreaker, PreparationBrake, RetryStat
 from beads_workers.core.round_trips import RoundTrips
 from beads_workers.core.source import Action, Lease, Renewed, Result, Settled, Settlement
 from beads_workers.core.states import ISSUE, IssueReaction, IssueState, IssueStimulus, step
-from beads_workers.core.traces import Traces
+from beads_workers.core.traces import NOT_TRACED, Traces
 from beads_workers.core.wire import Priority
 
 # --- in flight -----------------------------------------------------------------------------------
@@ -276,10 +276,10 @@ class Tasks:
 
     def next_to_begin(self, wants: Priority | None = None) -> InFlight | None:
         """The most urgent one that may begin now; those whose agents may not go back."""
-        if self._preparation.room() == 0:
+        if self._preparation.is_on and not self._preparation.room():
             return None
         while (in_flight := self.most_urgent(wants)) is not None:
-            candidate = self._agents.choose(in_flight.job)
+            candidate = self._agents.choose(in_flight.job) if self._agents.known else NOBODY
             if candidate is not None:
                 in_flight.candidate = candidate
                 return in_flight
@@ -310,11 +310,13 @@ class Tasks:
     def begin(self, in_flight: InFlight, conn_id: ConnId, worker_id: str) -> None:
         """A new attempt: the TASK is sent right after this."""
         self._requests += 1
-        self._preparation.begun()
+        if self._preparation.is_on:
+            self._preparation.begun()
         job, request_id = in_flight.job, f"{self._run_id}.{self._requests}"
         in_flight.conn_id, in_flight.started_at = conn_id, self._effects.now
         in_flight.reached = ""
-        traced = self._traces.begin(job, request_id)
+        is_traced = self._traces.tracing is not None or job.trace_context
+        traced = self._traces.begin(job, request_id) if is_traced else NOT_TRACED
         in_flight.trace_context = traced.headers
         attempt = job.attempt or in_flight.issue.charged + 1
         ids = job.issue_id, worker_id, attempt, request_id
@@ -336,18 +338,21 @@ class Tasks:
     ) -> None:
         """An attempt ended: the policy decides, the journal knows, a write is pending."""
         job, issue, started = in_flight.job, in_flight.issue, in_flight.started
-        outcome = self._agents.ended(issue, outcome)
+        if in_flight.candidate is not NOBODY or outcome.receipt is not None:
+            outcome = self._agents.ended(issue, outcome)
         self.last_seconds = self._effects.now - in_flight.started_at
         if duration_ms is None:
             duration_ms = int(self.last_seconds * 1000)
         history = history_of(issue)
-        struck = not self._policy.hand_back and self._breaker.trips(
-            job.issue_id, outcome, self.last_seconds
-        )
-        unprepared = not self._policy.hand_back and self._preparation.ended(job.issue_id, outcome)
+        hands_back = self._policy.hand_back
+        struck = not hands_back and self._breaker.trips(job.issue_id, outcome, self.last_seconds)
+        unprepared = False
+        if outcome.unprepared or self._preparation.struck:
+            unprepared = not hands_back and self._preparation.ended(job.issue_id, outcome)
         has_work = outcome.receipt is not None and bool(outcome.receipt.head)
         lands = self._lands and has_work and not issue.handed_over
-        ended = Ended(outcome, history, jitter(started.request_id), lands, struck or unprepared)
+        spread = 0.0 if outcome.kind is OutcomeKind.SUCCESS else jitter(started.request_id)
+        ended = Ended(outcome, history, spread, lands, struck or unprepared)
         verdict = fate(self._policy, ended)
         by_agent = in_flight.candidate is not NOBODY
         unseen = issue.handed_over or issue.state is IssueState.ORPHANED

@@ -236,6 +236,6 @@ def same_reason(reason: str, other: str) -> bool:
 _NUMBER = re.compile(r"(?:\.\d+)+|\d+")
 
 
-def _backoff(policy: Policy, number: int, jitter: float) -> float:
+def _backoff(policy: Policy, number: int, spread: float) -> float:
     full = policy.retry_delay_seconds * 2.0 ** min(number - 1, 30)
-    return min(full, policy.retry_delay_max_seconds) * (1.0 - 0.2 * jitter)
+    return min(full, policy.retry_delay_max_seconds) * (1.0 - 0.2 * spread)

@@ -112,7 +112,8 @@ class PreparationBrake:
 
     def __init__(self, effects: Effects) -> None:
         self._effects = effects
-        self._struck: dict[IssueId, str] = {}
+        self.struck: dict[IssueId, str] = {}
+        """The issues that it has struck, with the error of each."""
         self._trial_at = 0.0
         self.is_on = False
         self.tried: set[IssueId] = set()
@@ -121,12 +122,12 @@ class PreparationBrake:
     def ended(self, issue_id: IssueId, outcome: Outcome) -> bool:
         """An attempt has ended; True: not for its issue's sake, so that it does not count."""
         if not outcome.unprepared:
-            if (self._struck or self.is_on) and outcome.kind in _PREPARED:
+            if (self.struck or self.is_on) and outcome.kind in _PREPARED:
                 self.reset()
             return False
-        self._struck[issue_id] = outcome.error
+        self.struck[issue_id] = outcome.error
         if not self.is_on:
-            if len(self._struck) < limits.UNPREPARED_ISSUES:
+            if len(self.struck) < limits.UNPREPARED_ISSUES:
                 return False
             self._begin(outcome.error)
         self.tried.add(issue_id)
@@ -148,15 +149,15 @@ class PreparationBrake:
 
     def works(self) -> None:
         """An agent is at work: in a worktree, so one can be made. Its commit is still to come."""
-        for issue_id, error in list(self._struck.items()):
+        for issue_id, error in list(self.struck.items()):
             if error.startswith(NO_WORKTREE):
-                del self._struck[issue_id]
-        if not self._struck:
+                del self.struck[issue_id]
+        if not self.struck:
             self.reset()
 
     def reset(self) -> None:
         """An attempt came to an end of its own, or a person says that one can."""
-        self._struck.clear()
+        self.struck.clear()
         self.tried.clear()
         if self.is_on:
             self.is_on = False
@@ -166,7 +167,7 @@ class PreparationBrake:
     def _begin(self, error: str) -> None:
         self.is_on = True
         what = "no worktree can be made" if error.startswith(NO_WORKTREE) else NOT_KEPT
-        text = f"{what}, for {len(self._struck)} issues: {error}"
+        text = f"{what}, for {len(self.struck)} issues: {error}"
         minutes = limits.UNPREPARED_TRIAL_SECONDS / 60
         todo = f"put that right; one issue tries again every {minutes:g} minutes"
         self._effects.write(

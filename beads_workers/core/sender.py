@@ -217,13 +217,14 @@ class Sender:
         """It must have ended the task by then, or is stuck."""
         if connection.pause and connection.pause.stops_clock and not in_flight.cancelled:
             return  # RESUME begins this anew.
-        grace = self.grace(connection) + limits.TIMEOUT_MARGIN_SECONDS
         timeout = 0.0 if in_flight.cancelled else self._timeout(in_flight.job)
-        if timeout is not None:
-            key, call = Overdue(connection.conn_id), in_flight.job.call
-            if call is not None and call.message is not None:
-                grace += limits.SET_UP_SECONDS
-            self._timers.set_earlier(key, self._effects.now + timeout + grace)
+        if timeout is None:
+            return
+        key, call = Overdue(connection.conn_id), in_flight.job.call
+        grace = self.grace(connection) + limits.TIMEOUT_MARGIN_SECONDS
+        if call is not None and call.message is not None:
+            grace += limits.SET_UP_SECONDS
+        self._timers.set_earlier(key, self._effects.now + timeout + grace)
 
     def _task(self, connection: Connection, in_flight: InFlight) -> wire.Task:
         job, work = in_flight.job, self._parts.settings.work

@@ -87,11 +87,6 @@ class Supervisor:
             self.reaped_pids.remove(pid)
         self._effects.write(WorkerStarted(worker_id, pid))
 
-    def worked(self, pid: int) -> None:
-        """It finished a task: whatever happened before, it is no crash loop."""
-        if member := self.by_pid.get(pid):
-            member.crashes = 0
-
     def reaped(self, worker_id: str, pid: int, status: int) -> None:
         """Its process has ended: start it again, or let it go."""
         self._effects.write(WorkerExited(worker_id, pid, status))

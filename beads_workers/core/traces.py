@@ -92,7 +92,7 @@ class Traced:
     state: str = ""
 
 
-_NOTHING = Traced({})
+NOT_TRACED = Traced({})
 
 
 class Traces:
@@ -103,21 +103,19 @@ class Traces:
     """
 
     def __init__(self, tracing: Tracing | None, *, keeps: bool) -> None:
-        self._tracing = tracing
+        self.tracing = tracing
         self._keeps = keeps
         self._kept: dict[str, str] = {}
 
     def begin(self, job: Job, request_id: str) -> Traced:
         """An attempt begins. It continues its maker's trace, or that of the attempt before it."""
-        if self._tracing is None and not job.trace_context:
-            return _NOTHING
         headers = headers_of(job)
-        if self._tracing is None:
-            return Traced(headers) if headers else _NOTHING
+        if self.tracing is None:
+            return Traced(headers) if headers else NOT_TRACED
         parent = parse(headers.get(PARENT, ""))
         state = _state(headers) if parent else ""
         parent = parent or parse(self._kept.get(job.issue_id, ""))
-        own = self._span(self._tracing, parent, request_id)
+        own = self._span(self.tracing, parent, request_id)
         if parent is None and self._keeps:
             self._kept[job.issue_id] = str(own)
         others = {name: text for name, text in headers.items() if name not in VARIABLES}

@@ -49,21 +49,18 @@ class _Patience:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._since: float | None = None
+        self.since: float | None = None
+        """When its trouble began; whoever has written sets it back."""
 
     def failed(self, error: OSError) -> None:
         """Raises ``JournalLost`` where trying again has become hopeless."""
         if error.errno in DISK_FULL:
-            self._since = None
+            self.since = None
             return
-        if self._since is None:
-            self._since = self._clock()
-        if self._clock() >= self._since + LOST_SECONDS:
+        if self.since is None:
+            self.since = self._clock()
+        if self._clock() >= self.since + LOST_SECONDS:
             raise lost(error) from None
-
-    def worked(self) -> None:
-        """It begins anew with the next error."""
-        self._since = None
 
 
 @value
@@ -175,7 +172,7 @@ class Journal:
             except OSError as error:
                 self._patience.failed(error)
                 raise
-            self._patience.worked()
+            self._patience.since = None
             data = self._leaving[self._untold :]
             self._leaving, self._left, self._untold = b"", 0, 0
         return data
@@ -321,7 +318,8 @@ class Journal:
 
     def _write_on(self) -> None:
         while self._left < len(self._leaving):
-            self._end_torn_line()
+            if self._torn:
+                self._end_torn_line()
             sent = self._os_write(self._fd, memoryview(self._leaving)[self._left :])
             self._left += sent
             self._written += sent
@@ -329,7 +327,8 @@ class Journal:
     def _write(self, line: bytes) -> None:
         # Short lines are written whole or not at all, but for a disk that fills up in the middle;
         # the torn line is then passed over by readers, and the record written once more.
-        self._end_torn_line()
+        if self._torn:
+            self._end_torn_line()
         sent = self._os_write(self._fd, line)
         self._written += sent
         if sent < len(line):
@@ -338,9 +337,8 @@ class Journal:
 
     def _end_torn_line(self) -> None:
         # There was no room for its end either; without one it would swallow the next record.
-        if self._torn:
-            self._written += self._os_write(self._fd, b"\n")
-            self._torn = False
+        self._written += self._os_write(self._fd, b"\n")
+        self._torn = False
 
 
 def lost(error: OSError) -> JournalLost:

@@ -251,6 +251,8 @@ class Loop:
         """When a stop that the journal holds up is over without it (monotonic seconds)."""
         self._journal_trouble = ""
         self._unshown: list[dict[str, Any]] = []
+        self._unpublished = b""
+        """Lines that were written, and that nobody who follows has been told."""
         self.pending: tuple[str, ...] = ()
         self.settled = False
         self.workers: WorkerServer
@@ -289,6 +291,7 @@ class Loop:
             if self._exit_code is None:
                 self._wait()
         self._write_journal()
+        self._publish()
         self._fold()
         if self.accounts is not None:
             self.accounts.flush()
@@ -297,7 +300,6 @@ class Loop:
     # --- one turn -----------------------------------------------------------------------------
 
     def _turn(self) -> None:
-        self._tick(time.monotonic())
         self._events.extend(self._mailbox.collect())
         while True:
             self._heard = self._heard or bool(self._events)
@@ -322,8 +324,10 @@ class Loop:
             if self._core.state in _OVER:
                 self.ingress.stop_accepting()
             self.ingress.flush()
+        self._tick(time.monotonic())
         self._fold()  # Only now: nobody waits any more for what is due.
         self._show()
+        self._publish()
         self.control.flush(time.monotonic())
         if self.metrics is not None:
             self.metrics.flush(time.monotonic())
@@ -399,7 +403,7 @@ class Loop:
         if self._blocked is not None and now < self._retry_at:
             return False
         try:
-            self.control.publish(self._journal.flush())
+            self._unpublished += self._journal.flush()
         except JournalLost:
             raise
         except OSError as error:
@@ -456,6 +460,10 @@ class Loop:
             self._frames.show(entry, change)
             if self.notifier is not None:
                 self.notifier.add(entry)
+
+    def _publish(self) -> None:
+        lines, self._unpublished = self._unpublished, b""
+        self.control.publish(lines)
 
     def _show(self) -> None:
         if self._blocked is not None:
@@ -522,7 +530,7 @@ class Loop:
             self.tell(Degraded(what, text, todo, stops=True))
         if self._blocked is not None:  # That record is not on file before the trouble is over.
             told = Entry(Noted("error", text), time.time(), self._journal.elapsed())
-            self.control.publish(encode(told))
+            self._unpublished += encode(told)
 
     def _show_blocked(self, now: float) -> None:
         # Not on file yet, like the answer to ``status``: or nobody who watches would see why.

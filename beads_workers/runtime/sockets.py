@@ -387,7 +387,8 @@ class Stream:
         self.conn_id = conn_id
         self.closed = False
         self.reason = ""
-        self._reader = LineReader()
+        self.lines = LineReader()
+        """Which may hold some that a bounded ``read`` has left."""
         self._outbox = bytearray()
         self._deaf = ""
         """Why nothing can be sent any more, while there may still be something to read."""
@@ -401,15 +402,10 @@ class Stream:
         """For the selector."""
         return self.socket.fileno()
 
-    @property
-    def pending(self) -> bool:
-        """Whether a bounded ``read`` has left lines that the next one may give at once."""
-        return self._reader.pending
-
     def read(self, lines_max: int | None = None) -> list[Framed]:
         """What has arrived, at most so many lines; at the end of the stream ``closed`` is set."""
-        if self._reader.pending:
-            return self._reader.feed(b"", lines_max)
+        if self.lines.pending:
+            return self.lines.feed(b"", lines_max)
         try:
             data = self.socket.recv(RECEIVE_BYTES)
         except (BlockingIOError, InterruptedError):
@@ -419,8 +415,8 @@ class Stream:
             return []
         if not data:
             self._end(self._deaf or "the other end closed it")
-            return self._reader.end()
-        return self._reader.feed(data, lines_max)
+            return self.lines.end()
+        return self.lines.feed(data, lines_max)
 
     def queue(self, data: bytes) -> None:
         """Send with the next ``flush``; a peer that does not read is closed at a limit."""

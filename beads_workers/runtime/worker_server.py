@@ -222,7 +222,7 @@ class WorkerServer:
             self.heard()
         if stream.closed:
             self._drop(stream)
-        elif stream.pending:
+        elif stream.lines.pending:
             self._let_wait(conn_id, stream)
         else:
             self._watch(conn_id, stream, writes=bool(self._masks[conn_id] & selectors.EVENT_WRITE))

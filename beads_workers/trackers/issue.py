@@ -324,6 +324,8 @@ def to_job(issue: TrackerIssue, source: str, needed: Iterable[TrackerIssue] = ()
     call = call_of(issue.extra, ())
     if call is None and issue.labels:
         call = call_of(to_object(issue), issue.labels)
+    lazy = _Original(issue, tuple(needed))
+    original: Mapping[str, Any] = lazy if call is not None else lazy.made()
     return Job(
         source=source,
         issue_id=IssueId(issue.id),
@@ -335,7 +337,7 @@ def to_job(issue: TrackerIssue, source: str, needed: Iterable[TrackerIssue] = ()
         command=issue.command,
         call=call,
         timeout_seconds=issue.timeout_seconds or timeout_of(issue.labels),
-        original=_Original(issue, tuple(needed)),
+        original=original,
         enqueued_at=enqueued_at(issue.created_at),
         trace_context=issue.extra.get(KEY),
     )
@@ -352,15 +354,16 @@ class _Original(Mapping[str, Any]):
         self._object: dict[str, Any] | None = None
 
     def __getitem__(self, name: str) -> Any:
-        return self._made()[name]
+        return self.made()[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._made())
+        return iter(self.made())
 
     def __len__(self) -> int:
-        return len(self._made())
+        return len(self.made())
 
-    def _made(self) -> dict[str, Any]:
+    def made(self) -> dict[str, Any]:
+        """Whole, now."""
         if self._object is None:
             self._object = to_object(self._issue)
             if self._needed:

@@ -7,7 +7,8 @@ docs/SEMANTICS.md, "Connection loss".
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import assert_never
 
 from beads_workers.core.model import FLEETS, IssueId, value
@@ -168,10 +169,12 @@ def _left_alone(found: Ownership) -> Ruling:
 # The clock that leases are measured on.
 
 
-def boot_seconds() -> float:
-    """Seconds since boot, with the time that the machine slept.
+boot_seconds: Callable[[], float] = (
+    partial(time.clock_gettime, time.CLOCK_BOOTTIME)
+    if hasattr(time, "CLOCK_BOOTTIME")
+    else time.monotonic
+)
+"""Seconds since boot, with the time that the machine slept.
 
-    The tracker's lease goes on meanwhile; the monotonic clock of Linux stands still.
-    """
-    clock = getattr(time, "CLOCK_BOOTTIME", None)
-    return time.monotonic() if clock is None else time.clock_gettime(clock)
+The tracker's lease goes on meanwhile; the monotonic clock of Linux stands still.
+"""

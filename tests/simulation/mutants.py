@@ -122,9 +122,10 @@ class ForgetsPauses(Orchestrator):
         super().__init__(*args, **named)
         serve = self._connections.serve
 
-        def served(connection, *, soon: bool) -> None:  # type: ignore
-            connection.pause = None
+        def served(connection, *, soon=None) -> None:  # type: ignore
+            paused, connection.pause = connection.pause, None
             serve(connection, soon=soon)
+            connection.pause = paused
 
         self._connections.serve = served  # type: ignore
 
