@@ -45,6 +45,10 @@ Patient = Annotated[
 Only = Annotated[
     list[str] | None, typer.Option(metavar="ID", help="Only this requirement; may be repeated.")
 ]
+Without = Annotated[
+    list[str] | None,
+    typer.Option(metavar="ID", help="Do not claim this requirement; may be repeated."),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -97,6 +101,7 @@ def orchestrator(
     junit: Junit = None,
     patience: Patience = 10.0,
     only: Only = None,
+    without: Without = None,
     stop: Stop = "",
 ) -> None:
     """Play workers to an orchestrator: each flow, each mishap."""
@@ -104,14 +109,14 @@ def orchestrator(
     from beads_workers.conformance.orchestrator_suite import try_orchestrator
     from beads_workers.conformance.requirements import ORCHESTRATOR
 
-    _check_known(only or [], list(ORCHESTRATOR))
+    _check_known([*(only or []), *(without or [])], list(ORCHESTRATOR))
     if not Path(socket).is_socket():
         hint = "'beads-workers status --json' shows the socket of the fleet in this project"
         raise CommandError(f"there is no socket at {socket}", hint, EXIT_USAGE)
     command = shlex.split(stop)
     if command and shutil.which(command[0]) is None:
         raise CommandError(f"{command[0]} cannot be run", "", EXIT_USAGE)
-    report = try_orchestrator(socket, Timing(patience), only or [], command)
+    report = try_orchestrator(socket, Timing(patience), only or [], command, without or [])
     _show(report, as_json=as_json, junit=junit)
 
 

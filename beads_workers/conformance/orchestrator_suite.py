@@ -32,15 +32,23 @@ SLOW = ("says_nothing", "heartbeat", "nothing_announced")
 
 
 def try_orchestrator(
-    path: str, timing: Timing, only: Sequence[str] = (), stop: Sequence[str] = ()
+    path: str,
+    timing: Timing,
+    only: Sequence[str] = (),
+    stop: Sequence[str] = (),
+    without: Sequence[str] = (),
 ) -> Report:
     """Play every case to the orchestrator at this socket; ``only``: those that could show these
-    requirements. ``stop``: a command that has it stop, run at the end."""
+    requirements. ``stop``: a command that has it stop, run at the end. ``without``: requirements
+    that it does not claim; a case that shows nothing else is not played."""
     began, book = time.monotonic(), Book()
     chosen = [c for c in ALL if not only or set(only) & {*c.ids} or c.phase is Phase.LAST]
     slow_first = sorted(chosen, key=lambda case: case.name not in SLOW)
 
     def found_by(case: OrchestratorCase) -> list[Finding]:
+        if {*case.ids} <= {*without}:
+            no, why = Judgement.NOT_CLAIMED, "left out with --without"
+            return [Finding(requirement, no, case.name, why) for requirement in case.ids]
         return list(play(case, Floor(path, timing, book, stop)))
 
     found: list[Finding] = []

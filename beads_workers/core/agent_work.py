@@ -18,6 +18,7 @@ from beads_workers.core.journal import UsageFound
 from beads_workers.core.model import IssueId, Job, Outcome, OutcomeKind
 from beads_workers.core.money import Ledger, UnderWay
 from beads_workers.core.plain import to_plain
+from beads_workers.core.policy import Blame
 from beads_workers.core.receipts import (
     NOBODY,
     AccountId,
@@ -194,14 +195,15 @@ class AgentWork:
         if progress.utilization is not None:
             self.accounts.warned(issue_id, progress.utilization)
 
-    def ended(self, issue: Issue, outcome: Outcome) -> Outcome:
-        """An attempt has ended; gives the outcome as the policy is to see it."""
+    def ended(self, issue: Issue, outcome: Outcome) -> tuple[Outcome, Blame]:
+        """An attempt has ended; gives the outcome with the receipt that is believed, and what the
+        policy has to know of it."""
         issue_id = IssueId(issue.issue_id)
         candidate = self._chosen.pop(issue_id, None)
         receipt = outcome.receipt
         if candidate is None:
             if receipt is None:
-                return outcome
+                return outcome, Blame()
             # No agent that we know of: of what any worker may say, only the work is believed, and
             # what a person should look at.
             work = Receipt(
@@ -213,15 +215,14 @@ class AgentWork:
                 tree=receipt.tree,
                 flags=receipt.flags,
             )
-            return replace(outcome, receipt=work if self._lands and work.head else None)
+            believed = work if self._lands and work.head else None
+            return replace(outcome, receipt=believed), Blame()
         self._running[candidate.agent] -= 1
         outcome = self._alike.judged(candidate, issue, outcome)
         receipt = outcome.receipt
         refusal = receipt.refusal if receipt is not None else None
-        if refusal is not None and outcome.kind in _FAILED:
-            # Whatever ended it, this is what it was up against: no fault of the issue.
-            charged = self.accounts.charges(issue_id)
-            outcome = replace(outcome, kind=OutcomeKind.ERROR if charged else OutcomeKind.RETRY)
+        refused = refusal is not None
+        counts = refused and self.accounts.charges(issue_id)
         of_reviewer: AccountRefusal | None = None
         if refusal is not None and receipt is not None and receipt.refused and self._reviewer:
             # Its own account is fine: it is the reviewer's that is closed.
@@ -230,7 +231,7 @@ class AgentWork:
         self.accounts.ended(issue_id, refusal, lost=not is_answered)
         self._review_ended(issue_id, of_reviewer, outcome)
         self.ledger.ended(issue_id, receipt)
-        return self._within_budget(issue, outcome)
+        return outcome, Blame(refused, counts, self._spent(issue, receipt))
 
     def _review_ended(
         self, issue_id: IssueId, refusal: AccountRefusal | None, outcome: Outcome
@@ -252,16 +253,12 @@ class AgentWork:
         """What an attempt had used that ended without a receipt."""
         self.ledger.found(usage.issue_id, usage.receipt)
 
-    def _within_budget(self, issue: Issue, outcome: Outcome) -> Outcome:
-        if outcome.kind is OutcomeKind.SUCCESS:
-            return outcome
-        past, receipt = issue.retry_entry, outcome.receipt
+    def _spent(self, issue: Issue, receipt: Receipt | None) -> str:
+        """The issue's budget, if it is spent."""
+        past = issue.retry_entry
         money = (past.money if past else 0.0) + ((receipt.money if receipt else None) or 0.0)
         tokens = (past.tokens if past else 0) + (receipt.tokens.total if receipt else 0)
-        if not self._issue_budget.is_spent(money, tokens):
-            return outcome
-        error = f"its budget of {self._issue_budget} is spent: {outcome.error}"
-        return replace(outcome, kind=OutcomeKind.NOT_FOUND, error=error)
+        return str(self._issue_budget) if self._issue_budget.is_spent(money, tokens) else ""
 
     # --- inside -----------------------------------------------------------------------------------
 
@@ -305,4 +302,3 @@ def _review_of(issue_id: IssueId) -> IssueId:
 
 
 _MANY = 1_000_000
-_FAILED = (OutcomeKind.RETRY, OutcomeKind.ERROR, OutcomeKind.TIMEOUT)

@@ -40,6 +40,7 @@ from beads_workers.core.policy import (
     Quarantine,
     Requeue,
     Verdict,
+    blamed,
     fate,
 )
 from beads_workers.core.receipts import NOBODY, Candidate
@@ -339,7 +340,7 @@ class Tasks:
         """An attempt ended: the policy decides, the journal knows, a write is pending."""
         job, issue, started = in_flight.job, in_flight.issue, in_flight.started
         if in_flight.candidate is not NOBODY or outcome.receipt is not None:
-            outcome = self._agents.ended(issue, outcome)
+            outcome = blamed(*self._agents.ended(issue, outcome))
         self.last_seconds = self._effects.now - in_flight.started_at
         if duration_ms is None:
             duration_ms = int(self.last_seconds * 1000)

@@ -108,6 +108,31 @@ class Ended:
         return replace(self.before, unprepared=0) if prepared else self.before
 
 
+@value
+class Blame:
+    """What an agent's attempt was up against that is no fault of its issue."""
+
+    # Its account refused it.
+    refused: bool = False
+    # And yet it counts: refusals that never end must end with the issue.
+    counts: bool = False
+    # The issue's own budget, where that is spent.
+    spent: str = ""
+
+
+def blamed(outcome: Outcome, blame: Blame) -> Outcome:
+    """The outcome as the rules see it, and the journal."""
+    if blame.refused and outcome.kind in _FAILED:
+        kind = OutcomeKind.ERROR if blame.counts else OutcomeKind.RETRY
+        outcome = replace(outcome, kind=kind)
+    if blame.spent and outcome.kind is not OutcomeKind.SUCCESS:
+        error = f"its budget of {blame.spent} is spent: {outcome.error}"
+        outcome = replace(outcome, kind=OutcomeKind.NOT_FOUND, error=error)
+    return outcome
+
+
+_FAILED = (OutcomeKind.RETRY, OutcomeKind.ERROR, OutcomeKind.TIMEOUT)
+
 Rule = Callable[[Policy, Ended], Verdict | None]
 
 

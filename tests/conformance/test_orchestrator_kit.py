@@ -130,3 +130,11 @@ def test_an_orchestrator_that_breaks_a_requirement_is_caught_by_its_name(
         report = try_orchestrator(path, QUICK, [requirement], stop)
     [finding] = [each for each in report.findings if each.requirement == requirement]
     assert finding.verdict is Judgement.FAIL, "\n".join(report.lines())
+
+
+def test_what_it_does_not_claim_is_not_asked_of_it(tmp_path: Path) -> None:
+    pause = ["O-9.10-1"]
+    with reference(tmp_path, *pause) as (path, stop):
+        report = try_orchestrator(path, QUICK, pause, stop, without=pause)
+    [finding] = report.findings
+    assert finding.verdict is Judgement.NOT_CLAIMED and report.is_conformant

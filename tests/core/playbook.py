@@ -36,7 +36,16 @@ from beads_workers.core.source import (
     Settlement,
     Taken,
 )
-from beads_workers.core.wire import CANCEL, GROUPED, Done, Failed, Ready, Task, ToWorker
+from beads_workers.core.wire import (
+    CANCEL,
+    GROUPED,
+    RETURNED_UNSTARTED,
+    Done,
+    Failed,
+    Ready,
+    Task,
+    ToWorker,
+)
 from tests.simulation.folds import DoubleRun
 
 T = TypeVar("T")
@@ -344,3 +353,17 @@ class Play:
             if isinstance(record, kind) and getattr(record, "issue_id", None) == issue_id:
                 return record
         return None
+
+
+def unstarted(conn: int, issue_id: str, request_id: str = "") -> ev.Received:
+    """FAILED, for what was queued on it."""
+    message = Failed(
+        IssueId(issue_id),
+        "w",
+        "not wanted",
+        0,
+        OutcomeKind.CANCELLED,
+        error_detail=RETURNED_UNSTARTED,
+        request_id=request_id,
+    )
+    return ev.Received(ConnId(conn), message)

@@ -223,22 +223,6 @@ def test_and_come_on_top_of_its_own() -> None:
     assert play.begun() == ["a", "b", "c"]
 
 
-def test_after_a_reset_the_ramp_ends_where_the_workers_do() -> None:
-    play = Fleet()
-    play.night("a")
-    play.is_refused("a", 60.0)
-    conns = range(1, 7)
-    play.night("b", "c", "d", "e", "f", conns=conns, seconds=200.0)
-    assert play.begun() == ["a", "a"]
-    play.progress("a", 10)
-    play.night(conns=conns)
-    assert len(play.at_work()) == 3
-    for issue_id in play.at_work():
-        play.progress(issue_id, 20)
-    play.night(conns=conns)
-    assert len(play.at_work()) == 6
-
-
 def test_a_lost_worker_that_may_be_at_work_takes_no_place_of_the_others() -> None:
     play = Fleet(orphan_grace_seconds=None)
     play.night("a", "b", conns=(1, 2))
@@ -273,23 +257,6 @@ def test_with_until_empty_what_runs_comes_to_its_end_and_the_exit_code_is_7() ->
     play.do(lost(1), lost(2))
     play.night(conns=())
     assert play.ended == 7 and play.begun() == ["a", "b"]
-
-
-def test_what_attempts_under_way_have_used_counts() -> None:
-    play = Fleet(budget=Budget(tokens=1000))
-    play.night("a")
-    play.progress("a", 1000)
-    play.night("b", conns=(1, 2))
-    assert play.begun() == ["a"]
-
-
-def test_so_does_what_an_attempt_had_used_that_ends_without_a_receipt() -> None:
-    play = Fleet(budget=Budget(tokens=1000))
-    play.night("a")
-    play.progress("a", 1000)
-    play.fails("a", "killed")
-    play.night("b", conns=(1, 2))
-    assert play.begun() == ["a"], "until its file is read, its progress is all that is known"
 
 
 def test_what_its_file_says_takes_the_place_of_its_progress() -> None:

@@ -13,13 +13,17 @@ from beads_workers.core import events as ev
 from beads_workers.core import journal as rec
 from beads_workers.core import worker_events as wev
 from beads_workers.core.asides import Asides
+from beads_workers.core.budget import Budget
 from beads_workers.core.commands import Command
-from beads_workers.core.events import ConnId
+from beads_workers.core.events import ConnId, Received
+from beads_workers.core.journal import DegradedEnded
 from beads_workers.core.model import IssueId
 from beads_workers.core.states import WorkerState
 from beads_workers.core.status import status
 from beads_workers.core.wire import Progress, encode, parse
 from tests.core.playbook import Play, cancelled, done, failed, job, notes, ready, records
+from tests.core.test_agent_work import Fleet
+from tests.core.test_preparation import struck
 from tests.core.test_worker import CONNECTED, OK, Playbook, task
 
 
@@ -194,3 +198,49 @@ def test_it_is_no_greeting() -> None:
     play.do(ev.Connected(ConnId(1), 901))
     assert records(play.do(progress(1, "a", 40)), rec.WorkerJoined) == []
     assert len(records(play.do(ready(1)), rec.WorkerJoined)) == 1
+
+
+# --- what depends on it ---------------------------------------------------------------------------
+
+
+def test_after_a_reset_the_ramp_ends_where_the_workers_do() -> None:
+    play = Fleet()
+    play.night("a")
+    play.is_refused("a", 60.0)
+    conns = range(1, 7)
+    play.night("b", "c", "d", "e", "f", conns=conns, seconds=200.0)
+    assert play.begun() == ["a", "a"]
+    play.progress("a", 10)
+    play.night(conns=conns)
+    assert len(play.at_work()) == 3
+    for issue_id in play.at_work():
+        play.progress(issue_id, 20)
+    play.night(conns=conns)
+    assert len(play.at_work()) == 6
+
+
+def test_what_attempts_under_way_have_used_counts() -> None:
+    play = Fleet(budget=Budget(tokens=1000))
+    play.night("a")
+    play.progress("a", 1000)
+    play.night("b", conns=(1, 2))
+    assert play.begun() == ["a"]
+
+
+def test_so_does_what_an_attempt_had_used_that_ends_without_a_receipt() -> None:
+    play = Fleet(budget=Budget(tokens=1000))
+    play.night("a")
+    play.progress("a", 1000)
+    play.fails("a", "killed")
+    play.night("b", conns=(1, 2))
+    assert play.begun() == ["a"], "until its file is read, its progress is all that is known"
+
+
+def test_an_agent_that_works_has_one_and_its_end_is_not_waited_for() -> None:
+    here = struck()
+    issue = here.given()
+    assert issue is not None
+    setting_up = here.play.do(Received(ConnId(1), Progress(IssueId(issue), activity="installs")))
+    assert not records(setting_up, DegradedEnded)
+    works = here.play.do(Received(ConnId(1), Progress(IssueId(issue), tokens=5)))
+    assert [each.what for each in records(works, DegradedEnded)] == ["worktrees"]

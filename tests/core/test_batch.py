@@ -25,8 +25,7 @@ from beads_workers.core.wire import (
     Task,
 )
 from beads_workers.core.worker import WorkerHalf
-from tests.core.playbook import Play, done, job, lost, notes, records, said, task_of
-from tests.core.test_prefetch import unstarted
+from tests.core.playbook import Play, done, job, lost, notes, records, said, task_of, unstarted
 from tests.core.test_worker import CONNECTED, OK, RUN, SHUTDOWN
 
 

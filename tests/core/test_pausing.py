@@ -16,7 +16,6 @@ from beads_workers.core.settings import Work
 from beads_workers.core.states import RunState, WorkerState
 from beads_workers.core.status import status
 from beads_workers.core.wire import (
-    BATCH,
     CANCEL,
     GROUPED,
     PAUSE,
@@ -33,8 +32,7 @@ from beads_workers.core.wire import (
     Wait,
 )
 from beads_workers.core.worker import WorkerHalf
-from tests.core.playbook import Play, done, job, notes, of, ready, records, said, task_of
-from tests.core.test_prefetch import unstarted
+from tests.core.playbook import Play, job, notes, of, ready, records, said, task_of
 from tests.core.test_worker import CONNECTED, LOST, OK, RUN, SHUTDOWN
 
 TICKET = Ticket(1)
@@ -109,21 +107,6 @@ def test_twice_is_once() -> None:
     assert not said(play.do(hold()), 1)
     play.do(let_go("W1"))
     assert not said(play.do(let_go("W1")), 1)
-
-
-def test_its_task_goes_on_and_what_is_queued_goes_to_others() -> None:
-    play = Play()
-    play.connect(1)
-    play.do(asks(1, GROUPED, CANCEL, PAUSE, BATCH))
-    play.answer("a", "b", "c")
-    play.quiet()
-    commands = play.do(hold())
-    revoked = [Cancel(IssueId(i), REVOKED) for i in ("b", "c")]
-    assert said(commands, 1) == [Pause(BY_HAND), *revoked]
-    play.do(unstarted(1, "b"), unstarted(1, "c"))
-    assert task_of(play.join(2) + play.quiet(), 2) in ("b", "c")
-    assert records(play.do(done(1, "a")), rec.Finished)[0].outcome == "success"
-    assert not said(play.do(asks()), 1)
 
 
 def test_its_time_stands_still_as_its_task_may_be_stopped() -> None:

@@ -11,7 +11,7 @@ from beads_workers.core import worker_events as wev
 from beads_workers.core.commands import Command
 from beads_workers.core.events import ConnId
 from beads_workers.core.model import IssueId, Outcome, OutcomeKind
-from beads_workers.core.plans import Plan, Step, StepKind
+from beads_workers.core.plans import Plan
 from beads_workers.core.settings import Work
 from beads_workers.core.source import Action
 from beads_workers.core.status import status
@@ -30,8 +30,8 @@ from beads_workers.core.wire import (
     parse,
 )
 from beads_workers.core.worker import WorkerHalf
-from tests.core.playbook import Play, done, lost, notes, records, said
-from tests.core.test_worker import CONNECTED, LOST, OK, RUN, SHUTDOWN, TERM, task
+from tests.core.playbook import Play, done, lost, notes, records, said, unstarted
+from tests.core.test_worker import CONNECTED, LOST, OK, RUN, SHUTDOWN, TERM, Keeper, task
 
 PREFETCH_COUNT = 3
 
@@ -40,20 +40,6 @@ def asks(conn: int) -> ev.Received:
     """READY of a worker that prefetches three."""
     ready = Ready("w", "1.1", frozenset({GROUPED, CANCEL}), prefetch_count=PREFETCH_COUNT)
     return ev.Received(ConnId(conn), ready)
-
-
-def unstarted(conn: int, issue_id: str, request_id: str = "") -> ev.Received:
-    """FAILED, for what was queued on it."""
-    message = Failed(
-        IssueId(issue_id),
-        "w",
-        "not wanted",
-        0,
-        OutcomeKind.CANCELLED,
-        error_detail=RETURNED_UNSTARTED,
-        request_id=request_id,
-    )
-    return ev.Received(ConnId(conn), message)
 
 
 def tasks(commands: list[Command], conn: int | None = None) -> list[str]:
@@ -252,29 +238,6 @@ def test_a_worker_that_stops_by_itself_requeues_what_it_keeps() -> None:
 
 
 # --- the worker's half --------------------------------------------------------------------------
-
-
-class Keeper:
-    """A worker's half that prefetches, and its time."""
-
-    def __init__(self) -> None:
-        work = Work(allow_modules=("shop",))
-        self.half = WorkerHalf("W1", work, self._plan, heartbeat_seconds=None)
-        self.now = 100.0
-        self.tell(CONNECTED)
-
-    def _plan(self, wanted: Task) -> Plan:
-        return Plan((Step(StepKind.RUN, (wanted.issue_id,)),), "i", wanted.issue_id, "l", "o")
-
-    def tell(self, *events: wev.Event) -> list[wev.Command]:
-        """All that it answers to these."""
-        commands = [c for event in events for c in self.half.handle(event, self.now)]
-        return [c for c in commands if not isinstance(c, wev.Log)]
-
-    def messages(self, *events: wev.Event) -> list[object]:
-        """What it says to the orchestrator, in short."""
-        told = [c.message for c in self.tell(*events) if isinstance(c, wev.SendMessage)]
-        return [(type(m).__name__, getattr(m, "issue_id", "")) for m in told]
 
 
 def test_tasks_that_came_early_are_run_in_their_order_and_ready_is_said_at_the_end() -> None:

@@ -147,16 +147,6 @@ def test_it_goes_on_by_itself_once_a_worktree_could_be_made() -> None:
     assert here.given(20.0) is not None
 
 
-def test_an_agent_that_works_has_one_and_its_end_is_not_waited_for() -> None:
-    here = struck()
-    issue = here.given()
-    assert issue is not None
-    setting_up = here.play.do(Received(ConnId(1), Progress(IssueId(issue), activity="installs")))
-    assert not records(setting_up, DegradedEnded)
-    works = here.play.do(Received(ConnId(1), Progress(IssueId(issue), tokens=5)))
-    assert [each.what for each in records(works, DegradedEnded)] == ["worktrees"]
-
-
 def test_that_agents_work_does_not_mean_that_their_work_can_be_committed() -> None:
     backlog = Backlog("bw-1", "bw-2", "bw-3", "bw-4")
     for _ in range(3):

@@ -11,8 +11,7 @@ from beads_workers.core import worker_events as ev
 from beads_workers.core.model import Outcome, OutcomeKind
 from beads_workers.core.wire import RETURNED_UNSTARTED, Done, Failed, encode, parse
 from beads_workers.core.worker import UnheardResults
-from tests.core.test_prefetch import Keeper
-from tests.core.test_worker import BAD, LOST, OK, SHUTDOWN, TERMINATED, Playbook, busy, task
+from tests.core.test_worker import BAD, LOST, OK, SHUTDOWN, TERMINATED, Keeper, Playbook, busy, task
 
 RETURNED = ev.StepAnswered(Outcome(OutcomeKind.SUCCESS, result='{"sum":3}'))
 

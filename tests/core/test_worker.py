@@ -100,6 +100,29 @@ class Playbook:
         return [ev.RunStep(self.plan, step)]
 
 
+class Keeper:
+    """A worker's half that prefetches, and its time."""
+
+    def __init__(self) -> None:
+        work = Work(allow_modules=("shop",))
+        self.half = WorkerHalf("W1", work, self._plan, heartbeat_seconds=None)
+        self.now = 100.0
+        self.tell(CONNECTED)
+
+    def _plan(self, wanted: Task) -> Plan:
+        return Plan((Step(StepKind.RUN, (wanted.issue_id,)),), "i", wanted.issue_id, "l", "o")
+
+    def tell(self, *events: ev.Event) -> list[ev.Command]:
+        """All that it answers to these."""
+        commands = [c for event in events for c in self.half.handle(event, self.now)]
+        return [c for c in commands if not isinstance(c, ev.Log)]
+
+    def messages(self, *events: ev.Event) -> list[object]:
+        """What it says to the orchestrator, in short."""
+        told = [c.message for c in self.tell(*events) if isinstance(c, ev.SendMessage)]
+        return [(type(m).__name__, getattr(m, "issue_id", "")) for m in told]
+
+
 def ready(*features: str) -> ev.SendMessage:
     return ev.SendMessage(
         Ready("W1", "1.1", frozenset({"pause", "status", *(features or ("cancel", "grouped"))}))

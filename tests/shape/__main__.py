@@ -14,12 +14,15 @@ from tests.shape.circles import circles, short
 from tests.shape.figures import Source
 from tests.shape.journey import Journey, feature_of, travel
 from tests.shape.life import Life, live
+from tests.shape.rooms import ROOMS, try_rooms
 from tests.shape.status_cost import BRANCHES, cost
 
 
 def main() -> int:
     """The figures, a line each."""
     chosen = _parser().parse_args()
+    if chosen.rooms:
+        return try_rooms(chosen.rooms if chosen.rooms != ["all"] else [*ROOMS])
     package, journey, life = figures.sources(), travel(), live()
     values = {**table.travelled(journey), **table.lived(life.functions), **table.counted(package)}
     if chosen.bounds:
@@ -44,6 +47,10 @@ def _parser() -> argparse.ArgumentParser:
         "--executed", action="store_true", help="name those executed for one command issue"
     )
     parser.add_argument("--json", action="store_true", help="all of it, machine-readable")
+    parser.add_argument(
+        "--rooms", nargs="+", metavar="FEATURE", choices=["all", *ROOMS],
+        help="delete these features in a copy, each by itself, and say what misses them",
+    )  # fmt: skip
     parser.add_argument(
         "--bounds", action="store_true", help="the table of tests/shape/bounds.py, as it is now"
     )

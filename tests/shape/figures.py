@@ -22,8 +22,8 @@ FOLD_FROM = 3
 INTEGRATIONS = re.compile("hero|dispatcher|rrq|integrations", re.IGNORECASE)
 
 FATES = (
-    "core/agent_work.py:AgentWork.ended",
     "core/policy.py:fate",
+    "core/policy.py:blamed",
     "core/policy.py:unlanded",
 )
 """Where it is decided what becomes of an attempt that has ended. Kept by hand."""
