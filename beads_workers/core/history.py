@@ -13,13 +13,13 @@ from enum import Enum
 
 from beads_workers.core import issues as reducer
 from beads_workers.core import journal as rec
-from beads_workers.core.issues import Issues, Standing, Transition
+from beads_workers.core.issues import Standing, Transition
 from beads_workers.core.journal import Entry, Resumed
 from beads_workers.core.landing import refusal_text
 from beads_workers.core.landing_board import BEGAN, LandingBoard
 from beads_workers.core.model import value
 from beads_workers.core.receipts import INDEPENDENT, Receipt
-from beads_workers.core.snapshot import worker_order
+from beads_workers.core.snapshot import Board, worker_order
 from beads_workers.core.source import Action
 from beads_workers.core.states import IssueState
 
@@ -232,7 +232,7 @@ class History:
 
 
 # --- history fold --------------------------------------------------------------------------------
-# Makes a ``History`` from a journal's entries, of a run in any state.
+# Makes a ``History`` from a journal's entries, of a run in any state: the board keeps all of it.
 #
 # Where an issue stands is told by ``core.issues``; here is written down what it came through.
 #
@@ -248,7 +248,7 @@ def fold(
     ``alive``: its orchestrator lives; then ``now`` (epoch seconds) is where the account ends,
     else it ends with the last entry. ``settled``: whether nothing of it is pending.
     """
-    account = _Account()
+    account = _WholeRun()
     for entry in entries:
         account.apply(entry)
     return account.close(alive=alive, now=now, settled=settled)
@@ -270,76 +270,53 @@ class _Issue:
 
 
 @dataclass(slots=True)
-class _Account:
-    run: rec.RunStarted | None = None
-    began_at: float = 0.0
-    elapsed: float = 0.0
-    ended: rec.RunEnded | None = None
-    known: Issues = field(default_factory=Issues)
-    issues: dict[str, _Issue] = field(default_factory=dict)
+class _WholeRun(Board):
+    """A board that forgets nothing: every attempt, life of a worker, trouble and pause."""
+
+    histories: dict[str, _Issue] = field(default_factory=dict)
     endless: list[reducer.RunningAttempt] = field(default_factory=list)
     """Attempts of which the end was lost with a part of the journal."""
     attempts: list[Attempt] = field(default_factory=list)
     living: dict[str, WorkerSpan] = field(default_factory=dict)
-    workers: list[WorkerSpan] = field(default_factory=list)
-    trouble: Interval | None = None
-    troubles: list[Interval] = field(default_factory=list)
-    stopping: bool = False
+    lives: list[WorkerSpan] = field(default_factory=list)
+    outage: Interval | None = None
+    outages: list[Interval] = field(default_factory=list)
     pause: Interval | None = None
     pauses: list[Interval] = field(default_factory=list)
-    notes: list[Note] = field(default_factory=list)
+    said: list[Note] = field(default_factory=list)
     dropped: tuple[Resumed | None, float] = (None, 0.0)
-    spent: rec.Spent = field(default_factory=lambda: rec.Spent(0, 0.0))
-    landings: LandingBoard = field(default_factory=LandingBoard)
 
-    def apply(self, entry: Entry) -> None:
+    def show(self, entry: Entry, change: Transition | None) -> None:
         """Take in the next entry."""
         # Two threads write: an entry may stand a little after one that is younger.
-        self.elapsed = now = max(self.elapsed, entry.elapsed)
-        if (change := self.known.apply(entry)) is not None:
-            self._about_issue(entry.record, change, now)
-            if isinstance(entry.record, rec.BranchLanded | rec.LandingEnded):
-                self.landings.apply(entry, change)
+        before = self.elapsed
+        Board.show(self, entry, change)
+        self.elapsed = now = max(before, entry.elapsed)
+        if change is not None:
+            self._came_through(entry.record, change, now)
             return
         match entry.record:
-            case rec.Spent() as spent:
-                self.spent = spent
             case rec.Noted(level, text):
-                self.notes.append(Note(now, level, text))
-            case rec.GateRan() | rec.LandingTip():
-                self.landings.apply(entry)
+                self.said.append(Note(now, level, text))
+            case rec.GateRan():
                 self._gate(entry.record)
-            case _:
-                self._about_run(entry.record, now, entry.at)
-
-    def _about_run(self, record: rec.Record, now: float, at: float) -> None:
-        match record:
-            case rec.RunStarted() as run:
-                self.run, self.began_at = run, at - now
-            case rec.RunChanged(state, reason):
-                self._changed(state, reason, now)
-            case rec.RunEnded() as ended:
-                self.ended = ended
+            case rec.RunChanged("paused", reason):
+                self.pause = self.pause or Interval(now, None, reason)
+            case rec.RunChanged() if self.pause is not None:
+                self.pauses.append(replace(self.pause, ended=now))
+                self.pause = None
             case Resumed() as dropped:
                 self.dropped = dropped, now
             case rec.SourceTrouble() as failure:
-                old = self.trouble or Interval(now, None, failure.error, failure.hint)
-                self.trouble = replace(old, count=max(old.count, failure.failures))
-            case rec.SourceRecovered() if self.trouble is not None:
-                self.troubles.append(replace(self.trouble, ended=now))
-                self.trouble = None
+                old = self.outage or Interval(now, None, failure.error, failure.hint)
+                self.outage = replace(old, count=max(old.count, failure.failures))
+            case rec.SourceRecovered() if self.outage is not None:
+                self.outages.append(replace(self.outage, ended=now))
+                self.outage = None
             case _:
-                self._about_worker(record, now)
+                self._lived(entry.record, now)
 
-    def _changed(self, state: str, reason: str, now: float) -> None:
-        self.stopping = state in ("stopping", "settling", "ended")
-        if state == "paused":
-            self.pause = self.pause or Interval(now, None, reason)
-        elif self.pause is not None:
-            self.pauses.append(replace(self.pause, ended=now))
-            self.pause = None
-
-    def _about_worker(self, record: rec.Record, now: float) -> None:
+    def _lived(self, record: rec.Record, now: float) -> None:
         match record:
             case rec.WorkerStarted(worker_id, pid):
                 self._over(worker_id, now)
@@ -363,17 +340,18 @@ class _Account:
     ) -> None:
         span = self.living.pop(worker_id, None)
         if span is not None:
-            self.workers.append(
-                replace(span, ended=now, status=status, reason=reason, dismissed=self.stopping)
+            dismissed = self.state in ("stopping", "settling", "ended")
+            self.lives.append(
+                replace(span, ended=now, status=status, reason=reason, dismissed=dismissed)
             )
 
-    def _about_issue(self, record: rec.Record, change: Transition, now: float) -> None:
+    def _came_through(self, record: rec.Record, change: Transition, now: float) -> None:
         issue_id = change.issue.issue_id
-        issue = self.issues.get(issue_id)
+        issue = self.histories.get(issue_id)
         if issue is None:
             if not isinstance(record, _KNOWN_BY):
                 return
-            issue = self.issues[issue_id] = _Issue(earlier=not isinstance(record, rec.Finished))
+            issue = self.histories[issue_id] = _Issue(earlier=not isinstance(record, rec.Finished))
         ended = change.attempt
         match record:
             case rec.Started() | rec.Claimed():
@@ -392,7 +370,7 @@ class _Account:
             case rec.SettledRecord(_, Action.CONFIRM.value, error=error) if issue.landing:
                 issue.error, issue.landing = error, replace(issue.landing, error=error)
             case rec.Checkpointed():
-                self.issues[issue_id] = issue = _Issue(
+                self.histories[issue_id] = issue = _Issue(
                     record.title, charged=record.charged, error=record.error
                 )
             case rec.Refunded():
@@ -409,11 +387,11 @@ class _Account:
             issue.landing = replace(issue.landing or LandingHistory(), branch=add.branch)
         issue.fate = _fate(change.issue)
 
-    def _gate(self, record: rec.Record) -> None:
-        if not isinstance(record, rec.GateRan) or record.kept or record.state == BEGAN:
+    def _gate(self, record: rec.GateRan) -> None:
+        if record.kept or record.state == BEGAN:
             return
         for issue_id in record.issues:
-            if (issue := self.issues.get(issue_id)) is not None:
+            if (issue := self.histories.get(issue_id)) is not None:
                 before = issue.landing or LandingHistory()
                 issue.landing = replace(
                     before,
@@ -425,7 +403,7 @@ class _Account:
         self, begun: reducer.RunningAttempt, until: float, end: rec.Finished | str
     ) -> Attempt:
         started, began = begun.started, begun.elapsed
-        issue = self.issues[started.issue_id]
+        issue = self.histories[started.issue_id]
         issue.attempts += 1
         issue.seconds += until - began
         attempt = Attempt(
@@ -471,9 +449,9 @@ class _Account:
         if state == "running" and now is not None:
             until = max(until, now - self.began_at)
         end = RUNNING if state == "running" else CUT_OFF
-        workers = [*self.workers, *self.living.values()]
+        workers = [*self.lives, *self.living.values()]
         workers.sort(key=lambda span: (*worker_order(span.worker_id), span.began))
-        under_way = (issue.attempt for issue in self.known.known.values() if issue.attempt)
+        under_way = (issue.attempt for issue in self.issues.known.values() if issue.attempt)
         for begun in (*self.endless, *under_way):
             self.attempts.append(self._attempt(begun, until, end))
         return History(
@@ -491,13 +469,13 @@ class _Account:
             settled=settled,
             attempts=tuple(sorted(self.attempts, key=lambda a: a.began)),
             workers=tuple(workers),
-            issues=tuple(_told(i, issue, state, settled) for i, issue in self.issues.items()),
-            troubles=(*self.troubles, *([self.trouble] if self.trouble else [])),
+            issues=tuple(_told(i, issue, state, settled) for i, issue in self.histories.items()),
+            troubles=(*self.outages, *([self.outage] if self.outage else [])),
             pauses=(*self.pauses, *([self.pause] if self.pause else [])),
-            notes=tuple(self.notes),
+            notes=tuple(self.said),
             budget=run.budget,
-            tracker_calls=self.spent.calls,
-            tracker_seconds=self.spent.seconds,
+            tracker_calls=self.activity.asking.spent.calls,
+            tracker_seconds=self.activity.asking.spent.seconds,
             landing=self.landings if self._has_landings() else None,
             dropped=self.dropped[0],
             dropped_seconds=self.dropped[1],
@@ -505,7 +483,7 @@ class _Account:
         )
 
     def _has_landings(self) -> bool:
-        return bool(self.landings.branch) or any(i.landing for i in self.issues.values())
+        return bool(self.landings.branch) or any(i.landing for i in self.histories.values())
 
 
 def _land(issue: _Issue, record: rec.BranchLanded | rec.LandingEnded, now: float) -> None:
