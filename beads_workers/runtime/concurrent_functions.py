@@ -12,7 +12,7 @@ import selectors
 import signal
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import assert_never
@@ -24,7 +24,6 @@ from beads_workers.core.plans import Plan, Step
 from beads_workers.core.settings import Ahead, WorkerSettings
 from beads_workers.core.worker_events import StepAnswered, StepNotStarted
 from beads_workers.executors.command import functions_environment
-from beads_workers.runtime import sessions
 from beads_workers.runtime.functions import (
     ANSWER_BYTES_MAX,
     CallStep,
@@ -37,15 +36,10 @@ from beads_workers.runtime.functions import (
     parse_concurrent_answer,
 )
 from beads_workers.runtime.processes import (
-    ASK_TO_END,
-    heard,
-    keep_from_tasks,
-    raise_file_limit,
     say,
-    wake_on,
 )
 from beads_workers.runtime.sessions import sweep
-from beads_workers.runtime.slots import Slot, Slots, of_slot, patience
+from beads_workers.runtime.slots import Slot, SlotsProcess, of_slot, own_process
 from beads_workers.runtime.steps import MACHINE_ERRORS, CannotStart, encoded, step_ended
 
 HOST_MODULE = "beads_workers.runtime.concurrent_host"
@@ -241,31 +235,17 @@ class Isolated:
 def run_concurrent(
     settings: WorkerSettings, connect_delays: Sequence[float] = limits.CONNECT_DELAYS_SECONDS
 ) -> int:
-    """Be a worker with slots that call functions; returns the exit status, as ``run_worker``.
-
-    The process must be able to call this its own. It leaves nothing running of what it started.
-    """
-    try:
-        os.makedirs(f"{settings.run_directory}/logs", 0o700, exist_ok=True)  # noqa: PTH103
-        os.chdir(settings.project)
-    except OSError as error:
-        say(settings.worker_id, f"cannot use {error.filename}: {error.strerror}")
-        return 1
-    keep_from_tasks()
-    raise_file_limit()  # A connection, and maybe a process, for each slot.
-    sessions.adopt()
-    return _Worker(settings, connect_delays).run()
+    """Be a worker with slots that call functions; returns the exit status, as ``run_worker``."""
+    return own_process(settings, lambda: _Worker(settings, connect_delays))
 
 
-class _Worker:
+class _Worker(SlotsProcess):
     def __init__(self, settings: WorkerSettings, connect_delays: Sequence[float]) -> None:
-        self._settings = settings
-        self._selector = selectors.DefaultSelector()
+        super().__init__(settings, connect_delays)
         self._inherited = dict(os.environb)
         for name in settings.work.hidden_variables:
             self._inherited.pop(name.encode(), None)
-        self._slots = Slots(settings, connect_delays, self._selector, self)
-        self._shared = SharedProcess(settings, self._inherited, self._selector, self._answered)
+        self._shared = SharedProcess(settings, self._inherited, self.selector, self._answered)
         self._isolated: dict[int, Isolated] = {}
         self._undeclared: set[str] = set()
         """Paths of functions that each call needs a process for."""
@@ -274,33 +254,44 @@ class _Worker:
         self._ending: set[int] = set()
         """Slots whose call is to end."""
 
-    def run(self) -> int:
-        wake = wake_on((*ASK_TO_END, signal.SIGCHLD))
-        self._selector.register(
-            wake, selectors.EVENT_READ, lambda mask: self._signalled(heard(wake))
-        )
+    def begin(self, wake: socket.socket) -> None:
+        """Whatever comes first is not to wait for the shared process: nobody is READY before."""
         try:
-            # Whatever comes first is not to wait for it: nobody is READY before.
             self._shared.start()
             self._shared.wait_warm(wake, limits.WARM_SECONDS)
         except OSError:
             pass  # The next call says more.
-        self._slots.start()
-        while not self._slots.is_over:
-            looks = [each.look_at for each in self._isolated.values() if each.step is not None]
-            for key, mask in self._selector.select(patience([*looks, self._slots.deadline()])):
-                # Who was closed in this turn looks for nothing, and finds nothing.
-                key.data(mask)
-            now = time.monotonic()
-            for each in self._isolated.values():
-                self._look_at_output(each, now)
-            self._slots.tend(now)
-            self._shared.flush()
+
+    def deadlines(self) -> Iterable[float | None]:
+        """When the output of a call is to be looked at."""
+        return [each.look_at for each in self._isolated.values() if each.step is not None]
+
+    def tick(self, now: float) -> None:
+        """Look at what calls print."""
+        for each in self._isolated.values():
+            self._look_at_output(each, now)
+
+    def flush(self) -> None:
+        """Send what is due to the shared process."""
+        self._shared.flush()
+
+    def leave(self) -> None:
+        """End the processes."""
         self._shared.close()
         for each in self._isolated.values():
             each.functions.retire()
-        sessions.end(())
-        return self._slots.status
+
+    def pids(self) -> list[int]:
+        """Of the shared process, and of those of the slots."""
+        own = [pid for each in self._isolated.values() for pid in each.functions.pids()]
+        return [*own, *([self._shared.pid] if self._shared.pid else [])]
+
+    def child_ended(self) -> None:
+        """Read what has come of its call."""
+        self._shared.look()
+        for each in list(self._isolated.values()):
+            if each.step is not None:
+                self._read(each)
 
     # --- what a slot asks for -----------------------------------------------------------------
 
@@ -363,11 +354,11 @@ class _Worker:
         isolated = self._isolated.get(slot.number)
         if isolated is None:
             functions = Functions(
-                self._settings.work.allow_modules, lambda name, data: None, lambda: None
+                self.settings.work.allow_modules, lambda name, data: None, lambda: None
             )
             isolated = self._isolated[slot.number] = Isolated(slot, functions)
         try:
-            os.chdir(self._settings.project)
+            os.chdir(self.settings.project)
             isolated.step = isolated.functions.start(plan, step, self._inherited)
         except OSError as error:
             text = f"cannot use {error.filename}: {error.strerror}"
@@ -383,9 +374,9 @@ class _Worker:
         if fd == isolated.watched:
             return
         if isolated.watched >= 0:
-            self._selector.unregister(isolated.watched)
+            self.selector.unregister(isolated.watched)
         if fd >= 0:
-            self._selector.register(fd, selectors.EVENT_READ, lambda mask: self._read(isolated))
+            self.selector.register(fd, selectors.EVENT_READ, lambda mask: self._read(isolated))
         isolated.watched = fd
 
     def _read(self, isolated: Isolated) -> None:
@@ -399,7 +390,7 @@ class _Worker:
         isolated.step = None
         if step.ended_by_us:
             isolated.functions.close()
-            sweep(self._settings.run_id, of_slot(self._settings, isolated.slot.number).worker_id)
+            sweep(self.settings.run_id, of_slot(self.settings, isolated.slot.number).worker_id)
         self._watch(isolated)
         slot = isolated.slot
         answered = isinstance(ended, StepAnswered) and ended.outcome.kind is not OutcomeKind.TIMEOUT
@@ -415,16 +406,3 @@ class _Worker:
             except OSError:
                 pass  # A disk that fails: the task goes on, and so do we.
             isolated.look_at = now + output.look_seconds
-
-    # --- signals ------------------------------------------------------------------------------
-
-    def _signalled(self, numbers: bytes) -> None:
-        if signal.SIGCHLD in numbers:
-            keep = [pid for each in self._isolated.values() for pid in each.functions.pids()]
-            sessions.reap([*keep, *([self._shared.pid] if self._shared.pid else [])])
-            self._shared.look()
-            for each in list(self._isolated.values()):
-                if each.step is not None:
-                    self._read(each)
-        if any(number in numbers for number in ASK_TO_END):
-            self._slots.interrupt()

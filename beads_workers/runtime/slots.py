@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import selectors
+import signal
+import socket
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -35,8 +37,16 @@ from beads_workers.core.worker_events import (
 )
 from beads_workers.executors.command import plan
 from beads_workers.executors.files import log_file, result_file
+from beads_workers.runtime import sessions
 from beads_workers.runtime.output import keep_result
-from beads_workers.runtime.processes import say
+from beads_workers.runtime.processes import (
+    ASK_TO_END,
+    heard,
+    keep_from_tasks,
+    raise_file_limit,
+    say,
+    wake_on,
+)
 from beads_workers.runtime.result_spool import spool_result
 from beads_workers.runtime.worker import WorkerConnection, dial_path
 
@@ -249,6 +259,93 @@ class Slots:
 
     def _touch(self, slot: Slot) -> None:
         self._touched.add(slot.number)
+
+
+class SlotsProcess:
+    """A worker process with slots: one loop over their connections, whatever does their work, and
+    signals. What does nothing here is for its kinds."""
+
+    def __init__(self, settings: WorkerSettings, connect_delays: Sequence[float]) -> None:
+        self.settings = settings
+        self.selector = selectors.DefaultSelector()
+        self.slots = Slots(settings, connect_delays, self.selector, self)
+
+    def run_step(self, slot: Slot, plan: Plan, step: Step) -> None:
+        """See ``Steps``."""
+        raise NotImplementedError
+
+    def end_step(self, slot: Slot, *, hard: bool) -> None:
+        """See ``Steps``."""
+        raise NotImplementedError
+
+    def begin(self, wake: socket.socket) -> None:
+        """Before any slot connects; ``wake`` can be read when a signal has come."""
+
+    def deadlines(self) -> Iterable[float | None]:
+        """When ``tick`` is due (monotonic seconds)."""
+        return ()
+
+    def tick(self, now: float) -> None:
+        """In each turn, before the slots have theirs."""
+
+    def flush(self) -> None:
+        """At the end of each turn."""
+
+    def pids(self) -> list[int]:
+        """Processes of its own, which it reaps itself."""
+        return []
+
+    def child_ended(self) -> None:
+        """One of them has, maybe."""
+
+    def leave(self) -> None:
+        """No slot is left."""
+
+    def run(self) -> int:
+        """Until told to leave; returns the exit status."""
+        wake = wake_on((*ASK_TO_END, signal.SIGCHLD))
+        self.selector.register(
+            wake, selectors.EVENT_READ, lambda mask: self._signalled(heard(wake))
+        )
+        self.begin(wake)
+        self.slots.start()
+        while not self.slots.is_over:
+            dues = [*self.deadlines(), self.slots.deadline()]
+            for key, mask in self.selector.select(patience(dues)):
+                # Who was closed in this turn looks for nothing, and finds nothing.
+                key.data(mask)
+            now = time.monotonic()
+            self.tick(now)
+            self.slots.tend(now)
+            self.flush()
+        self.leave()
+        sessions.end(())
+        return self.slots.status
+
+    def _signalled(self, numbers: bytes) -> None:
+        if signal.SIGCHLD in numbers:
+            sessions.reap(self.pids())
+            self.child_ended()
+        if any(number in numbers for number in ASK_TO_END):
+            self.slots.interrupt()
+
+
+def own_process(settings: WorkerSettings, make: Callable[[], SlotsProcess]) -> int:
+    """Be a worker with slots until told to leave; returns the exit status, as ``run_worker``.
+
+    The process must be able to call this its own. It leaves nothing running of what it started.
+    """
+    try:
+        os.makedirs(f"{settings.run_directory}/logs", 0o700, exist_ok=True)  # noqa: PTH103
+        os.chdir(settings.project)
+        process = make()
+    except OSError as error:
+        say(settings.worker_id, f"cannot use {error.filename}: {error.strerror}")
+        return 1
+    keep_from_tasks()
+    raise_file_limit()  # Two connections for each slot; or one, and maybe a process.
+    sessions.adopt()
+    return process.run()
 
 
 def patience(dues: Iterable[float | None]) -> float | None:

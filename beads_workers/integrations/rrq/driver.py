@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import selectors
-import signal
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from beads_workers.core import limits
 from beads_workers.core.plans import Plan, Step
@@ -18,16 +15,7 @@ from beads_workers.integrations.rrq import wire
 from beads_workers.integrations.rrq.executor import TERM_SECONDS, DrivenExecutor, SocketFolder
 from beads_workers.integrations.rrq.requests import find, route, to_request
 from beads_workers.integrations.rrq.wire import FRAME_BYTES_MAX
-from beads_workers.runtime import sessions
-from beads_workers.runtime.processes import (
-    ASK_TO_END,
-    heard,
-    keep_from_tasks,
-    raise_file_limit,
-    say,
-    wake_on,
-)
-from beads_workers.runtime.slots import Slot, Slots, patience
+from beads_workers.runtime.slots import Slot, SlotsProcess, own_process
 
 # --- driver --------------------------------------------------------------------------------------
 # To the orchestrator each slot is a worker, with a connection of its own; a free slot is READY. One
@@ -37,60 +25,41 @@ from beads_workers.runtime.slots import Slot, Slots, patience
 def run_driver(
     settings: WorkerSettings, connect_delays: Sequence[float] = limits.CONNECT_DELAYS_SECONDS
 ) -> int:
-    """Be a worker with slots until told to leave; returns the exit status, as ``run_worker``.
-
-    The process must be able to call this its own. It leaves nothing running of what it started.
-    """
-    try:
-        os.makedirs(f"{settings.run_directory}/logs", 0o700, exist_ok=True)  # noqa: PTH103
-        sockets = SocketFolder(settings.run_directory, settings.worker_id)
-        os.chdir(settings.project)
-    except OSError as error:
-        say(settings.worker_id, f"cannot use {error.filename}: {error.strerror}")
-        return 1
-    keep_from_tasks()
-    raise_file_limit()  # Two connections for each slot; executors may have as many as we.
-    sessions.adopt()
-    try:
-        return _Driver(settings, sockets, connect_delays).run()
-    finally:
-        sockets.close()
+    """Be a worker with slots until told to leave; returns the exit status, as ``run_worker``."""
+    return own_process(settings, lambda: _Driver(settings, connect_delays))
 
 
-class _Driver:
-    def __init__(
-        self, settings: WorkerSettings, sockets: SocketFolder, connect_delays: Sequence[float]
-    ) -> None:
-        self._selector = selectors.DefaultSelector()
-        self._executors = {
-            each.name: DrivenExecutor(each, settings, sockets, self._selector, self._answered)
-            for each in settings.work.executors
-        }
+class _Driver(SlotsProcess):
+    def __init__(self, settings: WorkerSettings, connect_delays: Sequence[float]) -> None:
+        super().__init__(settings, connect_delays)
+        self._sockets = SocketFolder(settings.run_directory, settings.worker_id)
+        around = settings, self._sockets, self.selector, self._answered
         self._described = settings.work.executors
-        self._slots = Slots(settings, connect_delays, self._selector, self)
+        self._executors = {each.name: DrivenExecutor(each, *around) for each in self._described}
         self._at: dict[int, DrivenExecutor] = {}
         """Whose request each slot has."""
         self._prefix, self._asked = str(uuid.uuid4())[:-12], 0
         """Of request ids: their last twelve digits are counted up, and each is a UUID, too."""
 
     def run(self) -> int:
-        wake = wake_on((*ASK_TO_END, signal.SIGCHLD))
-        self._selector.register(
-            wake, selectors.EVENT_READ, lambda mask: self._signalled(heard(wake))
-        )
-        self._slots.start()
-        while not self._slots.is_over:
-            dues = [each.deadline() for each in self._executors.values()]
-            for key, mask in self._selector.select(patience([*dues, self._slots.deadline()])):
-                # Who was closed in this turn looks for nothing, and finds nothing.
-                key.data(mask)
-            now = time.monotonic()
-            for executor in self._executors.values():
-                executor.tick(now)
-            self._slots.tend(now)
-        self._end_executors()
-        sessions.end(())
-        return self._slots.status
+        """Until told to leave; returns the exit status."""
+        try:
+            return super().run()
+        finally:
+            self._sockets.close()
+
+    def deadlines(self) -> Iterable[float | None]:
+        """When an executor is to be looked after."""
+        return [each.deadline() for each in self._executors.values()]
+
+    def tick(self, now: float) -> None:
+        """Look after the executors."""
+        for executor in self._executors.values():
+            executor.tick(now)
+
+    def pids(self) -> list[int]:
+        """Of the executors."""
+        return [each.pid for each in self._executors.values() if each.pid is not None]
 
     # --- what a slot asks for -----------------------------------------------------------------
 
@@ -120,22 +89,15 @@ class _Driver:
 
     def _answered(self, number: int, answer: ev.SlotAnswer, said: str) -> None:
         del self._at[number]
-        slot = self._slots[number]
+        slot = self.slots[number]
         slot.log(said)
         event: Event = StepAnswered(slot.kept(answer.outcome))
         if answer.unusable:
             event = StepNotStarted(answer.outcome.error, missing=True)
         slot.tell(event)
 
-    # --- inside -------------------------------------------------------------------------------
-
-    def _signalled(self, numbers: bytes) -> None:
-        if signal.SIGCHLD in numbers:
-            sessions.reap([each.pid for each in self._executors.values() if each.pid is not None])
-        if any(number in numbers for number in ASK_TO_END):
-            self._slots.interrupt()
-
-    def _end_executors(self) -> None:
+    def leave(self) -> None:
+        """End the executors."""
         for executor in self._executors.values():
             executor.leave()
         until = time.monotonic() + TERM_SECONDS
