@@ -68,9 +68,11 @@ COMMANDS: dict[str, dict[str, str]] = {
         "stop": "Stop the fleet, requeueing what runs.",
         "wait": "Wait until the fleet ends, and exit with its exit code.",
         "scale": "Have more or fewer workers.",
+        "release": "Release issues from the fleet, until 'retry'; or from nobody's hands.",
+    },
+    "cli.asking": {
         "pause": "Hand out nothing new; what runs goes on.",
         "resume": "Go on after a pause.",
-        "release": "Release issues from the fleet, until 'retry'; or from nobody's hands.",
     },
     "integrations.metrics.commands": {
         "metrics": "Print the fleet's figures for Prometheus.",

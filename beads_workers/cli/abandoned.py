@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from beads_workers.cli.asked_tracker import asked
 from beads_workers.cli.errors import CommandError
 from beads_workers.cli.trust import refuse_hooks
 from beads_workers.cli.why import Scheduler
@@ -35,19 +36,16 @@ def release_abandoned(issues: Sequence[str], directory: Path, *, as_json: bool) 
     of another machine holds: nobody here can tell whether that one is over."""
     refuse_hooks(None)
     settings = Scheduler(directory, None).settings
-    try:
-        with closing(open_source(settings, "beads-workers/release")) as source:
-            if not isinstance(source, ClaimingSource):
-                said = f"{settings.source} shows no claims of runs"
-                raise CommandError(f"nothing to give back: {said}", "", EXIT_USAGE)
-            folder = tracker_folder(settings.tracker)
-            claims = claims_of_runs(source.held(), RunDirectory(directory), folder)
-            _check(issues, claims)
-            settled: list[tuple[str, Settled]] = []
-            for each, wanted in _chosen(issues, claims):
-                settled += [(each.actor, one) for one in give_back(source, each, wanted)]
-    except SourceError as error:
-        raise CommandError(str(error), error.hint, EXIT_TRACKER) from error
+    with asked(settings, "release") as source:
+        if not isinstance(source, ClaimingSource):
+            said = f"{settings.source} shows no claims of runs"
+            raise CommandError(f"nothing to give back: {said}", "", EXIT_USAGE)
+        folder = tracker_folder(settings.tracker)
+        claims = claims_of_runs(source.held(), RunDirectory(directory), folder)
+        _check(issues, claims)
+        settled: list[tuple[str, Settled]] = []
+        for each, wanted in _chosen(issues, claims):
+            settled += [(each.actor, one) for one in give_back(source, each, wanted)]
     left = [] if issues else [each for each in claims if each.living or each.elsewhere]
     _tell(settled, left, as_json=as_json)
 
@@ -67,7 +65,7 @@ def release_stale(
     if kind_of(settings.source).capabilities.push:
         raise refusal
     try:
-        with closing(open_source(settings, "beads-workers/release")) as source:
+        with asked(settings, "release") as source:
             seen = source.look([IssueId(each) for each in issues])
         held = [each for each in seen.values() if each.status == IN_PROGRESS]
         if not held:

@@ -13,8 +13,8 @@ from beads_workers.agents.adapter import load
 from beads_workers.attempts.delivered import delivered_by_us
 from beads_workers.attempts.prompts import first_prompt
 from beads_workers.checks.rules import Check
+from beads_workers.cli.asked_tracker import asked
 from beads_workers.cli.checking import to_json
-from beads_workers.cli.errors import CommandError
 from beads_workers.cli.preparation import shown_place
 from beads_workers.cli.shown_work import shown_command
 from beads_workers.core import limits
@@ -23,12 +23,10 @@ from beads_workers.core.assignment import read_assignment
 from beads_workers.core.model import IssueId, Job, ListedIssue, value
 from beads_workers.core.plans import Plan
 from beads_workers.core.settings import NOTIFY_DESKTOP, FleetSettings, WorkerSettings
-from beads_workers.core.source import ReadableSource, Source, SourceError
+from beads_workers.core.source import ReadableSource, Source
 from beads_workers.core.text import printable
 from beads_workers.core.wire import Task
 from beads_workers.executors.command import plan
-from beads_workers.exits import EXIT_TRACKER
-from beads_workers.runtime.sources import open_source
 
 
 @value
@@ -55,13 +53,8 @@ class _Seen:
 def show(settings: FleetSettings, warnings: Sequence[Check], *, as_json: bool) -> None:
     """Print the listing and the command, and for issues that are named the prompts of their agents;
     raises ``CommandError`` where the tracker fails."""
-    source = open_source(settings, "beads-workers/dry-run")
-    try:
+    with asked(settings, "dry-run") as source:
         seen = _look(settings, source)
-    except SourceError as error:
-        raise CommandError(str(error), error.hint, EXIT_TRACKER) from None
-    finally:
-        source.close()
     if as_json:
         said = {"warnings": [to_json(each) for each in warnings]}
         print(json.dumps(_as_json(settings, seen) | said))

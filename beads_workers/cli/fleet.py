@@ -19,7 +19,7 @@ from beads_workers.cli.client import (
     find_state_directory,
     wait_for_exit,
 )
-from beads_workers.cli.completion import runs, under_way, workers
+from beads_workers.cli.completion import runs, under_way
 from beads_workers.cli.errors import CommandError
 from beads_workers.cli.kinds import need
 from beads_workers.exits import EXIT_NOT_RUNNING, EXIT_UNFINISHED, EXIT_UNKNOWN, EXIT_USAGE
@@ -90,8 +90,6 @@ def register(app: typer.Typer) -> None:
         context_settings={"ignore_unknown_options": True},
         epilog="Example: beads-workers scale 16, or scale +1",
     )(scale)
-    app.command("pause", epilog="Example: beads-workers pause")(pause)
-    app.command("resume", epilog="Example: beads-workers resume")(resume)
     app.command("release", epilog="Example: beads-workers release proj-a1b")(release)
 
 
@@ -300,37 +298,8 @@ def scale(
             param_hint="'N'",
         )
     asked = {"workers": int(workers)} | ({"relative": True} if relative else {})
-    _ask("bw.scale", asked, state_dir, as_json=as_json)
-
-
-def pause(
-    workers: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[WORKER]...", help="Only these: W1 W3.", autocompletion=workers),
-    ] = None,
-    as_json: Json = False,
-    state_dir: StateDir = None,
-) -> None:
-    """Hand out nothing new; what runs goes on.
-
-    With workers: only to these; 'start --suspend' stops their commands, too.
-    """
-    _ask("bw.pause", {"worker_ids": workers or []}, state_dir, as_json=as_json)
-
-
-def resume(
-    workers: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[WORKER]...", help="Only these: W1 W3.", autocompletion=workers),
-    ] = None,
-    as_json: Json = False,
-    state_dir: StateDir = None,
-) -> None:
-    """Go on after a pause.
-
-    The fleet and all its workers; with workers: these.
-    """
-    _ask("bw.resume", {"worker_ids": workers or []}, state_dir, as_json=as_json)
+    answer = connect(find_state_directory(state_dir)).ask("bw.scale", asked)
+    report(answer, as_json=as_json)
 
 
 def release(
@@ -376,11 +345,6 @@ def release(
     if answer.get("text") and not as_json:
         print(answer["text"])
     release_stale(issues, directory, refusal, as_json=as_json)
-
-
-def _ask(control: str, data: dict[str, Any], state_dir: str | None, *, as_json: bool) -> None:
-    answer = connect(find_state_directory(state_dir)).ask(control, data)
-    report(answer, as_json=as_json)
 
 
 def report(answer: dict[str, Any], *, as_json: bool) -> None:

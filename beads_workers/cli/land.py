@@ -23,7 +23,7 @@ from beads_workers.core import landing as messages
 from beads_workers.core.landing import LanderSettings
 from beads_workers.core.receipts import INDEPENDENT
 from beads_workers.core.text import counted, printable, some
-from beads_workers.exits import EXIT_RUNNING, EXIT_TRACKER, EXIT_UNFINISHED, EXIT_UNKNOWN
+from beads_workers.exits import EXIT_RUNNING, EXIT_UNFINISHED, EXIT_UNKNOWN
 
 Verify = Annotated[
     str | None,
@@ -360,28 +360,13 @@ def _close_note(landed: messages.Landed, settings: LanderSettings) -> str:
     return f"{how} {landed.commit[:12]} on {settings.landing.branch}{verified}{by}"
 
 
-def _open_tracker(directory: Path) -> Any:
-    from beads_workers.cli.preparation import find_tracker
-    from beads_workers.core.settings import FleetSettings
-    from beads_workers.runtime.sources import open_source
-
-    tracker = find_tracker(None)
-    place = (tracker.source, str(tracker.place), str(tracker.folder), str(directory))
-    return open_source(FleetSettings(0, *place), f"beads-workers/{NAME}")
-
-
 def _waits_for(directory: Path, issue_ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """What the tracker says that each of these waits for."""
+    from beads_workers.cli.asked_tracker import asked, settings_here
     from beads_workers.core.model import IssueId
-    from beads_workers.core.source import SourceError
 
-    source = _open_tracker(directory)
-    try:
+    with asked(settings_here(directory), NAME) as source:
         seen = source.look([IssueId(each) for each in issue_ids])
-    except SourceError as error:
-        raise CommandError(str(error), error.hint, EXIT_TRACKER) from None
-    finally:
-        source.close()
     return {str(key): tuple(map(str, each.waits_for)) for key, each in seen.items()}
 
 
@@ -402,14 +387,14 @@ def _settle(
     """Write it to the tracker; gives the issues that are as asked now. The next start has heard
     nothing else of them: it neither lands them nor takes them for done. ``again``: those that are
     open, as they were taken back."""
+    from beads_workers.cli.asked_tracker import asked, settings_here
     from beads_workers.core.model import IssueId
-    from beads_workers.core.source import Action, Result, Settlement, SourceError
+    from beads_workers.core.source import Action, Result, Settlement
     from beads_workers.runtime.retention import forget
     from beads_workers.runtime.run_directory import RunDirectory
 
     if not notes:
         return []
-    source = _open_tracker(directory)
     make: Callable[[str], Settlement] = lambda issue_id: Settlement(  # noqa: E731
         Action[action],
         IssueId(issue_id),
@@ -418,14 +403,10 @@ def _settle(
         shelved=action == "CLOSE",
         taken_back=action == "REOPEN",
     )
-    try:
+    with asked(settings_here(directory), NAME) as source:
         if again:
             _claim(source, again)
         settled = source.settle([make(issue_id) for issue_id in notes])
-    except SourceError as error:
-        raise CommandError(str(error), error.hint, EXIT_TRACKER) from None
-    finally:
-        source.close()
     fine = (Result.APPLIED, Result.FOUND_CLOSED) if action == "CLOSE" else (Result.APPLIED,)
     for each in settled:
         if each.result not in fine:

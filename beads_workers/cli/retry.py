@@ -13,7 +13,7 @@ from beads_workers.cli.client import connect, find_state_directory
 from beads_workers.cli.completion import quarantined
 from beads_workers.cli.errors import CommandError
 from beads_workers.cli.fleet import report
-from beads_workers.exits import EXIT_NOT_RUNNING, EXIT_TRACKER, EXIT_UNKNOWN, EXIT_USAGE
+from beads_workers.exits import EXIT_NOT_RUNNING, EXIT_UNKNOWN, EXIT_USAGE
 
 
 def register(app: typer.Typer) -> None:
@@ -69,27 +69,16 @@ def _quarantined(directory: Path) -> list[str]:
 
 def _reopen(issues: list[str], source: str | None, directory: Path, *, as_json: bool) -> None:
     """No fleet runs: tell the tracker; the next start gives new attempts to what is ready."""
-    from beads_workers.cli.preparation import find_tracker
+    from beads_workers.cli.asked_tracker import asked, settings_here
     from beads_workers.cli.trust import refuse_hooks
     from beads_workers.core.model import IssueId
-    from beads_workers.core.settings import FleetSettings
-    from beads_workers.core.source import Action, Result, Settlement, SourceError
+    from beads_workers.core.source import Action, Result, Settlement
     from beads_workers.runtime.retention import forget
     from beads_workers.runtime.run_directory import RunDirectory
-    from beads_workers.runtime.sources import open_source
 
     refuse_hooks(source)
-    tracker = find_tracker(source)
-    settings = FleetSettings(
-        0, tracker.source, str(tracker.place), str(tracker.folder), str(directory)
-    )
-    opened = open_source(settings, "beads-workers/retry")
-    try:
-        settled = opened.settle([Settlement(Action.REOPEN, IssueId(i)) for i in issues])
-    except SourceError as error:
-        raise CommandError(str(error), error.hint, EXIT_TRACKER) from None
-    finally:
-        opened.close()
+    with asked(settings_here(directory, source), "retry") as tracker:
+        settled = tracker.settle([Settlement(Action.REOPEN, IssueId(i)) for i in issues])
     done = [s.settlement.issue_id for s in settled if s.result is Result.APPLIED]
     wrong = [s for s in settled if s.result is not Result.APPLIED]
     forget(RunDirectory(directory), done)

@@ -98,13 +98,13 @@ def located() -> Iterator[Listable | None]:
         with _beads_here(None) as listing:
             yield listing
         return
+    from beads_workers.cli.asked_tracker import asked
     from beads_workers.cli.client import find_state_directory
     from beads_workers.cli.config import need_source, resolve
     from beads_workers.cli.kinds import kind_said
     from beads_workers.cli.preparation import find_tracker
     from beads_workers.core.settings import FleetSettings
     from beads_workers.options import Options
-    from beads_workers.runtime.sources import open_source
 
     resolved = resolve(Options(), Path.cwd(), os.environ)
     need_source(resolved)
@@ -117,11 +117,8 @@ def located() -> Iterator[Listable | None]:
     found = find_tracker(said)
     place, folder, state = str(found.place), str(found.folder), str(find_state_directory())
     settings = FleetSettings(0, kind.name, place, folder, state, source_options=found.options)
-    try:
-        with contextlib.closing(open_source(settings, "beads-workers/list")) as source:
-            yield SourceListing(source)
-    except SourceError as error:
-        raise CommandError(str(error), error.hint, EXIT_TRACKER) from None
+    with asked(settings, "list") as source:
+        yield SourceListing(source)
 
 
 @contextlib.contextmanager

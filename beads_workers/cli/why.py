@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,6 +13,7 @@ import typer
 
 from beads_workers.cli import receipts
 from beads_workers.cli.arguments import Json, StateDir
+from beads_workers.cli.asked_tracker import settings_here
 from beads_workers.cli.client import ControlClient, connect, find_state_directory
 from beads_workers.cli.completion import issues
 from beads_workers.cli.errors import CommandError
@@ -24,7 +24,6 @@ from beads_workers.core.journal import Checkpointed
 from beads_workers.core.landing import Add, ahead_of
 from beads_workers.core.model import IssueId
 from beads_workers.core.plain import from_plain
-from beads_workers.core.policy import Policy
 from beads_workers.core.recovery import RecoveryState
 from beads_workers.core.settings import FleetSettings
 from beads_workers.core.source import Seen, Source, SourceError
@@ -229,43 +228,11 @@ def _why_nothing(directory: Path, source: str | None, *, as_json: bool) -> None:
         print(line)
 
 
-def _settings(directory: Path, source: str | None) -> FleetSettings:
-    """As a ``start`` without options would have them here: tracker, filters, attempts."""
-    from beads_workers.checks.fleet import filters_of
-    from beads_workers.cli.config import need_source, resolve
-    from beads_workers.cli.kinds import kind_said
-    from beads_workers.cli.preparation import find_tracker
-    from beads_workers.options import Options
-
-    resolved = resolve(Options(source=source), Path.cwd(), os.environ)
-    need_source(resolved)
-    options = resolved.options
-    kind = kind_said(options.source)
-    if kind is not None and kind.beside is not None:
-        return kind.beside(resolved, directory)
-    if kind is not None and kind.capabilities.push:
-        return FleetSettings(0, kind.name, str(directory), str(Path.cwd()), str(directory))
-    tracker = find_tracker(options.source)
-    filters = filters_of(options)
-    policy = Policy(attempts_max=options.max_attempts or Policy().attempts_max)
-    place, folder = str(tracker.place), str(tracker.folder)
-    return FleetSettings(
-        0,
-        tracker.source,
-        place,
-        folder,
-        str(directory),
-        filters=filters,
-        policy=policy,
-        source_options=tracker.options,
-    )
-
-
 def _look(settings: FleetSettings, issue_id: IssueId | None) -> _Looked:
     """One issue with all that it waits for, or the whole backlog."""
     if not kind_of(settings.source).capabilities.looks:
         return _Looked({})  # Whoever sent them knows: what is not with the fleet is not to be seen.
-    with _opened(settings) as source:
+    with closing(open_source(settings, "beads-workers/why")) as source:
         try:
             return _look_at(source, issue_id) if issue_id else _look_at_all(source)
         except SourceError as error:
@@ -287,15 +254,6 @@ def _look_at_all(source: Source) -> _Looked:
     return _Looked(seen, tuple(listed), source.ready())
 
 
-@contextlib.contextmanager
-def _opened(settings: FleetSettings) -> Iterator[Source]:
-    source = open_source(settings, "beads-workers/why")
-    try:
-        yield source
-    finally:
-        source.close()
-
-
 class Scheduler:
     """The running fleet, or what the last one's journal remembers.
 
@@ -310,7 +268,7 @@ class Scheduler:
         except CommandError as error:
             if error.exit_code != EXIT_NOT_RUNNING:
                 raise
-            self.settings = _settings(directory, source)
+            self.settings = settings_here(directory, source)
             return
         running = self.facts([])
         self.settings = FleetSettings(

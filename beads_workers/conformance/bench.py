@@ -30,12 +30,13 @@ from pathlib import Path
 from threading import Event
 
 from beads_workers.conformance.link import Breach, Message, PeerLink
+from beads_workers.core.wire import NAMES, Beside
 
 LOOK_SECONDS = 0.01
 DYING_SECONDS = 0.5
 """For a process that has closed its connection to exit, too: then it is known how; and for one that
 has been killed to be gone."""
-ASIDES = frozenset({"PROGRESS", "HEARTBEAT", "STATUS", "CONTROL", "PRIORITY", "PAUSE", "RESUME"})
+ASIDES = frozenset({name for kind, name in NAMES.items() if issubclass(kind, Beside)} | {"CONTROL"})
 """What a worker may say at any time beside the conversation."""
 
 TASK_PROGRAM = """#!/bin/sh

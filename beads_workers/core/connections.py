@@ -68,6 +68,7 @@ class Connections:
         self._timers = parts.effects.timers
         around = parts, sender, scheduler, lambda worker: self.serve(worker, soon=True)
         self._features = tuple(feature(*around) for feature in FEATURES)
+        self._hearers = {kind: each for each in self._features for kind in each.messages}
         self.command_unusable = ""
         """Why no task of this fleet can run, once a worker of ours has found out."""
 
@@ -162,12 +163,12 @@ class Connections:
                 assert_never(reaction)
 
     def _heard_beside(self, connection: Connection, message: wire.Beside) -> None:
-        for feature in self._features:
-            if isinstance(message, feature.messages):
-                feature.heard(connection, message)
+        for kind in type(message).__mro__:  # Whoever hears just this one goes first.
+            if kind in self._hearers:
+                self._hearers[kind].heard(connection, message)
                 return
-        kind = type(message).__name__.upper()
-        self._sender.note_stray(connection, f"said {kind}, which is not understood here")
+        said = type(message).__name__.upper()
+        self._sender.note_stray(connection, f"said {said}, which is not understood here")
 
     def asked(self, event: Asked) -> bool:
         """A person asks for something that features do; False where none does that."""

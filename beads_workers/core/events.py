@@ -223,40 +223,6 @@ class ResumeAsked:
     worker_ids: tuple[str, ...] = ()
 
 
-@value
-class ScaleAsked:
-    """A person wants this many workers of ours; ``relative``: so many more, or fewer."""
-
-    ticket: Ticket
-    workers: int
-    relative: bool = False
-
-
-@value
-class RetryAskedFor:
-    """A person wants these tried again, now, with a clean history; or all ``quarantined``."""
-
-    ticket: Ticket
-    issue_ids: tuple[IssueId, ...]
-    quarantined: bool = False
-
-
-@value
-class ReleaseAskedFor:
-    """A person releases these from the fleet."""
-
-    ticket: Ticket
-    issue_ids: tuple[IssueId, ...]
-
-
-@value
-class WhyAsked:
-    """A person asks why these do not run; none: what is known of all that is remembered."""
-
-    ticket: Ticket
-    issue_ids: tuple[IssueId, ...] = ()
-
-
 FILTERABLE = ("task", "args", "kwargs", "uuid")
 """Keys of a task's message that a filter may name."""
 
@@ -284,6 +250,22 @@ class TasksAsked:
     ticket: Ticket
     wanted: TaskFilter
     cancel: bool = False
+
+
+@value
+class FleetRequest:
+    """What is asked in a file of ``core.requests``, and answered there, exactly once."""
+
+    ticket: Ticket
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any], ticket: Ticket) -> FleetRequest:
+        """From ``control_data``; raises ``ProtocolError``."""
+        return cls(ticket)
+
+    def answer(self, fleet: Any) -> None:
+        """Do it, and say what came of it. ``fleet``: a ``control.Control``."""
+        raise NotImplementedError
 
 
 @value
@@ -346,16 +328,7 @@ class ConditionRecovered:
     what: str
 
 
-Asked = (
-    PauseAsked
-    | ResumeAsked
-    | ScaleAsked
-    | RetryAskedFor
-    | ReleaseAskedFor
-    | WhyAsked
-    | TasksAsked
-    | StatusWanted
-)
+Asked = PauseAsked | ResumeAsked | TasksAsked | FleetRequest | StatusWanted
 """What people, and programs of theirs, ask of a running fleet."""
 
 Event = (

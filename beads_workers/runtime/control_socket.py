@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from beads_workers import registry
 from beads_workers.core import events as ev
+from beads_workers.core import requests
 from beads_workers.core.commands import Answer
 from beads_workers.core.events import ConnId, Event, StopAsked, Ticket
 from beads_workers.core.framing import Line, ProtocolError, as_integer, as_number, parse_object
 from beads_workers.core.journal import KINDS, heads
-from beads_workers.core.model import IssueId
 from beads_workers.core.plain import to_plain
 from beads_workers.core.snapshot import Board
 from beads_workers.core.status import Frames
@@ -151,7 +151,6 @@ WATCH = "bw.watch"
 METRICS = "bw.metrics"
 WHY = "bw.why"
 STOP = "bw.stop"
-WORKERS_MAX = 1000
 EXIT_CODE_MAX = 255
 
 
@@ -183,13 +182,13 @@ def followed(data: Mapping[str, Any]) -> Kinds:
 
 def event_for(name: str, data: dict[str, Any], ticket: Ticket) -> Event:
     """The event that a request stands for; raises ``ProtocolError`` with a reason."""
-    maker = _EVENTS.get(name)
+    maker = _EVENTS.get(name) or requests.reader(name.removeprefix(PREFIX))
     if maker is None:
         raise ProtocolError(f"No control method {name[:60]}")
     return maker(data, ticket)
 
 
-def _stop(data: dict[str, Any], ticket: Ticket) -> Event:
+def _stop(data: Mapping[str, Any], ticket: Ticket) -> Event:
     seconds = as_number(data.get("seconds"))
     if (data.get("seconds") is not None and seconds is None) or (seconds or 0) < 0:
         raise ProtocolError("seconds must be a number, and not negative")
@@ -201,47 +200,17 @@ def _stop(data: dict[str, Any], ticket: Ticket) -> Event:
     return ev.StopAsked(drain=data.get("drain") is True, seconds=seconds, exit_code=code)
 
 
-def _scale(data: dict[str, Any], ticket: Ticket) -> Event:
-    relative = data.get("relative") is True
-    least = -WORKERS_MAX if relative else 0
-    workers = as_integer(data.get("workers"))
-    if workers is None or not least <= workers <= WORKERS_MAX:
-        raise ProtocolError(f"workers must be a whole number from {least} to {WORKERS_MAX}")
-    return ev.ScaleAsked(ticket, workers, relative)
-
-
-def _issue_ids(data: dict[str, Any]) -> tuple[IssueId, ...]:
-    ids = data.get("issue_ids")
-    if not isinstance(ids, list) or not ids or not all(isinstance(i, str) and i for i in ids):
-        raise ProtocolError("issue_ids must be a list of ids")
-    return tuple(IssueId(i) for i in ids)
-
-
-def _retry(data: dict[str, Any], ticket: Ticket) -> Event:
-    everything = data.get("quarantined") is True
-    return ev.RetryAskedFor(ticket, () if everything else _issue_ids(data), everything)
-
-
-def _worker_ids(data: dict[str, Any]) -> tuple[str, ...]:
+def _worker_ids(data: Mapping[str, Any]) -> tuple[str, ...]:
     ids = data.get("worker_ids", [])
     if not isinstance(ids, list) or not all(isinstance(i, str) and i for i in ids):
         raise ProtocolError("worker_ids must be a list of ids")
     return tuple(ids)
 
 
-def _why(data: dict[str, Any], ticket: Ticket) -> Event:
-    # No ids: everything that the scheduler remembers.
-    return ev.WhyAsked(ticket, _issue_ids(data) if data.get("issue_ids") else ())
-
-
-_EVENTS: dict[str, Callable[[dict[str, Any], Ticket], Event]] = {
+_EVENTS: dict[str, Callable[[Mapping[str, Any], Ticket], Event]] = {
     STOP: _stop,
     "bw.pause": lambda data, ticket: ev.PauseAsked(ticket, _worker_ids(data)),
     "bw.resume": lambda data, ticket: ev.ResumeAsked(ticket, _worker_ids(data)),
-    "bw.scale": _scale,
-    "bw.retry": _retry,
-    "bw.release": lambda data, ticket: ev.ReleaseAskedFor(ticket, _issue_ids(data)),
-    WHY: _why,
 }
 
 

@@ -11,6 +11,8 @@ from beads_workers.core.journal import Checkpointed
 from beads_workers.core.model import IssueId
 from beads_workers.core.policy import Policy
 from beads_workers.core.recovery import recovery_state
+from beads_workers.core.requests.release import ReleaseAskedFor
+from beads_workers.core.requests.retry import RetryAskedFor
 from beads_workers.core.source import Action, Result
 from beads_workers.core.states import RunState
 from beads_workers.core.wire import Cancel, Wait
@@ -114,7 +116,7 @@ def test_retry_reopens_what_was_quarantined_with_a_clean_history() -> None:
     play.do(failed(1, "a"))
     play.answer()
     play.quiet()
-    assert asked(play, ev.RetryAskedFor(T, (A,))) == Answer(T, "will be retried: a")
+    assert asked(play, RetryAskedFor(T, (A,))) == Answer(T, "will be retried: a")
     assert (Action.REOPEN, "a") in play.pending()
     assert play.core._parts.retry_state.history(A).charged == 0
 
@@ -122,27 +124,27 @@ def test_retry_reopens_what_was_quarantined_with_a_clean_history() -> None:
 def test_retry_of_all_takes_whatever_is_quarantined_and_nothing_else() -> None:
     quarantined = [Checkpointed(i, charged=3, quarantined=True) for i in ("a", "b")]
     play = Play(checkpointed=[*quarantined, Checkpointed("c", charged=1)])
-    all_of_them = ev.RetryAskedFor(T, (), quarantined=True)
+    all_of_them = RetryAskedFor(T, (), quarantined=True)
     assert asked(play, all_of_them) == Answer(T, "will be retried: a, b")
     assert play.pending() == [(Action.REOPEN, "a"), (Action.REOPEN, "b")]
 
 
 def test_retry_of_all_where_nothing_is_quarantined_is_no_error() -> None:
-    assert asked(Play(), ev.RetryAskedFor(T, (), quarantined=True)) == Answer(
+    assert asked(Play(), RetryAskedFor(T, (), quarantined=True)) == Answer(
         T, "nothing is quarantined"
     )
 
 
 def test_retry_of_what_earlier_runs_quarantined_works_too() -> None:
     play = Play(checkpointed=[Checkpointed("a", charged=3, quarantined=True)])
-    play.do(ev.RetryAskedFor(T, (A,)))
+    play.do(RetryAskedFor(T, (A,)))
     assert play.pending() == [(Action.REOPEN, "a")]
 
 
 def test_what_could_not_be_reopened_and_is_ours_all_the_same_is_not_reopened_any_more() -> None:
     play = Play(checkpointed=[Checkpointed("a", charged=3, quarantined=True)])
     play.join(1)
-    play.do(ev.RetryAskedFor(T, (A,)))
+    play.do(RetryAskedFor(T, (A,)))
     play.answer()
     assert play.pending() == [(Action.REOPEN, "a")] and play.asked() == 1
     assert task_of(play.answer("a", results={"a": Result.FAILED}), 1) == "a"
@@ -155,7 +157,7 @@ def test_retry_while_the_mark_is_being_set_still_ends_with_an_open_issue() -> No
     play.working("a")
     play.do(failed(1, "a"))
     assert (Action.QUARANTINE, "a") in play.pending()
-    assert asked(play, ev.RetryAskedFor(T, (A,))).text == "will be retried: a"
+    assert asked(play, RetryAskedFor(T, (A,))).text == "will be retried: a"
     play.answer()
     assert play.pending() == [(Action.REOPEN, "a")]
 
@@ -164,7 +166,7 @@ def test_retry_is_refused_once_the_run_has_had_its_last_word() -> None:
     play = Play(checkpointed=[Checkpointed("a", charged=3, quarantined=True)])
     play.do(ev.StopAsked())
     assert play.ended is not None
-    assert asked(play, ev.RetryAskedFor(T, (A,))) == Answer(T, error="the fleet is ended")
+    assert asked(play, RetryAskedFor(T, (A,))) == Answer(T, error="the fleet is ended")
     assert recovery_state(play.entries).unsettled_runs()[0].reopened == ()
 
 
@@ -175,19 +177,19 @@ def test_retry_ends_the_cooling_of_a_failed_issue() -> None:
     play.answer()
     play.quiet()
     play.do(ready(1))
-    play.do(ev.RetryAskedFor(T, (A,)))
+    play.do(RetryAskedFor(T, (A,)))
     assert play.round_trip is not None and "a" not in play.round_trip.skip
 
 
 def test_retry_of_something_unknown_is_not_found_and_the_rest_is_done() -> None:
     play = Play(checkpointed=[Checkpointed("a", charged=3, quarantined=True)])
-    told = asked(play, ev.RetryAskedFor(T, (A, IssueId("x"))))
+    told = asked(play, RetryAskedFor(T, (A, IssueId("x"))))
     assert told == Answer(T, "will be retried: a", "nothing to retry: x", not_found=True)
 
 
 def test_done_work_that_is_unclosed_is_never_retried() -> None:
     play = Play(checkpointed=[Checkpointed("a", claimed_by="actor/run-0")])
-    assert asked(play, ev.RetryAskedFor(T, (A,))).not_found
+    assert asked(play, RetryAskedFor(T, (A,))).not_found
     assert play.core._parts.retry_state.not_to_take() == {"a"}
 
 
@@ -197,7 +199,7 @@ def test_done_work_that_is_unclosed_is_never_retried() -> None:
 def test_releasing_what_runs_cancels_it_and_keeps_it_from_this_run() -> None:
     play = Play()
     play.working("a")
-    commands = play.do(ev.ReleaseAskedFor(T, (A,)))
+    commands = play.do(ReleaseAskedFor(T, (A,)))
     assert answer(commands) == Answer(T, "on hold: a")
     assert said(commands, 1) == [Cancel(A, "released")]
     ended = play.do(cancelled(1, "a"))
@@ -212,7 +214,7 @@ def test_releasing_what_runs_cancels_it_and_keeps_it_from_this_run() -> None:
 def test_a_failure_that_crosses_the_cancel_keeps_it_away_all_the_same() -> None:
     play = Play()
     play.working("a")
-    play.do(ev.ReleaseAskedFor(T, (A,)))
+    play.do(ReleaseAskedFor(T, (A,)))
     ended = play.do(failed(1, "a"))
     assert records(ended, rec.PutOnHold) == [rec.PutOnHold("a")]
 
@@ -221,7 +223,7 @@ def test_a_worker_that_dies_after_the_cancel_keeps_it_away_all_the_same() -> Non
     play = Play(workers=1)
     play.own(1)
     play.answer("a")
-    play.do(ev.ReleaseAskedFor(T, (A,)), lost(1))
+    play.do(ReleaseAskedFor(T, (A,)), lost(1))
     ended = play.reap(1, 137)
     assert records(ended, rec.PutOnHold) == [rec.PutOnHold("a")]
     assert records(ended, rec.Finished)[0].outcome == "cancelled"
@@ -230,14 +232,14 @@ def test_a_worker_that_dies_after_the_cancel_keeps_it_away_all_the_same() -> Non
 def test_a_success_that_crosses_the_cancel_counts() -> None:
     play = Play()
     play.working("a")
-    play.do(ev.ReleaseAskedFor(T, (A,)), done(1, "a"))
+    play.do(ReleaseAskedFor(T, (A,)), done(1, "a"))
     assert play.pending() == [(Action.CLOSE, "a")]
 
 
 def test_what_turns_out_to_be_closed_when_it_is_to_be_reopened_is_forgotten() -> None:
     play = Play(checkpointed=[rec.Checkpointed("a", charged=3, quarantined=True)])
     play.quiet()
-    play.do(ev.RetryAskedFor(T, (A,)))
+    play.do(RetryAskedFor(T, (A,)))
     play.wait(1.0)
     assert play.pending() == [(Action.REOPEN, "a")]
     play.answer(results={"a": Result.FOUND_CLOSED})
@@ -247,7 +249,7 @@ def test_what_turns_out_to_be_closed_when_it_is_to_be_reopened_is_forgotten() ->
 def test_releasing_what_is_claimed_and_unsent_requeues_it() -> None:
     play = Play(workers=1)
     play.answer("a")
-    assert asked(play, ev.ReleaseAskedFor(T, (A,))).text == "on hold: a"
+    assert asked(play, ReleaseAskedFor(T, (A,))).text == "on hold: a"
     assert play.pending() == [(Action.RELEASE, "a")]
     assert not play.board.unsent, "it is not ready for anybody here"
     play.answer()
@@ -258,7 +260,7 @@ def test_releasing_what_is_claimed_and_unsent_requeues_it() -> None:
 def test_what_was_released_and_is_closed_by_somebody_is_forgotten() -> None:
     play = Play(workers=1)
     play.answer("a")
-    play.do(ev.ReleaseAskedFor(T, (A,)))
+    play.do(ReleaseAskedFor(T, (A,)))
     play.answer(results={"a": Result.FOUND_CLOSED})
     assert play.core._parts.effects.issues.known == play.board.issues.known == {}
 
@@ -270,7 +272,7 @@ def test_releasing_what_cools_down_or_is_just_requeued_works_too() -> None:
         play.do(failed(1, "a"))
         if answered:
             play.answer()
-        assert asked(play, ev.ReleaseAskedFor(T, (A,))).text == "on hold: a"
+        assert asked(play, ReleaseAskedFor(T, (A,))).text == "on hold: a"
         assert play.wait(60.0) is not None
         assert "a" in play.core._parts.retry_state.not_to_take()
 
@@ -280,7 +282,7 @@ def test_retry_takes_a_release_back() -> None:
     play.working("a")
     play.do(failed(1, "a"))
     play.answer()
-    play.do(ev.ReleaseAskedFor(T, (A,)), ev.RetryAskedFor(T, (A,)))
+    play.do(ReleaseAskedFor(T, (A,)), RetryAskedFor(T, (A,)))
     assert play.core._parts.retry_state.not_to_take() == set()
 
 
@@ -289,17 +291,17 @@ def test_releasing_what_is_not_here_is_not_found() -> None:
     play.working("a")
     play.do(done(1, "a"))
     play.answer(results={"a": Result.APPLIED})
-    assert asked(play, ev.ReleaseAskedFor(T, (A,))).not_found
+    assert asked(play, ReleaseAskedFor(T, (A,))).not_found
 
 
 def test_a_plain_v1_worker_cannot_be_told_to_cancel_and_loses_its_connection() -> None:
     play = Play()
     play.join(1, v1=True)
     play.answer("a")
-    commands = play.do(ev.ReleaseAskedFor(T, (A,)))
+    commands = play.do(ReleaseAskedFor(T, (A,)))
     assert said(commands) == [] and answer(commands) == Answer(T, "on hold: a")
     assert of(commands, HangUp) == [HangUp(ConnId(1), "released")]
-    assert answer(play.do(ev.ReleaseAskedFor(T, (A,)))).text == "on hold: a"
+    assert answer(play.do(ReleaseAskedFor(T, (A,)))).text == "on hold: a"
     assert records(play.do(lost(1)), rec.OwnerLost)[0].pid == 901
     ended = play.do(ev.OwnerGone(901))
     assert records(ended, rec.Finished)[0].outcome == "cancelled"
@@ -312,7 +314,7 @@ def test_releasing_what_a_v1_worker_is_about_to_get_gives_it_something_else() ->
     play.join(1, v1=True)
     play.answer("a")
     assert play.pending() == [(Action.HAND_OVER, "a")]
-    commands = play.do(ev.ReleaseAskedFor(T, (A,)))
+    commands = play.do(ReleaseAskedFor(T, (A,)))
     assert said(commands) == [Wait(1)] and answer(commands).text == "on hold: a"
     play.answer()
     assert play.pending() == [(Action.RELEASE, "a")]

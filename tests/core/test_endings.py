@@ -12,6 +12,7 @@ from beads_workers.core.events import ConnId
 from beads_workers.core.journal import Checkpointed
 from beads_workers.core.model import OutcomeKind
 from beads_workers.core.policy import Policy
+from beads_workers.core.requests.retry import RetryAskedFor
 from beads_workers.core.source import Action, Result
 from beads_workers.core.states import RunState
 from beads_workers.core.wire import CANNOT_START, Shutdown
@@ -279,7 +280,7 @@ def test_an_issue_that_was_quarantined_and_then_done_after_all_is_no_failure() -
     play.working("a")
     play.do(failed(1, "a"))
     play.answer()
-    play.do(ev.RetryAskedFor(ev.Ticket(1), (job("a").issue_id,)))
+    play.do(RetryAskedFor(ev.Ticket(1), (job("a").issue_id,)))
     play.answer()
     play.quiet()
     play.wait(limits.POLL_SECONDS)

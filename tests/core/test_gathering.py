@@ -13,6 +13,8 @@ from beads_workers.core.journal import Checkpointed
 from beads_workers.core.model import Filters, IssueId
 from beads_workers.core.plain import from_plain
 from beads_workers.core.policy import Policy
+from beads_workers.core.requests.release import ReleaseAskedFor
+from beads_workers.core.requests.why import WhyAsked
 from beads_workers.core.source import Result
 from tests.core.playbook import Play, done, failed, job, lost, of
 
@@ -22,7 +24,7 @@ A = IssueId("a")
 
 def facts(play: Play, *issue_ids: str) -> Facts:
     """The answer, and nothing else: whoever asks why changes nothing."""
-    commands = play.do(ev.WhyAsked(T, tuple(map(IssueId, issue_ids))))
+    commands = play.do(WhyAsked(T, tuple(map(IssueId, issue_ids))))
     (answer,) = of(commands, Answer)
     assert [c for c in commands if not isinstance(c, Answer | RoundTrip)] == []
     assert answer.ticket == T and answer.facts is not None
@@ -104,7 +106,7 @@ def test_a_close_that_is_refused_is_counted() -> None:
 def test_a_person_s_release_is_remembered() -> None:
     play = Play(checkpointed=[Checkpointed("a", charged=1, not_before=1_700_000_060.0)])
     assert about(play).standing == "cooling"
-    play.do(ev.ReleaseAskedFor(T, (A,)))
+    play.do(ReleaseAskedFor(T, (A,)))
     assert about(play).standing == "on_hold"
 
 

@@ -16,6 +16,8 @@ from beads_workers.core.history import Fate, fold
 from beads_workers.core.journal import Checkpointed
 from beads_workers.core.model import IssueId
 from beads_workers.core.recovery import recovery_state
+from beads_workers.core.requests.retry import RetryAskedFor
+from beads_workers.core.requests.why import WhyAsked
 from beads_workers.core.settings import Agent, Landing, ProbePace, Work
 from beads_workers.core.source import Action, Result, Settled, Settlement
 from beads_workers.core.states import IssueState, RunState
@@ -411,7 +413,7 @@ def test_a_retry_of_a_convicted_one_calls_its_branch_back() -> None:
     delivered(there, "a")
     there.do(refused("a", "verify"))
     there.answer()
-    commands = there.do(ev.RetryAskedFor(ev.Ticket(1), (IssueId("a"),)))
+    commands = there.do(RetryAskedFor(ev.Ticket(1), (IssueId("a"),)))
     assert told(commands) == [ld.CancelLanding(IssueId("a"))]
     assert not records(there.do(landed("a")), rec.BranchLanded)
 
@@ -424,7 +426,7 @@ def test_what_is_to_be_mended_is_called_back_first() -> None:
 
 def asked_why(there: Play, *issue_ids: str) -> list[IssueFacts]:
     """What the fleet knows of these."""
-    commands = there.do(ev.WhyAsked(ev.Ticket(9), tuple(map(IssueId, issue_ids))))
+    commands = there.do(WhyAsked(ev.Ticket(9), tuple(map(IssueId, issue_ids))))
     (answer,) = of(commands, Answer)
     assert answer.facts is not None
     return list(answer.facts.issues)

@@ -13,6 +13,8 @@ from beads_workers.core.commands import Answer, Command, End, WatchOwner
 from beads_workers.core.events import ConnId, Ticket
 from beads_workers.core.model import IssueId
 from beads_workers.core.recovery import recovery_state
+from beads_workers.core.requests.release import ReleaseAskedFor
+from beads_workers.core.requests.retry import RetryAskedFor
 from beads_workers.core.source import Action
 from tests.core.playbook import (
     EPOCH,
@@ -85,9 +87,9 @@ def test_our_own_worker_has_no_grace_but_its_death() -> None:
     assert ended(play.wait(3600.0)) == []
 
 
-@pytest.mark.parametrize("event", [ev.ReleaseAskedFor, ev.RetryAskedFor])
+@pytest.mark.parametrize("event", [ReleaseAskedFor, RetryAskedFor])
 def test_a_person_gives_it_back_knowingly(
-    event: type[ev.ReleaseAskedFor] | type[ev.RetryAskedFor],
+    event: type[ReleaseAskedFor] | type[RetryAskedFor],
 ) -> None:
     play = Play(orphan_grace_seconds=None)
     play.working("a")
@@ -97,7 +99,7 @@ def test_a_person_gives_it_back_knowingly(
     (answer,) = of(commands, Answer)
     assert "a" in answer.text and not answer.error
     assert ended(commands) == ["cancelled"]
-    assert bool(records(commands, rec.PutOnHold)) is (event is ev.ReleaseAskedFor)
+    assert bool(records(commands, rec.PutOnHold)) is (event is ReleaseAskedFor)
     assert play.pending() == [(Action.RELEASE, "a")]
     assert play.settlement().read_first
 
@@ -107,7 +109,7 @@ def test_nobody_gives_back_what_a_living_worker_of_ours_has_lost() -> None:
     play.own(1)
     play.answer("a")
     play.do(lost(1))
-    commands = play.do(ev.ReleaseAskedFor(Ticket(1), (IssueId("a"),)))
+    commands = play.do(ReleaseAskedFor(Ticket(1), (IssueId("a"),)))
     assert of(commands, Answer)[0].not_found and ended(commands) == []
 
 
@@ -297,9 +299,9 @@ def test_a_drain_and_a_stop_leave_it_to_the_next_start_and_name_it() -> None:
     assert of(commands, End) == [End(1, ())], "what it holds is the earlier run's"
 
 
-@pytest.mark.parametrize("event", [ev.ReleaseAskedFor, ev.RetryAskedFor])
+@pytest.mark.parametrize("event", [ReleaseAskedFor, RetryAskedFor])
 def test_a_person_gives_back_what_was_inherited(
-    event: type[ev.ReleaseAskedFor] | type[ev.RetryAskedFor],
+    event: type[ReleaseAskedFor] | type[RetryAskedFor],
 ) -> None:
     play = inheriting(replace(INHERITED, told_to_stop=True))
     play.quiet()
@@ -308,7 +310,7 @@ def test_a_person_gives_back_what_was_inherited(
     assert play.settlement().run_id == "run-0"
     play.answer()
     on_hold = IssueId("a") in play.core._parts.retry_state.not_to_take()
-    assert on_hold is (event is ev.ReleaseAskedFor)
+    assert on_hold is (event is ReleaseAskedFor)
 
 
 def test_the_next_start_is_not_told_of_what_this_one_has_given_back() -> None:

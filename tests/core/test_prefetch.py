@@ -12,6 +12,7 @@ from beads_workers.core.commands import Command
 from beads_workers.core.events import ConnId
 from beads_workers.core.model import IssueId, Outcome, OutcomeKind
 from beads_workers.core.plans import Plan
+from beads_workers.core.requests.release import ReleaseAskedFor
 from beads_workers.core.settings import Work
 from beads_workers.core.source import Action
 from beads_workers.core.status import status
@@ -222,7 +223,7 @@ def test_what_was_not_begun_costs_nothing_in_a_fleet_that_drains_either(dies: bo
 
 def test_what_a_person_takes_away_is_taken_from_those_who_keep_it() -> None:
     play = full()
-    commands = play.do(ev.ReleaseAskedFor(ev.Ticket(1), (IssueId("d"),)))
+    commands = play.do(ReleaseAskedFor(ev.Ticket(1), (IssueId("d"),)))
     assert said(commands, 1) == [Cancel(IssueId("d"), "released")]
     commands = play.do(unstarted(1, "d"))
     assert records(commands, rec.PutOnHold)

@@ -13,6 +13,7 @@ from beads_workers.core.journal import Checkpointed, Entry, Record, decode, enco
 from beads_workers.core.model import Arguments, Call, IssueId, Outcome, OutcomeKind
 from beads_workers.core.policy import Policy, quarantine_note
 from beads_workers.core.recovery import RecoveryState, left_over, recovery_state
+from beads_workers.core.requests.retry import RetryAskedFor
 from beads_workers.core.snapshot import Board
 from beads_workers.core.source import Action, CrashedRun, Result, Settled, Settlement
 from tests.core.playbook import EPOCH, Play, cancelled, done, failed, job, lost, ready
@@ -131,7 +132,7 @@ def test_what_was_quarantined_stays_so_until_a_person_asks() -> None:
     play.do(failed(1, "a", "boom"))
     play.answer()
     assert recovery_state(reread(play.entries)).retry_entries["a"].quarantined
-    play.do(ev.RetryAskedFor(ev.Ticket(1), (A,)))
+    play.do(RetryAskedFor(ev.Ticket(1), (A,)))
     assert recovery_state(reread(play.entries)).retry_entries == {}
 
 

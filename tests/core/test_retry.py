@@ -13,6 +13,8 @@ from beads_workers.core.commands import Answer, Command
 from beads_workers.core.model import IssueId, OutcomeKind
 from beads_workers.core.policy import Policy
 from beads_workers.core.recovery import recovery_state
+from beads_workers.core.requests.retry import RetryAskedFor
+from beads_workers.core.requests.why import WhyAsked
 from beads_workers.core.source import Action
 from beads_workers.core.states import RunState
 from beads_workers.core.status import status
@@ -82,7 +84,7 @@ def test_the_message_stands_in_status_in_needs_and_in_why() -> None:
     shown = status(play.board, 1.0)
     assert "'beads-workers resume'" in shown["state_reason"]
     assert [n["todo"] for n in shown["needs"] if "wrong folder" in n["text"]] == ["resume"]
-    (answer,) = of(play.do(ev.WhyAsked(T, ())), Answer)
+    (answer,) = of(play.do(WhyAsked(T, ())), Answer)
     assert answer.facts is not None and "wrong folder" in answer.facts.state_reason
 
 
@@ -244,7 +246,7 @@ def test_a_run_that_is_stopped_in_a_storm_exits_7() -> None:
 def test_a_retry_by_hand_in_between_leaves_nothing_to_requeue() -> None:
     play = Play(policy=Policy(attempts_max=1))
     one_by_one(play, "a")
-    play.do(ev.RetryAskedFor(T, (IssueId("a"),)))
+    play.do(RetryAskedFor(T, (IssueId("a"),)))
     while play.round_trip is not None:
         play.answer()
     assert play.core._parts.retry_state.history(IssueId("a")).charged == 0
@@ -271,5 +273,5 @@ def test_what_is_stopped_without_fault_may_be_taken_at_once_and_leaves_no_past()
     play.do(ev.Withdrawn((IssueId("a"),), "nobody wants it"), cancelled(1, "a"))
     assert play.core._parts.retry_state.not_to_take() == set()
     play.quiet()
-    answer = of(play.do(ev.RetryAskedFor(T, (IssueId("a"),))), Answer)[0]
+    answer = of(play.do(RetryAskedFor(T, (IssueId("a"),))), Answer)[0]
     assert answer.error == "nothing to retry: a"

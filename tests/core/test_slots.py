@@ -5,6 +5,7 @@ from __future__ import annotations
 from beads_workers.core import events as ev
 from beads_workers.core import journal as rec
 from beads_workers.core.commands import KillWorker
+from beads_workers.core.requests.scale import ScaleAsked
 from beads_workers.core.snapshot import worker_order
 from beads_workers.core.wire import Shutdown
 from tests.core.playbook import Play, lost, of, ready, records, said
@@ -49,7 +50,7 @@ def test_a_process_has_time_to_exit_only_once_its_last_slot_has_left() -> None:
 def test_whoever_is_not_wanted_any_more_leaves_with_all_its_slots() -> None:
     play = with_slots("W1", "W1.2")
     play.answer()
-    commands = play.do(ev.ScaleAsked(ev.Ticket(9), 0))
+    commands = play.do(ScaleAsked(ev.Ticket(9), 0))
     for conn in (1, 2):
         assert any(isinstance(message, Shutdown) for message in said(commands, conn))
 

@@ -24,6 +24,10 @@ from beads_workers.core.journal import Entry, decode, encode
 from beads_workers.core.model import IssueId, OutcomeKind
 from beads_workers.core.policy import Policy
 from beads_workers.core.recovery import recovery_state
+from beads_workers.core.requests.release import ReleaseAskedFor
+from beads_workers.core.requests.retry import RetryAskedFor
+from beads_workers.core.requests.scale import ScaleAsked
+from beads_workers.core.requests.why import WhyAsked
 from beads_workers.core.retry import history_of
 from beads_workers.core.snapshot import Board
 from beads_workers.core.source import SourceError
@@ -186,12 +190,12 @@ class World(RuleBasedStateMachine):
 
     @rule(number=st.integers(0, ISSUES - 1), how=st.sampled_from(["retry", "release"]))
     def a_person_asks(self, number: int, how: str) -> None:
-        asked = ev.RetryAskedFor if how == "retry" else ev.ReleaseAskedFor
+        asked = RetryAskedFor if how == "retry" else ReleaseAskedFor
         self._tell(asked(ev.Ticket(1), (IssueId(f"i{number}"),)))
 
     @rule(workers=st.integers(0, 3))
     def a_person_scales(self, workers: int) -> None:
-        self._tell(ev.ScaleAsked(ev.Ticket(1), workers))
+        self._tell(ScaleAsked(ev.Ticket(1), workers))
 
     @rule(pauses=st.integers(0, 3))
     def a_person_pauses_or_resumes(self, pauses: int) -> None:
@@ -223,7 +227,7 @@ class World(RuleBasedStateMachine):
     @rule(number=st.integers(0, ISSUES))
     def a_person_asks_why_and_nothing_changes(self, number: int) -> None:
         before = len(self.play.entries)
-        self._tell(ev.WhyAsked(ev.Ticket(2), (IssueId(f"i{number}"),) if number else ()))
+        self._tell(WhyAsked(ev.Ticket(2), (IssueId(f"i{number}"),) if number else ()))
         assert len(self.play.entries) == before
 
     @invariant()

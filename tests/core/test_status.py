@@ -19,6 +19,7 @@ from beads_workers.core.journal import (
 )
 from beads_workers.core.model import IssueId
 from beads_workers.core.policy import Policy
+from beads_workers.core.requests.retry import RetryAskedFor
 from beads_workers.core.snapshot import Board
 from beads_workers.core.source import Result
 from beads_workers.core.status import status
@@ -137,7 +138,7 @@ def test_what_is_quarantined_is_listed_with_its_reason_until_a_person_asks() -> 
     play.do(failed(1, "a", "no rule"))
     play.answer()
     assert shown(play)["quarantined"] == [{"issue_id": "a", "attempts": 1, "error": "no rule"}]
-    play.do(ev.RetryAskedFor(ev.Ticket(1), (IssueId("a"),)))
+    play.do(RetryAskedFor(ev.Ticket(1), (IssueId("a"),)))
     assert shown(play)["quarantined"] == []
 
 
@@ -164,7 +165,7 @@ def test_a_snapshot_fits_a_connection_however_much_went_wrong() -> None:
 
 def test_a_reopening_that_finds_the_issue_closed_is_no_work_of_ours() -> None:
     play = Play(checkpointed=[Checkpointed("a", charged=3, quarantined=True)])
-    play.do(ev.RetryAskedFor(ev.Ticket(1), (IssueId("a"),)))
+    play.do(RetryAskedFor(ev.Ticket(1), (IssueId("a"),)))
     play.answer(results={"a": Result.FOUND_CLOSED})
     assert shown(play)["totals"]["done"] == 0
 

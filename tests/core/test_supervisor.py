@@ -6,6 +6,7 @@ from beads_workers.core import events as ev
 from beads_workers.core import journal as rec
 from beads_workers.core import limits
 from beads_workers.core.commands import Answer, KillWorker, Spawn
+from beads_workers.core.requests.scale import ScaleAsked
 from beads_workers.core.source import Action
 from beads_workers.core.states import RunState
 from beads_workers.core.wire import Shutdown
@@ -115,7 +116,7 @@ def test_scaling_up_starts_more_under_free_numbers() -> None:
     play = Play(workers=1)
     play.own(1)
     play.join(7)  # A foreign worker that is W2.
-    commands = play.do(ev.ScaleAsked(ev.Ticket(1), 3))
+    commands = play.do(ScaleAsked(ev.Ticket(1), 3))
     assert of(commands, Spawn) == [Spawn("W3"), Spawn("W4")]
     assert of(commands, Answer) == [Answer(ev.Ticket(1), "workers: 1 -> 3")]
 
@@ -123,18 +124,18 @@ def test_scaling_up_starts_more_under_free_numbers() -> None:
 def test_one_more_and_one_less_start_from_what_is_wanted() -> None:
     play = Play(workers=1)
     play.own(1)
-    up = play.do(ev.ScaleAsked(ev.Ticket(1), 2, relative=True))
+    up = play.do(ScaleAsked(ev.Ticket(1), 2, relative=True))
     assert of(up, Answer) == [Answer(ev.Ticket(1), "workers: 1 -> 3")]
-    down = play.do(ev.ScaleAsked(ev.Ticket(2), -1, relative=True))
+    down = play.do(ScaleAsked(ev.Ticket(2), -1, relative=True))
     assert of(down, Answer) == [Answer(ev.Ticket(2), "workers: 3 -> 2")]
-    none = play.do(ev.ScaleAsked(ev.Ticket(3), -9, relative=True))
+    none = play.do(ScaleAsked(ev.Ticket(3), -9, relative=True))
     assert of(none, Answer) == [Answer(ev.Ticket(3), "workers: 2 -> 0")]
 
 
 def test_one_more_than_can_connect_is_refused() -> None:
     play = Play(workers=1)
     play.own(1)
-    asked = play.do(ev.ScaleAsked(ev.Ticket(1), limits.LISTEN_BACKLOG, relative=True))
+    asked = play.do(ScaleAsked(ev.Ticket(1), limits.LISTEN_BACKLOG, relative=True))
     (refusal,) = of(asked, Answer)
     assert "too many" in refusal.error
     assert of(asked, Spawn) == []
@@ -148,9 +149,9 @@ def test_scaling_down_sends_the_idle_home_first_and_lets_the_busy_finish() -> No
     play.wait(limits.POLL_SECONDS)
     play.do(ready(1))
     play.answer("a")
-    down = play.do(ev.ScaleAsked(ev.Ticket(1), 1))
+    down = play.do(ScaleAsked(ev.Ticket(1), 1))
     assert said(down, 2) == [Shutdown("user_requested")] and said(down, 1) == []
-    down = play.do(ev.ScaleAsked(ev.Ticket(2), 0))
+    down = play.do(ScaleAsked(ev.Ticket(2), 0))
     assert said(down, 1) == [], "it is busy"
     play.do(done(1, "a"))
     assert said(play.do(ready(1)), 1) == [Shutdown("user_requested")]
@@ -160,16 +161,16 @@ def test_a_fleet_that_was_scaled_to_nothing_goes_on_without_workers() -> None:
     play = Play(workers=1)
     play.own(1)
     play.quiet()
-    play.do(ev.ScaleAsked(ev.Ticket(1), 0), lost(1))
+    play.do(ScaleAsked(ev.Ticket(1), 0), lost(1))
     assert records(play.reap(1), rec.WorkerGone)
     play.quiet()
     assert play.core.state is RunState.RUNNING
-    assert of(play.do(ev.ScaleAsked(ev.Ticket(2), 1)), Spawn) == [Spawn("W1")]
+    assert of(play.do(ScaleAsked(ev.Ticket(2), 1)), Spawn) == [Spawn("W1")]
 
 
 def test_one_that_was_being_started_when_it_was_dismissed_is_sent_home_at_its_ready() -> None:
     play = Play(workers=1)
-    play.do(ev.ScaleAsked(ev.Ticket(1), 0))
+    play.do(ScaleAsked(ev.Ticket(1), 0))
     assert said(play.own(1), 1) == [Shutdown("user_requested")]
 
 
@@ -177,7 +178,7 @@ def test_a_scaled_down_worker_is_not_started_again() -> None:
     play = Play(workers=1)
     play.own(1)
     play.quiet()
-    play.do(ev.ScaleAsked(ev.Ticket(1), 0), lost(1))
+    play.do(ScaleAsked(ev.Ticket(1), 0), lost(1))
     assert of(play.reap(1) + play.wait(100.0), Spawn) == []
 
 
@@ -186,7 +187,7 @@ def test_a_fleet_that_ends_refuses_to_be_scaled() -> None:
     play.own(1)
     play.answer("a")
     play.do(ev.StopAsked(drain=True))
-    commands = play.do(ev.ScaleAsked(ev.Ticket(1), 4))
+    commands = play.do(ScaleAsked(ev.Ticket(1), 4))
     assert of(commands, Answer) == [Answer(ev.Ticket(1), error="the fleet is draining")]
     assert of(commands, Spawn) == [] and notes(commands, "error") == []
 
@@ -209,11 +210,11 @@ def test_a_worker_that_was_still_being_started_is_killed_at_the_deadline() -> No
 def test_a_fleet_of_agents_in_one_checkout_is_not_scaled_beyond_one() -> None:
     play = Play(workers=1, workers_max=1)
     play.own(1)
-    commands = play.do(ev.ScaleAsked(ev.Ticket(1), 2))
+    commands = play.do(ScaleAsked(ev.Ticket(1), 2))
     (refusal,) = of(commands, Answer)
     assert "--worktree" in refusal.error and "--shared-checkout" in refusal.error
     assert of(commands, Spawn) == []
-    (down,) = of(play.do(ev.ScaleAsked(ev.Ticket(2), 0)), Answer)
+    (down,) = of(play.do(ScaleAsked(ev.Ticket(2), 0)), Answer)
     assert down.error == ""
-    (up,) = of(play.do(ev.ScaleAsked(ev.Ticket(3), 1)), Answer)
+    (up,) = of(play.do(ScaleAsked(ev.Ticket(3), 1)), Answer)
     assert up.error == ""

@@ -13,6 +13,7 @@ import pytest
 from beads_workers.core import events as ev
 from beads_workers.core.commands import Answer
 from beads_workers.core.model import IssueId
+from beads_workers.core.requests.retry import RetryAskedFor
 from beads_workers.core.snapshot import Board
 from beads_workers.core.status import Frames
 from beads_workers.runtime.control_socket import ControlServer
@@ -121,7 +122,7 @@ def test_each_answer_finds_the_one_who_asked(served: Served) -> None:
         served.ask(first, "bw.pause")
         served.ask(second, "bw.retry", issue_ids=["x"])
         pause, retry = served.events
-        assert isinstance(pause, ev.PauseAsked) and isinstance(retry, ev.RetryAskedFor)
+        assert isinstance(pause, ev.PauseAsked) and isinstance(retry, RetryAskedFor)
         assert retry.issue_ids == (IssueId("x"),)
         served.server.answer(Answer(retry.ticket, error="nothing to retry: x", not_found=True))
         served.server.answer(Answer(pause.ticket, "paused"))

@@ -8,6 +8,10 @@ from typing import TYPE_CHECKING
 from beads_workers.core import events as ev
 from beads_workers.core.events import Ticket
 from beads_workers.core.model import IssueId
+from beads_workers.core.requests.release import ReleaseAskedFor
+from beads_workers.core.requests.retry import RetryAskedFor
+from beads_workers.core.requests.scale import ScaleAsked
+from beads_workers.core.requests.why import WhyAsked
 from beads_workers.trackers.settlement_rules import BLOCKED, CLOSED, IN_PROGRESS, Ownership
 from tests.simulation.agenda import Died, Process
 from tests.simulation.tracker import FREE
@@ -228,17 +232,17 @@ class Mishaps:
         asked: dict[int, ev.Event] = {
             0: ev.PauseAsked(ticket),
             1: ev.ResumeAsked(ticket),
-            2: ev.ScaleAsked(ticket, self._random.randint(0, 4)),
-            3: ev.ReleaseAskedFor(ticket, some),
-            4: ev.RetryAskedFor(ticket, some),
-            5: ev.RetryAskedFor(ticket, quarantined),
+            2: ScaleAsked(ticket, self._random.randint(0, 4)),
+            3: ReleaseAskedFor(ticket, some),
+            4: RetryAskedFor(ticket, some),
+            5: RetryAskedFor(ticket, quarantined),
             6: ev.StopAsked(drain=True),
             7: ev.StopAsked(seconds=self._random.choice((0.0, 2.0, None))),
             8: ev.PauseAsked(ticket, worker),
         }
-        if isinstance(event := asked.get(choice), ev.ReleaseAskedFor | ev.RetryAskedFor):
+        if isinstance(event := asked.get(choice), ReleaseAskedFor | RetryAskedFor):
             self._world.check.given_back_by_hand(event.issue_ids)
-        node.tell(event or ev.WhyAsked(ticket))
+        node.tell(event or WhyAsked(ticket))
         node.tell(ev.StatusWanted())
         if choice in (0, 8):
             self._world.agenda.after(15.0, lambda: node.tell(ev.ResumeAsked(ticket)))

@@ -16,6 +16,8 @@ from beads_workers.core.events import Ticket
 from beads_workers.core.journal import Entry, decode, encode
 from beads_workers.core.model import Arguments, Call, IssueId, OutcomeKind
 from beads_workers.core.policy import Policy
+from beads_workers.core.requests.release import ReleaseAskedFor
+from beads_workers.core.requests.retry import RetryAskedFor
 from beads_workers.core.source import PAST_DEADLINE, Result
 from beads_workers.integrations.envelopes.fold import Envelopes, call_path, envelope, job_path
 from beads_workers.integrations.envelopes.wire import Envelope, JobState, from_fields, to_fields
@@ -158,13 +160,13 @@ def test_a_worker_that_dies_is_lost() -> None:
 
 def test_what_a_person_takes_away_is_cancelled_and_a_retry_enqueues_it() -> None:
     play = working()
-    play.do(ev.ReleaseAskedFor(Ticket(1), (IssueId("a"),)))
+    play.do(ReleaseAskedFor(Ticket(1), (IssueId("a"),)))
     play.do(cancelled(1, "a"))
     play.answer()
     assert states(play.entries) == ["enqueued", "running", "enqueued", "error"]
     last = told(play.entries)[-1]
     assert (last.reason, last.error) == ("cancelled", "released by a person")
-    play.do(ev.RetryAskedFor(Ticket(2), (IssueId("a"),)))
+    play.do(RetryAskedFor(Ticket(2), (IssueId("a"),)))
     assert states(play.entries)[-1] == "enqueued"
 
 

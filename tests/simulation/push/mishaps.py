@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from beads_workers.core import events as ev
 from beads_workers.core.events import Ticket
+from beads_workers.core.requests.scale import ScaleAsked
+from beads_workers.core.requests.why import WhyAsked
 from tests.simulation.mishaps import Mishaps
 
 if TYPE_CHECKING:
@@ -40,11 +42,11 @@ class PushMishaps(Mishaps):
         asked: dict[int, ev.Event] = {
             0: ev.PauseAsked(ticket),
             1: ev.ResumeAsked(ticket),
-            2: ev.ScaleAsked(ticket, self._random.randint(1, 4)),
+            2: ScaleAsked(ticket, self._random.randint(1, 4)),
             3: ev.StopAsked(drain=True),
             4: ev.StopAsked(seconds=self._random.choice((0.0, 2.0, None))),
         }
-        node.tell(asked.get(choice, ev.WhyAsked(ticket)))
+        node.tell(asked.get(choice, WhyAsked(ticket)))
         if choice == 0:
             self._world.agenda.after(15.0, lambda: node.tell(ev.ResumeAsked(ticket)))
         return True

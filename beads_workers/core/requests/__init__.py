@@ -1,0 +1,32 @@
+"""What a running fleet is asked for, a file each: ``core/requests/NAME.py`` answers ``bw.NAME``.
+
+``pause`` and ``resume`` are in ``core.events``, as a feature hears them, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from beads_workers.core.events import FleetRequest, Ticket
+from beads_workers.core.framing import ProtocolError
+from beads_workers.core.model import IssueId
+
+
+def reader(name: str) -> Callable[[Mapping[str, Any], Ticket], FleetRequest] | None:
+    """Reads the request of that name; its file is imported only now."""
+    module = f"{__name__}.{name}"
+    if not name.isidentifier() or find_spec(module) is None:
+        return None
+    kind: type[FleetRequest] = import_module(module).REQUEST
+    return kind.read
+
+
+def issue_ids(data: Mapping[str, Any]) -> tuple[IssueId, ...]:
+    """The issues that are meant; raises ``ProtocolError``."""
+    ids = data.get("issue_ids")
+    if not isinstance(ids, list) or not ids or not all(isinstance(i, str) and i for i in ids):
+        raise ProtocolError("issue_ids must be a list of ids")
+    return tuple(IssueId(i) for i in ids)

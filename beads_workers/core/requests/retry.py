@@ -1,0 +1,61 @@
+"""Another try for what was quarantined, cools down or is on hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from beads_workers.core.control import Control
+from beads_workers.core.events import FleetRequest, Ticket
+from beads_workers.core.inflight import RETRIED
+from beads_workers.core.issues import Standing
+from beads_workers.core.model import IssueId, value
+from beads_workers.core.requests import issue_ids
+from beads_workers.core.states import IssueState, RunState
+
+
+@value
+class RetryAskedFor(FleetRequest):
+    """A person wants these tried again, now, with a clean history; or all ``quarantined``."""
+
+    issue_ids: tuple[IssueId, ...]
+    quarantined: bool = False
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any], ticket: Ticket) -> RetryAskedFor:
+        """See ``FleetRequest``."""
+        everything = data.get("quarantined") is True
+        return cls(ticket, () if everything else issue_ids(data), everything)
+
+    def answer(self, fleet: Control) -> None:
+        """Try again what was quarantined, cools down or is on hold."""
+        if fleet.parts.state is RunState.ENDED:
+            # Its last word may wait for room on the disk; the tracker is told nothing any more.
+            fleet.refuse(self.ticket)
+            return
+        asked = self.issue_ids
+        if self.quarantined:
+            found = fleet.parts.effects.issues.standing(Standing.QUARANTINED)
+            asked = tuple(IssueId(each.issue_id) for each in found)
+            if not asked:
+                fleet.say(self.ticket, "nothing is quarantined")
+                return
+        for issue_id in asked:
+            fleet.parts.landings.retried(issue_id)
+        unknown = [i for i in asked if not _retry_one(fleet, i)]
+        fleet.scheduler.reschedule()
+        fleet.parts.round_trips.wake()
+        fleet.done(self.ticket, asked, unknown, "will be retried", "nothing to retry")
+
+
+REQUEST = RetryAskedFor
+
+
+def _retry_one(fleet: Control, issue_id: IssueId) -> bool:
+    in_flight, given_back = fleet.parts.tasks.in_flight.get(issue_id), False
+    if in_flight is not None and in_flight.issue.state is IssueState.ORPHANED:
+        given_back = fleet.connections.give_back(in_flight, RETRIED)
+    if not fleet.parts.retry_state.retry(issue_id) and not given_back:
+        return False
+    fleet.parts.breaker.retried(issue_id)
+    return True

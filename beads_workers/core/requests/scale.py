@@ -1,0 +1,84 @@
+"""More or fewer workers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from beads_workers.core import limits
+from beads_workers.core.commands import Answer
+from beads_workers.core.control import MORE_WORKERS, Control
+from beads_workers.core.events import FleetRequest, Ticket
+from beads_workers.core.framing import ProtocolError, as_integer
+from beads_workers.core.model import value
+from beads_workers.core.states import ConnState, RunState
+
+WORKERS_MAX = 1000
+
+
+@value
+class ScaleAsked(FleetRequest):
+    """A person wants this many workers of ours; ``relative``: so many more, or fewer."""
+
+    workers: int
+    relative: bool = False
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any], ticket: Ticket) -> ScaleAsked:
+        """See ``FleetRequest``."""
+        relative = data.get("relative") is True
+        least = -WORKERS_MAX if relative else 0
+        workers = as_integer(data.get("workers"))
+        if workers is None or not least <= workers <= WORKERS_MAX:
+            raise ProtocolError(f"workers must be a whole number from {least} to {WORKERS_MAX}")
+        return cls(ticket, workers, relative)
+
+    def answer(self, fleet: Control) -> None:
+        """Idle workers go first; a busy one finishes its task and then leaves."""
+        if fleet.parts.state not in (RunState.RECOVERING, RunState.RUNNING, RunState.PAUSED):
+            fleet.refuse(self.ticket)
+            return
+        supervisor = fleet.parts.supervisor
+        before = supervisor.wanted()
+        workers = max(0, before + self.workers) if self.relative else self.workers
+        if workers > limits.LISTEN_BACKLOG:
+            error = f"{workers} workers are too many: {limits.LISTEN_BACKLOG} at most"
+            fleet.parts.effects.ask(Answer(self.ticket, error=error))
+            return
+        most = fleet.parts.settings.workers_max
+        if most is not None and workers > most:
+            error = f"more than {most} would share one checkout; {MORE_WORKERS}"
+            fleet.parts.effects.ask(Answer(self.ticket, error=error))
+            return
+        while supervisor.wanted() < workers:
+            used = {c.worker_id for c in fleet.parts.registry} | supervisor.members.keys()
+            supervisor.add(fleet.parts.registry.next_worker_id(used))
+        for worker_id in _superfluous(fleet, supervisor.wanted() - workers):
+            _dismiss(fleet, worker_id)
+        fleet.scheduler.reschedule()
+        fleet.say(self.ticket, f"workers: {before} -> {workers}")
+
+
+REQUEST = ScaleAsked
+
+
+def _superfluous(fleet: Control, count: int) -> list[str]:
+    if count <= 0:
+        return []
+    working = (ConnState.RESERVED, ConnState.BUSY)
+    busy = {c.pid for c in fleet.parts.registry if c.own and c.state in working}
+    members = [m for m in fleet.parts.supervisor.members.values() if not m.unwanted]
+    # Idle before busy, the youngest numbers first.
+    members.reverse()
+    members.sort(key=lambda m: m.pid in busy)
+    return [m.worker_id for m in members[:count]]
+
+
+def _dismiss(fleet: Control, worker_id: str) -> None:
+    pid = fleet.parts.supervisor.members[worker_id].pid
+    fleet.parts.supervisor.dismiss(worker_id)
+    for connection in fleet.parts.registry:
+        if connection.own and connection.pid == pid:
+            fleet.parts.registry.retire(connection)
+            if connection.state in (ConnState.READY, ConnState.IDLE):
+                fleet.sender.shut_down(connection)

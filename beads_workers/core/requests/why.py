@@ -1,0 +1,139 @@
+"""What the scheduler knows of issues, taken from its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from beads_workers.core.commands import Answer
+from beads_workers.core.control import Control
+from beads_workers.core.events import BY_HAND, FleetRequest, Ticket
+from beads_workers.core.facts import AccountFacts, Facts, IssueFacts, TrackerTrouble
+from beads_workers.core.issues import Issue, Standing
+from beads_workers.core.model import IssueId, value
+from beads_workers.core.parts import Parts
+from beads_workers.core.requests import issue_ids
+from beads_workers.core.round_trips import CLAIM_AGAIN
+from beads_workers.core.states import ConnState, IssueState
+
+
+@value
+class WhyAsked(FleetRequest):
+    """A person asks why these do not run; none: what is known of all that is remembered."""
+
+    issue_ids: tuple[IssueId, ...] = ()
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any], ticket: Ticket) -> WhyAsked:
+        """See ``FleetRequest``."""
+        return cls(ticket, issue_ids(data) if data.get("issue_ids") else ())
+
+    def answer(self, fleet: Control) -> None:
+        """What the scheduler knows of these issues, and of itself; changes nothing."""
+        fleet.parts.effects.ask(Answer(self.ticket, facts=gather(fleet.parts, self.issue_ids)))
+
+
+REQUEST = WhyAsked
+
+
+ISSUES_MAX = 1000
+"""How many one answer speaks of: far below what would fill a control connection."""
+
+ERROR_CHARS_MAX = 300
+"""Of the last error; the whole of it stands in the attempt's log."""
+
+
+def gather(parts: Parts, issue_ids: Iterable[IssueId]) -> Facts:
+    """Facts about these issues; where none is named, about all in flight or remembered."""
+    known = dict.fromkeys(issue_ids) or dict.fromkeys(
+        [*parts.tasks.in_flight, *map(IssueId, parts.effects.issues.known)]
+    )
+    asked = list(known)
+    places = {issue_id: at for at, issue_id in enumerate(parts.tasks.waiting(), 1)}
+    settings, registry = parts.settings, parts.registry
+    busy = registry.count(ConnState.BUSY, ConnState.RESERVED)
+    look_at = parts.effects.timers.at(CLAIM_AGAIN)
+    return Facts(
+        state=parts.state.name.lower(),
+        state_reason="" if parts.state_reason == BY_HAND else parts.state_reason,
+        run_id=parts.run_id,
+        source=settings.source,
+        tracker=settings.tracker,
+        project=settings.project,
+        filters=settings.filters,
+        attempts_max=0 if settings.policy.hand_back else settings.policy.attempts_max,
+        issues_max=settings.issues_max,
+        ended=parts.tasks.ended,
+        slots=registry.slots(),
+        busy=busy,
+        starting=max(0, parts.supervisor.wanted() - registry.slots()),
+        unsent=parts.effects.issues.count(IssueState.CLAIMED),
+        look_seconds=None if look_at is None else _from(parts, look_at),
+        listed=parts.listed.by_priority,
+        trouble=_trouble(parts),
+        issues=tuple(_issue(parts, each, places.get(each, 0)) for each in asked[:ISSUES_MAX]),
+        more=len(asked) > ISSUES_MAX,
+        source_options=settings.source_options,
+        accounts=tuple(_accounts(parts)),
+        all_closed=parts.agents.all_closed(),
+    )
+
+
+def _accounts(parts: Parts) -> Iterator[AccountFacts]:
+    accounts, now = parts.agents.accounts, parts.effects.epoch
+    for account in accounts.each():
+        for closed in account.closed.values():
+            refusal = closed.refusal
+            yield AccountFacts(
+                account.agent,
+                refusal.trouble.value,
+                refusal.why[:ERROR_CHARS_MAX],
+                refusal.model,
+                accounts.todo(account, refusal),
+                None if refusal.until is None else round(max(0.0, refusal.until - now), 1),
+                round(max(0.0, closed.probe_at - now), 1),
+            )
+
+
+def _issue(parts: Parts, issue_id: IssueId, position: int) -> IssueFacts:
+    in_flight = parts.tasks.in_flight.get(issue_id)
+    pending = parts.round_trips.pending.get(issue_id)
+    issue = parts.effects.issues.known.get(issue_id, Issue(issue_id))
+    standing = parts.retry_state.standing(issue_id)
+    running = in_flight if issue.state in (IssueState.RUNNING, IssueState.ORPHANED) else None
+    return IssueFacts(
+        issue_id=issue_id,
+        in_flight=issue.state.name.lower() if in_flight or issue.landing else "",
+        worker_id=issue.worker_id,
+        owner_pid=issue.lost_pid,
+        running_seconds=round(parts.effects.now - running.started_at, 1) if running else None,
+        position=position,
+        standing=standing.name.lower() if standing else "",
+        attempt=issue.attempt.started.attempt if issue.attempt else issue.charged + 1,
+        charged=issue.charged,
+        again_seconds=_from(parts, issue.due) if standing is Standing.COOLING else None,
+        error=issue.error[:ERROR_CHARS_MAX],
+        pending=pending.settlement.action.value if pending else "",
+        pending_tries=pending.tries if pending else 0,
+        parked=issue_id in parts.agents.waiting(),
+        behind=parts.landings.behind(issue),
+        gate_seconds=parts.landings.gate_seconds(issue),
+        untold=parts.landings.untold(issue),
+    )
+
+
+def _trouble(parts: Parts) -> TrackerTrouble | None:
+    trouble = parts.round_trips.trouble
+    if trouble is None:
+        return None
+    return TrackerTrouble(
+        trouble.error[:ERROR_CHARS_MAX],
+        trouble.hint,
+        trouble.failures,
+        round(parts.effects.now - trouble.since, 1),
+        _from(parts, trouble.again_at),
+    )
+
+
+def _from(parts: Parts, at: float) -> float:
+    return round(max(0.0, at - parts.effects.now), 1)
