@@ -19,7 +19,6 @@ AFTER_RESULT_SECONDS = 15.0
 """Some command lines idle for minutes after their result: they get so long to end by themselves."""
 TERM_SECONDS = 5.0
 """Between TERM and KILL: a transcript is saved meanwhile, and tools are ended."""
-TAIL_BYTES = 8192
 
 
 class EndedBy(Enum):
@@ -42,14 +41,10 @@ class Clocks:
 
 @value
 class ProcessEnd:
-    """``status``: the exit status, or minus the number of a signal. ``errors``: the end of what it
-    wrote to stderr. ``silent``: it never wrote anything to stdout."""
+    """``status``: the exit status, or minus the number of a signal."""
 
     status: int
     ended_by: EndedBy
-    errors: str
-    silent: bool
-    seconds: float
 
 
 @dataclass(slots=True)
@@ -99,9 +94,7 @@ class _Running:
         self._pid = self._pidfd = -1
         self._pipes: dict[int, Callable[[bytes], object]] = {}
         self._ended_by = EndedBy.NOBODY
-        self._tail = bytearray()
-        self._silent = True
-        self._began = self._heard_at = 0.0
+        self._heard_at = 0.0
         self._result_at: float | None = None
         self._kill_at: float | None = None
 
@@ -129,10 +122,10 @@ class _Running:
             for descriptor in (out_writing, err_writing, given):
                 if descriptor >= 0:
                     os.close(descriptor)
-        self._began = self._heard_at = time.monotonic()
+        self._heard_at = time.monotonic()
         self._pidfd = os.pidfd_open(self._pid)
         self._selector.register(self._pidfd, selectors.EVENT_READ)
-        for descriptor, act in ((out, self._spoken), (err, self._complained)):
+        for descriptor, act in ((out, self._spoken), (err, self._hearing.errors)):
             os.set_blocking(descriptor, False)
             self._pipes[descriptor] = act
             self._selector.register(descriptor, selectors.EVENT_READ)
@@ -165,13 +158,7 @@ class _Running:
             while self._read(descriptor):
                 pass
         _, status = os.waitpid(self._pid, 0)
-        return ProcessEnd(
-            os.waitstatus_to_exitcode(status),
-            self._ended_by,
-            self._tail.decode("utf-8", "replace"),
-            self._silent,
-            time.monotonic() - self._began,
-        )
+        return ProcessEnd(os.waitstatus_to_exitcode(status), self._ended_by)
 
     def _read(self, descriptor: int) -> bool:
         """Take a piece of what is there; False where nothing is, or nothing more will be."""
@@ -188,17 +175,11 @@ class _Running:
         return True
 
     def _spoken(self, data: bytes) -> None:
-        self._silent = False
         self._heard_at = time.monotonic()
         if not self._hearing.output(data):
             self._result_at = None
         elif self._result_at is None:
             self._result_at = self._heard_at
-
-    def _complained(self, data: bytes) -> None:
-        self._tail += data
-        del self._tail[:-TAIL_BYTES]
-        self._hearing.errors(data)
 
     def _look_at_clocks(self, now: float) -> None:
         clocks = self._clocks

@@ -237,35 +237,27 @@ def _told_while_busy() -> Cells:
 def _course_of_a_task() -> Cells:
     """With a task: its steps and its time."""
     st, sti, re = WorkerState, WorkerStimulus, WorkerReaction
-    return {
+    cells: Cells = {
         (st.WORKING, sti.STEP_PASSED): Move(st.WORKING, re.CONTINUE),
         (st.WORKING, sti.TIMER): Move(st.TIMING_OUT, re.END),
-        (st.TIMING_OUT, sti.TIMER): Move(st.TIMING_OUT, re.KILL),
-        (st.CANCELLING, sti.TIMER): Move(st.CANCELLING, re.KILL),
-        (st.STOPPING, sti.TIMER): Move(st.STOPPING, re.KILL),
-        (st.ABANDONING, sti.TIMER): Move(st.ABANDONING, re.KILL),
-        (st.SETTLING, sti.TIMER): Move(st.SETTLING, re.KILL),
-        (st.SETTLING_TO_STOP, sti.TIMER): Move(st.SETTLING_TO_STOP, re.KILL),
-        (st.SETTLING_ALONE, sti.TIMER): Move(st.SETTLING_ALONE, re.KILL),
         (st.WORKING, sti.SETTLE_DUE): Move(st.SETTLING, re.SETTLE),
         (st.CANCELLING, sti.SETTLE_DUE): Move(st.SETTLING, re.SETTLE),
         (st.STOPPING, sti.SETTLE_DUE): Move(st.SETTLING_TO_STOP, re.SETTLE),
         (st.ABANDONING, sti.SETTLE_DUE): Move(st.SETTLING_ALONE, re.SETTLE),
-        (st.WORKING, sti.NEXT_DUE): Move(st.WORKING, re.ANSWER_NEXT),
-        (st.TIMING_OUT, sti.NEXT_DUE): Move(st.WORKING, re.ANSWER_NEXT),
-        (st.CANCELLING, sti.NEXT_DUE): Move(st.WORKING, re.ANSWER_NEXT),
-        (st.WORKING, sti.HELD_DUE): Move(st.HELD, re.ANSWER_HOLD),
-        (st.TIMING_OUT, sti.HELD_DUE): Move(st.HELD, re.ANSWER_HOLD),
-        (st.CANCELLING, sti.HELD_DUE): Move(st.HELD, re.ANSWER_HOLD),
-        (st.WORKING, sti.TASK_OVER): Move(st.ASKING, re.ANSWER_ASK),
-        (st.TIMING_OUT, sti.TASK_OVER): Move(st.ASKING, re.ANSWER_ASK),
-        (st.CANCELLING, sti.TASK_OVER): Move(st.ASKING, re.ANSWER_ASK),
         (st.STOPPING, sti.TASK_OVER): Move(st.GONE, re.ANSWER_LEAVE),
         (st.ABANDONING, sti.TASK_OVER): Move(st.GONE, re.FAIL),
         (st.SETTLING, sti.TASK_OVER): Move(st.ASKING, re.ANSWER_ASK),
         (st.SETTLING_TO_STOP, sti.TASK_OVER): Move(st.GONE, re.ANSWER_LEAVE),
         (st.SETTLING_ALONE, sti.TASK_OVER): Move(st.GONE, re.FAIL),
     }
+    for state in GOES_ON:
+        cells[state, sti.NEXT_DUE] = Move(st.WORKING, re.ANSWER_NEXT)
+        cells[state, sti.HELD_DUE] = Move(st.HELD, re.ANSWER_HOLD)
+        cells[state, sti.TASK_OVER] = Move(st.ASKING, re.ANSWER_ASK)
+    settling = (st.SETTLING, st.SETTLING_TO_STOP, st.SETTLING_ALONE)
+    for state in (st.TIMING_OUT, st.CANCELLING, st.STOPPING, st.ABANDONING, *settling):
+        cells[state, sti.TIMER] = Move(state, re.KILL)
+    return cells
 
 
 def _paused() -> Cells:

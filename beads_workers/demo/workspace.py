@@ -12,7 +12,6 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 
 from beads_workers.cli.errors import CommandError
 from beads_workers.cli.throwaway import Throwaway, make_tracker, statuses
@@ -71,13 +70,8 @@ class DemoWorkspace(Throwaway):
         """The status of every issue, as its tracker has it now."""
         return statuses(self.tracker)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        super().__exit__(kind, error, trace)
+    def __exit__(self, *raised: object) -> None:
+        super().__exit__(*raised)
         if self._alive is not None:
             os.close(self._alive)
 

@@ -11,6 +11,7 @@ in a minute, and that is one thing to know, not fifty.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from math import inf
 from typing import Any
 
@@ -71,28 +72,11 @@ class Notice:
 
 def environment(notice: Notice) -> dict[str, str]:
     """What the command finds in its environment; empty where a name has no meaning."""
-    return {
-        "BW_EVENT": notice.event,
-        "BW_TEXT": notice.text,
-        "BW_RUN_ID": notice.run_id,
-        "BW_PROJECT": notice.project,
-        "BW_CLOSED": str(notice.closed),
-        "BW_FAILED": str(notice.failed),
-        "BW_QUARANTINED": str(notice.quarantined),
-        "BW_UNCLOSED": str(notice.unclosed),
-        "BW_LANDED": str(notice.landed),
-        "BW_UNLANDED": str(notice.unlanded),
-        "BW_COUNT": str(notice.count),
-        "BW_ISSUE_ID": notice.issue_ids[0] if notice.issue_ids else "",
-        "BW_ISSUE_IDS": " ".join(notice.issue_ids),
-        "BW_ISSUE_TITLE": notice.issue_title,
-        "BW_ERROR": notice.error,
-        "BW_AGENT": notice.agent,
-        "BW_TODO": notice.todo,
-        "BW_SPENT_USD": f"{notice.spent_usd:.6f}",
-        "BW_TOKENS": str(notice.tokens),
-        "BW_EXIT_CODE": "" if notice.exit_code is None else str(notice.exit_code),
-    }
+    ids, code = notice.issue_ids, notice.exit_code
+    told = {each.name: getattr(notice, each.name) for each in fields(notice) if each.name != "at"}
+    told |= {"issue_id": ids[0] if ids else "", "issue_ids": " ".join(ids)}
+    told |= {"spent_usd": f"{notice.spent_usd:.6f}", "exit_code": "" if code is None else code}
+    return {f"BW_{name.upper()}": str(text) for name, text in told.items()}
 
 
 @value

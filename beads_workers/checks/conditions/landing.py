@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from beads_workers.checks import landing
 from beads_workers.checks.condition import Asked, Condition, Found, Look, Stage, skip
@@ -105,9 +106,11 @@ def _base(plan: FleetPlan) -> Found:
     return check_base(settings, plan.progress)
 
 
+_landing = partial(Condition, Stage.LANDING, "landing")
+
 CONDITIONS = (
     *(
-        Condition(Stage.LANDING, "landing", holds, _of(rule), NO_LAND)
+        _landing(holds, _of(rule), NO_LAND)
         for holds, rule in (
             ("workers do not close issues by themselves", landing.closes_after_landing),
             ("clones that share a tracker land on a remote", landing.clones_land_together),
@@ -119,17 +122,11 @@ CONDITIONS = (
             ("the branches of --land-on and --land-into exist", landing.branches_are_there),
         )
     ),
-    Condition(Stage.LANDING, "landing", "--verify needs no variable of one issue", _gate, NO_LAND),
-    Condition(
-        Stage.LANDING,
-        "landing",
-        "the landing branch is checked out nowhere",
-        _of_both(landing.held_elsewhere),
-        NO_LAND,
+    _landing("--verify needs no variable of one issue", _gate, NO_LAND),
+    _landing(
+        "the landing branch is checked out nowhere", _of_both(landing.held_elsewhere), NO_LAND
     ),
-    Condition(
-        Stage.LANDING,
-        "landing",
+    _landing(
         "the remote on which work lands answers, takes a push without a prompt, and has all that"
         " has landed here",
         _remote,
@@ -137,24 +134,14 @@ CONDITIONS = (
         Asked.BESIDE,
         patience_seconds=landing.REMOTE_SECONDS + ANSWER_SECONDS,
     ),
-    Condition(
-        Stage.LANDING,
-        "landing",
+    _landing(
         "that remote takes the ledger, unless [landing] trailers is full",
         _of_both(landing.refused_ledger),
         NO_LAND,
         Asked.BY_START,
     ),
-    Condition(
-        Stage.LANDING,
-        "landing",
-        "with [landing] signoff git knows who commits",
-        _of_both(landing.unsigned),
-        NO_LAND,
-    ),
-    Condition(
-        Stage.LANDING,
-        "landing",
+    _landing("with [landing] signoff git knows who commits", _of_both(landing.unsigned), NO_LAND),
+    _landing(
         "what was committed to the user's branch merges with what has landed",
         _merges,
         NO_LAND,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from beads_workers.checks import combinations
@@ -85,44 +86,27 @@ def _together(plan: FleetPlan) -> Found:
     return next((wrong for wrong in rules if wrong is not None), None)
 
 
+_settings = partial(Condition, Stage.SETTINGS, "settings")
+_of_work = partial(Condition, Stage.WORK, "settings")
+
 CONDITIONS = (
-    Condition(
-        Stage.SETTINGS,
-        "settings",
+    _settings(
         "beads-workers.toml can be read, is of this user, and has known keys and values",
         _read,
         asked=Asked.BY_DOCTOR,  # A start has ended with the same words before it has a plan.
     ),
-    Condition(
-        Stage.SETTINGS,
-        "settings",
+    _settings(
         "no file is meant to be beads-workers.toml and has another name; one is a warning",
         _other_name,
     ),
-    Condition(
-        Stage.SETTINGS,
-        "settings",
-        "--skip-check names conditions that it lifts",
-        _skipped,
-        typed=("skip_check",),
-    ),
-    Condition(
-        Stage.WORK,
-        "settings",
+    _settings("--skip-check names conditions that it lifts", _skipped, typed=("skip_check",)),
+    _of_work(
         "there is a command or agents, not both, and the agents are known",
         _chosen,
         typed=("agent", "prompt"),
     ),
-    Condition(
-        Stage.WORK,
-        "settings",
-        "the agent of --review is known",
-        _reviewer,
-        typed=("review",),
-    ),
-    Condition(
-        Stage.WORK,
-        "settings",
+    _of_work("the agent of --review is known", _reviewer, typed=("review",)),
+    _of_work(
         "the options go together: --shared, --bd-calls, --allow-module, --worktree, --land-on",
         _together,
     ),

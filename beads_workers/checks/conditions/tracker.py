@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from beads_workers.checks import project
 from beads_workers.checks.condition import Asked, Condition, Found, Stage
 from beads_workers.checks.plan import FleetPlan
@@ -43,19 +45,17 @@ def _named(plan: FleetPlan) -> Found:
     return project.named_issues(plan.plain) if plan.issues and plan.plain is not None else None
 
 
+_tracker = partial(Condition, Stage.TRACKER, "tracker")
+
 CONDITIONS = (
-    Condition(
-        Stage.TRACKER,
-        "tracker",
+    _tracker(
         "there is a tracker here or above, of the kind of --source, and of this user",
         _found,
         typed=("source",),
     ),
-    Condition(Stage.TRACKER, "tracker", "this user may write the tracker's files", _writable),
-    Condition(Stage.TRACKER, "tracker", "a built-in tracker can be opened", _opens),
-    Condition(
-        Stage.TRACKER,
-        "tracker",
+    _tracker("this user may write the tracker's files", _writable),
+    _tracker("a built-in tracker can be opened", _opens),
+    _tracker(
         "the source answers, its program is installed and new enough, and nothing is in its way",
         _answers,
         asked=Asked.BY_DOCTOR,  # The fleet asks it as it starts, and start ends with its words.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from functools import partial
 
 from beads_workers.agents.presets import find_agents
 from beads_workers.checks import fleet, programs, project
@@ -120,31 +121,28 @@ def _prices(plan: FleetPlan) -> Found:
     return fleet.unpriced(plan.options, plan.agents)
 
 
+_command_holds = partial(Condition, Stage.WORK, "command")
+_budget_holds = partial(Condition, Stage.WORK, "budget")
+
 CONDITIONS = (
-    Condition(
-        Stage.WORK,
-        "command",
+    _command_holds(
         "the command can be run: found, executable, its interpreter there, no issue text in a"
         " script, no misspelt placeholder",
         _command,
     ),
-    Condition(Stage.WORK, "command", "the modules of --allow-module are there", _modules),
-    Condition(
-        Stage.WORK,
-        "command",
+    _command_holds("the modules of --allow-module are there", _modules),
+    _command_holds(
         "there is something to run: a command, an agent, or issues with one",
         _something,
         unsaid=True,
     ),
-    Condition(
-        Stage.WORK,
-        "command",
+    _command_holds(
         "commands of issues come from a tracker that git does not track",
         _brought,
         "--issue-commands",
     ),
     Condition(Stage.WORK, "notify", "what --notify runs is installed, and safe", _notify),
-    Condition(Stage.WORK, "budget", "a budget in dollars has prices for each agent", _prices),
-    Condition(Stage.WORK, "budget", "a budget goes with agents", _budget),
+    _budget_holds("a budget in dollars has prices for each agent", _prices),
+    _budget_holds("a budget goes with agents", _budget),
     Condition(Stage.WORK, "timeout", "an agent has minutes; less is a warning", _timeout),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from beads_workers.checks import machine, worktrees
@@ -66,30 +67,17 @@ def _in_fresh(plan: FleetPlan, name: str, look: Callable[[Worktrees], Found]) ->
         return warn(name, f"not checked: {error}")
 
 
+_worktree = partial(Condition, Stage.WORKTREES, "worktree")
+
 CONDITIONS = (
-    Condition(
-        Stage.WORKTREES,
-        "worktree",
+    _worktree(
         "worktrees can be made: a git checkout with a commit to begin with, no branch 'bw', a"
         " folder that git ignores; without them agents do not share the checkout",
         _can_be_made,
     ),
-    Condition(
-        Stage.WORKTREES,
-        "worktree",
-        "more than [worktree] disk_floor is free for them",
-        _room,
-        skip("worktree"),
-    ),
-    Condition(
-        Stage.WORKTREES,
-        "worktree",
-        "[worktree] copy names files that are there; less is a warning",
-        _copies,
-    ),
-    Condition(
-        Stage.WORKTREES,
-        "worktree",
+    _worktree("more than [worktree] disk_floor is free for them", _room, skip("worktree")),
+    _worktree("[worktree] copy names files that are there; less is a warning", _copies),
+    _worktree(
         "worktrees lead to the project, which was not moved since the last command that uses them;"
         " less is a warning",
         _moved,

@@ -19,6 +19,7 @@ from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urls
 
 from beads_workers.core.model import value
 from beads_workers.core.source import SourceError
+from beads_workers.integrations.hero.lua import HEAD
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -363,7 +364,7 @@ class RedisLink:
         unknown = [n for n, answer in enumerate(answers) if isinstance(answer, NoScriptError)]
         if unknown:  # A new Redis, or one that was told to forget them.
             for text in {calls[n].text for n in unknown}:
-                redis.script_load(text)
+                redis.script_load(HEAD + text)
             for n, answer in zip(
                 unknown, self._evaluate(redis, [calls[n] for n in unknown]), strict=True
             ):
@@ -375,6 +376,6 @@ class RedisLink:
 
     def _digest(self, text: str) -> str:
         if text not in self._digests:
-            digest = hashlib.sha1(text.encode(), usedforsecurity=False)
+            digest = hashlib.sha1((HEAD + text).encode(), usedforsecurity=False)
             self._digests[text] = digest.hexdigest()
         return self._digests[text]

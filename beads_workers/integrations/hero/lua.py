@@ -14,7 +14,7 @@ Source: docs/HERO.md, "The data in the Redis".
 
 from __future__ import annotations
 
-_HEAD = """
+HEAD = """
 local work, stop, processing, attempts, holders, contexts, fleet, lease = unpack(KEYS)
 local job, reply = KEYS[9], KEYS[10]
 local run, id = ARGV[1], ARGV[2]
@@ -52,9 +52,7 @@ local function write_end(job, reply, now, ttl, status, field, value)
 end
 """
 
-JOIN = (
-    _HEAD
-    + """
+JOIN = """
 -- ARGV: run, who we are (shared or alone, then a place), lease in ms, what leases begin with
 local who, ms, leases = ARGV[2], ARGV[3], ARGV[4]
 local function place(text) return string.gsub(text, '^%a+ ', '', 1) end
@@ -73,22 +71,16 @@ if ms ~= '0' then
 end
 return ''
 """
-)
 """Serve this queue; the answer is "", or who does so already and alone. 0 ms: only look."""
 
-BEAT = (
-    _HEAD
-    + """
+BEAT = """
 if not serves() then return 0 end
 redis.call('SET', lease, ARGV[2], 'PX', ARGV[3])
 return 1
 """
-)
 """We live; 0: our jobs have been taken over."""
 
-FETCH = (
-    _HEAD
-    + """
+FETCH = """
 -- ARGV: run, how many, what the keys of jobs begin and end with, how many stop requests are looked
 -- at, then ids that are here already
 if not serves() then return false end
@@ -111,13 +103,10 @@ for _ = 1, tonumber(ARGV[2]) do
 end
 return found
 """
-)
 """The next jobs of the queue, oldest first, now in our own list: id, attempts, fields, what its key
 holds where that is no hash, and 1 for one that is to be stopped. nil: we do not serve."""
 
-BEGIN = (
-    _HEAD
-    + """
+BEGIN = """
 -- ARGV: run, id, attempts known, attempts at most, context or '', now
 local known, most, context, now = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], ARGV[6]
 if not serves() then return 'evicted' end
@@ -141,13 +130,10 @@ redis.call('HSET', holders, id, run)
 redis.call('HSET', job, 'status', 'started', 'updated_at', now)
 return 'begun'
 """
-)
 """An attempt begins: ``begun``; ``busy``: its context is, elsewhere; ``spent``: it has had all its
 attempts; ``elsewhere``, ``over``: nothing to be done here; ``evicted``: we do not serve."""
 
-END = (
-    _HEAD
-    + """
+END = """
 -- ARGV: run, id, context, attempt or '0' (never started), now, ttl, status, field, value
 local context, attempt, status = ARGV[3], ARGV[4], ARGV[7]
 local mine = attempt == '0' and serves() or
@@ -167,12 +153,9 @@ if is(job, 'hash') and (is_over(job) or redis.call('EXISTS', job) == 0) then ret
 write_end(job, reply, ARGV[5], ARGV[6], status, ARGV[8], ARGV[9])
 return 'done'
 """
-)
 """A job ends: its hash, the reply, and its place in our list. ``over``: it had ended already."""
 
-AGAIN = (
-    _HEAD
-    + """
+AGAIN = """
 -- ARGV: run, id, context, attempt, now, 1 where that attempt was never started
 local context, attempt, now = ARGV[3], ARGV[4], ARGV[5]
 if redis.call('HGET', holders, id) ~= run or redis.call('HGET', attempts, id) ~= attempt then
@@ -187,29 +170,20 @@ if not is_over(job) and redis.call('EXISTS', job) == 1 then
 end
 return 'done'
 """
-)
 """Another attempt will be made: it is ``dispatched`` until then, and stays in our list."""
 
-DROP = (
-    _HEAD
-    + """
+DROP = """
 return redis.call('LREM', processing, 1, id)
 """
-)
 """The same job was queued twice: the later one goes."""
 
-LATER = (
-    _HEAD
-    + """
+LATER = """
 if redis.call('LREM', processing, 1, id) == 0 then return 0 end
 return redis.call('LPUSH', work, id)
 """
-)
 """A job goes to the back of the queue: what it waits for may be behind it."""
 
-STOP = (
-    _HEAD
-    + """
+STOP = """
 -- ARGV: run, id, now, ttl, error
 if is_over(job) then
   forget_stop(id)
@@ -225,12 +199,9 @@ if redis.call('EXISTS', job) == 1 then
 end
 return 'stopped'
 """
-)
 """A job that is not with us is to be stopped: taken out of the queue, if it is there."""
 
-RETURN = (
-    _HEAD
-    + """
+RETURN = """
 -- ARGV: run, how ('dead': its lease must be over; 'known': it is known to be dead; 'leaving': it is
 -- us, and what we still hold stays), now, ttl, error, what stands around the id in the keys of jobs
 -- and of replies (four), epoch seconds
@@ -277,13 +248,10 @@ elseif #kept == 0 then
 end
 return told
 """
-)
 """What a run holds goes back to the queue, in its old order and before all others; what it was at
 work on, and has no attempt left, is lost."""
 
-LINK = (
-    _HEAD
-    + """
+LINK = """
 -- ARGV: run, id, the field to write, now, then the fields that may name it
 if redis.call('EXISTS', job) == 0 or is_over(job) then return 0 end
 for i = 3, #ARGV do
@@ -308,6 +276,5 @@ ids[#ids + 1] = id
 redis.call('HSET', job, ARGV[3], cjson.encode(ids), 'updated_at', ARGV[4])
 return 1
 """
-)
 """Another job names this one, which is to name it, too: ``dependents`` and ``prerequisites`` are
 kept in step. ``job`` is the one that is written."""

@@ -23,7 +23,7 @@ from tests.support.peers import Redis
 
 T = TypeVar("T")
 CUTS = {
-    name: hashlib.sha1(getattr(lua, name).encode()).hexdigest().encode()
+    name: hashlib.sha1((lua.HEAD + getattr(lua, name)).encode()).hexdigest().encode()
     for name in ("JOIN", "BEAT", "FETCH", "BEGIN", "AGAIN", "END", "STOP", "RETURN", "DROP", "LINK")
 } | {"BLMOVE": b"BLMOVE"}
 
@@ -74,7 +74,7 @@ def network(request: pytest.FixtureRequest, redis: Redis) -> Iterator[Cutting]:
     made = Cutting(redis.port, CUTS[request.param])
     # So that a program is not merely unknown when it is asked for the first time.
     for name in CUTS.keys() - {"BLMOVE"}:
-        redis.command("SCRIPT", "LOAD", getattr(lua, name))
+        redis.command("SCRIPT", "LOAD", lua.HEAD + getattr(lua, name))
     yield made
     made.close()
 
