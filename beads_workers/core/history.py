@@ -152,7 +152,7 @@ class LandingHistory:
     gate_seconds: float = 0.0
 
 
-@value
+@dataclass(slots=True)
 class IssueHistory:
     """One issue. ``seconds``: of all its attempts. ``error``: the last one it failed with.
 
@@ -162,15 +162,15 @@ class IssueHistory:
     """
 
     issue_id: str
-    title: str
-    priority: int
-    fate: Fate
-    attempts: int
-    charged: int
-    seconds: float
+    title: str = ""
+    priority: int = 2
+    fate: Fate = Fate.UNFINISHED
+    attempts: int = 0
+    charged: int = 0
+    seconds: float = 0.0
     error: str = ""
     closed: float | None = None
-    earlier: bool = False
+    earlier: bool = True
     landing: LandingHistory | None = None
 
 
@@ -255,25 +255,10 @@ def fold(
 
 
 @dataclass(slots=True)
-class _Issue:
-    title: str = ""
-    priority: int = 2
-    fate: Fate = Fate.UNFINISHED
-    attempts: int = 0
-    charged: int = 0
-    seconds: float = 0.0
-    error: str = ""
-    closed: float | None = None
-    earlier: bool = True
-    """Until this run claims it."""
-    landing: LandingHistory | None = None
-
-
-@dataclass(slots=True)
 class _WholeRun(Board):
     """A board that forgets nothing: every attempt, life of a worker, trouble and pause."""
 
-    histories: dict[str, _Issue] = field(default_factory=dict)
+    histories: dict[str, IssueHistory] = field(default_factory=dict)
     endless: list[reducer.RunningAttempt] = field(default_factory=list)
     """Attempts of which the end was lost with a part of the journal."""
     attempts: list[Attempt] = field(default_factory=list)
@@ -351,7 +336,8 @@ class _WholeRun(Board):
         if issue is None:
             if not isinstance(record, _KNOWN_BY):
                 return
-            issue = self.histories[issue_id] = _Issue(earlier=not isinstance(record, rec.Finished))
+            issue = self.histories[issue_id] = IssueHistory(issue_id)
+            issue.earlier = not isinstance(record, rec.Finished)
         ended = change.attempt
         match record:
             case rec.Started() | rec.Claimed():
@@ -370,8 +356,8 @@ class _WholeRun(Board):
             case rec.SettledRecord(_, Action.CONFIRM.value, error=error) if issue.landing:
                 issue.error, issue.landing = error, replace(issue.landing, error=error)
             case rec.Checkpointed():
-                self.histories[issue_id] = issue = _Issue(
-                    record.title, charged=record.charged, error=record.error
+                self.histories[issue_id] = issue = IssueHistory(
+                    issue_id, record.title, charged=record.charged, error=record.error
                 )
             case rec.Refunded():
                 issue.charged = record.charged
@@ -448,6 +434,11 @@ class _WholeRun(Board):
         until = self.elapsed
         if state == "running" and now is not None:
             until = max(until, now - self.began_at)
+        if state == "killed" and settled:
+            for issue in self.histories.values():
+                # Nothing is pending any more: a later start has closed what this run could not.
+                if issue.fate is Fate.UNCLOSED:
+                    issue.fate = Fate.CLOSED
         end = RUNNING if state == "running" else CUT_OFF
         workers = [*self.lives, *self.living.values()]
         workers.sort(key=lambda span: (*worker_order(span.worker_id), span.began))
@@ -469,7 +460,7 @@ class _WholeRun(Board):
             settled=settled,
             attempts=tuple(sorted(self.attempts, key=lambda a: a.began)),
             workers=tuple(workers),
-            issues=tuple(_told(i, issue, state, settled) for i, issue in self.histories.items()),
+            issues=tuple(self.histories.values()),
             troubles=(*self.outages, *([self.outage] if self.outage else [])),
             pauses=(*self.pauses, *([self.pause] if self.pause else [])),
             notes=tuple(self.said),
@@ -486,7 +477,7 @@ class _WholeRun(Board):
         return bool(self.landings.branch) or any(i.landing for i in self.histories.values())
 
 
-def _land(issue: _Issue, record: rec.BranchLanded | rec.LandingEnded, now: float) -> None:
+def _land(issue: IssueHistory, record: rec.BranchLanded | rec.LandingEnded, now: float) -> None:
     before = issue.landing or LandingHistory()
     if isinstance(record, rec.BranchLanded):
         issue.landing = replace(
@@ -534,21 +525,3 @@ def _fate(issue: reducer.Issue) -> Fate:
         return Fate.QUARANTINED if issue.standing is Standing.QUARANTINED else Fate.REQUEUED
     # Until the tracker has answered, what is to be requeued is ours.
     return _FATES.get(issue.state, Fate.UNFINISHED)
-
-
-def _told(issue_id: str, issue: _Issue, state: str, settled: bool) -> IssueHistory:
-    # Nothing is pending any more: a later start has closed what this run could not.
-    late = state == "killed" and settled and issue.fate is Fate.UNCLOSED
-    return IssueHistory(
-        issue_id,
-        issue.title,
-        issue.priority,
-        Fate.CLOSED if late else issue.fate,
-        issue.attempts,
-        issue.charged,
-        issue.seconds,
-        issue.error,
-        issue.closed,
-        issue.earlier,
-        issue.landing,
-    )
