@@ -19,21 +19,9 @@ from pathlib import Path
 import pytest
 
 from beads_workers.conformance.requirements import ORCHESTRATOR, WORKER
+from beads_workers.core import wire
 from beads_workers.core.limits import LINE_BYTES_MAX
 from beads_workers.core.model import IssueId
-from beads_workers.core.wire import (
-    FEATURES,
-    NAMES,
-    Done,
-    Failed,
-    Message,
-    Ready,
-    Shutdown,
-    Task,
-    Wait,
-    encode,
-    parse,
-)
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -201,17 +189,19 @@ def examples() -> list[str]:
 
 @pytest.mark.parametrize("text", examples())
 def test_every_message_shown_is_one_and_has_its_fields_in_order(text: str) -> None:
-    message = parse(text.encode())
+    message = wire.parse(text.encode())
     assert not getattr(message, "warnings", ())
     shown = list(json.loads(text))
-    assert shown in [list(json.loads(encode(message, "W1", 1.0, v1=v1))) for v1 in (True, False)]
+    assert shown in [
+        list(json.loads(wire.encode(message, "W1", 1.0, v1=v1))) for v1 in (True, False)
+    ]
 
 
 def test_every_type_feature_and_limit_is_in_the_protocol() -> None:
     text = PROTOCOL.read_text("utf-8")
     shown = {json.loads(line)["type"] for line in examples()}
-    assert shown == {*NAMES.values()}
-    for word in (*map("`{}`".format, FEATURES), f"{LINE_BYTES_MAX:,} bytes"):
+    assert shown == {*wire.NAMES.values()}
+    for word in (*map("`{}`".format, wire.FEATURES), f"{LINE_BYTES_MAX:,} bytes"):
         assert word in text
 
 
@@ -277,13 +267,13 @@ class Peer:
         self._link.settimeout(20)
         self._lines = self._link.makefile("rb")
 
-    def say(self, message: Message) -> None:
+    def say(self, message: wire.Message) -> None:
         """Send a version 1 message."""
-        self._link.sendall(encode(message, "W1", 1733423456.789, v1=True))
+        self._link.sendall(wire.encode(message, "W1", 1733423456.789, v1=True))
 
-    def hear(self) -> Message:
+    def hear(self) -> wire.Message:
         """The worker's next message."""
-        return parse(self._lines.readline())
+        return wire.parse(self._lines.readline())
 
     def close(self) -> None:
         """Go away without a word."""
@@ -315,19 +305,19 @@ def test_the_minimal_worker_works_fails_waits_and_leaves(
     minimal_worker: tuple[Peer, subprocess.Popen[bytes]],
 ) -> None:
     peer, child = minimal_worker
-    assert peer.hear() == Ready("W0")
-    peer.say(Task(IssueId("good"), 2, "a title"))
+    assert peer.hear() == wire.Ready("W0")
+    peer.say(wire.Task(IssueId("good"), 2, "a title"))
     done = peer.hear()
-    assert isinstance(done, Done) and done.issue_id == "good" and not done.warnings
-    assert peer.hear() == Ready("W0")
-    peer.say(Task(IssueId("bad"), 0, "another"))
+    assert isinstance(done, wire.Done) and done.issue_id == "good" and not done.warnings
+    assert peer.hear() == wire.Ready("W0")
+    peer.say(wire.Task(IssueId("bad"), 0, "another"))
     failed = peer.hear()
-    assert isinstance(failed, Failed) and failed.issue_id == "bad" and not failed.warnings
+    assert isinstance(failed, wire.Failed) and failed.issue_id == "bad" and not failed.warnings
     assert failed.error == "exit status 1"
-    assert peer.hear() == Ready("W0")
-    peer.say(Wait(1))
-    assert peer.hear() == Ready("W0")
-    peer.say(Shutdown("idle_timeout"))
+    assert peer.hear() == wire.Ready("W0")
+    peer.say(wire.Wait(1))
+    assert peer.hear() == wire.Ready("W0")
+    peer.say(wire.Shutdown("idle_timeout"))
     assert child.wait(20) == 0
 
 
@@ -335,6 +325,6 @@ def test_the_minimal_worker_exits_with_an_error_when_it_loses_the_orchestrator(
     minimal_worker: tuple[Peer, subprocess.Popen[bytes]],
 ) -> None:
     peer, child = minimal_worker
-    assert peer.hear() == Ready("W0")
+    assert peer.hear() == wire.Ready("W0")
     peer.close()
     assert child.wait(20) == 1

@@ -6,53 +6,56 @@ from collections import Counter
 
 import pytest
 
+from tests.support import versions
 from tests.support.bd import VERSIONS
 from tests.support.shares import share
-from tests.support.versions import (
-    AGENTS,
-    ANY,
-    BROKERS,
-    EITHER,
-    EXECUTORS,
-    PROGRAMS,
-    WORKERS,
-    not_drawn,
-)
 
 
 def test_of_tests_that_differ_in_the_version_alone_one_is_left() -> None:
     names = [f"t.py::test_{n}[{v}-{p}]" for n in range(40) for v in VERSIONS for p in "ab"]
-    left = [name for name in names if name not in not_drawn(names)]
+    left = [name for name in names if name not in versions.not_drawn(names)]
     assert len({name.partition("[")[0] + name[-2] for name in left}) == len(left) == 80
     each = Counter(version for name in left for version in VERSIONS if version in name)
     assert min(each[version] for version in VERSIONS) > 4
-    assert not_drawn(left) == set(), "what was drawn is drawn again when it is run alone"
+    assert versions.not_drawn(left) == set(), "what was drawn is drawn again when it is run alone"
 
 
 def test_what_differs_in_more_and_what_has_no_version_is_left() -> None:
     old, new = VERSIONS
     assert (
-        not_drawn([f"t.py::test[{old}-1]", f"t.py::test[{new}-2]", "t.py::test", "t.py::u[9]"])
+        versions.not_drawn(
+            [f"t.py::test[{old}-1]", f"t.py::test[{new}-2]", "t.py::test", "t.py::u[9]"]
+        )
         == set()
     )
-    assert not_drawn([f"t.py::test[{old}0]", f"t.py::test[{new}0]"]) == set()
+    assert versions.not_drawn([f"t.py::test[{old}0]", f"t.py::test[{new}0]"]) == set()
 
 
 def test_what_is_not_about_trackers_is_run_on_one_of_two() -> None:
-    names = [f"t.py::test_{n}[{kind}]" for n in range(40) for kind in EITHER]
-    left = [name for name in names if name not in not_drawn(names)]
+    names = [f"t.py::test_{n}[{kind}]" for n in range(40) for kind in versions.EITHER]
+    left = [name for name in names if name not in versions.not_drawn(names)]
     assert len({name.partition("[")[0] for name in left}) == len(left) == 40
-    assert all(sum(kind in name for name in left) > 5 for kind in EITHER)
+    assert all(sum(kind in name for name in left) > 5 for kind in versions.EITHER)
     about = [f"t.py::test[{kind}]" for kind in ("embedded", *VERSIONS)]
-    assert len(not_drawn(about)) == 1, "the embedded tracker is no version of bd"
+    assert len(versions.not_drawn(about)) == 1, "the embedded tracker is no version of bd"
 
 
-@pytest.mark.parametrize("kinds", [ANY, AGENTS, BROKERS, EXECUTORS, PROGRAMS, WORKERS])
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        versions.ANY,
+        versions.AGENTS,
+        versions.BROKERS,
+        versions.EXECUTORS,
+        versions.PROGRAMS,
+        versions.WORKERS,
+    ],
+)
 def test_of_each_kind_of_peer_one_is_drawn_and_each_of_them_somewhere(
     kinds: tuple[str, ...],
 ) -> None:
     names = [f"t.py::test_{n}[{kind}-x]" for n in range(80) for kind in kinds]
-    left = [name for name in names if name not in not_drawn(names)]
+    left = [name for name in names if name not in versions.not_drawn(names)]
     assert len(left) == len({name.partition("[")[0] for name in left}) == 80
     assert all(any(f"[{kind}-" in name for name in left) for kind in kinds)
 

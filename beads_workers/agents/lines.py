@@ -12,25 +12,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from beads_workers.agents.events import (
-    PRINTED_CHARS_MAX,
-    TEXT_CHARS_MAX,
-    Doing,
-    Event,
-    Prices,
-    Printed,
-    Usage,
-)
+from beads_workers.agents import events
 from beads_workers.agents.totals import Increments, Totals
-from beads_workers.core import limits
-from beads_workers.core.framing import (
-    Framed,
-    Line,
-    LineReader,
-    ProtocolError,
-    as_number,
-    parse_object,
-)
+from beads_workers.core import framing, limits
 
 LINE_BYTES_MAX = 4 << 20
 """A tool's output stands in one line, images too; what says how a run went is far shorter."""
@@ -51,44 +35,44 @@ class Parser(ABC):
         self.model = model
         self.folder = folder
         self.usage = Increments(last)
-        self._lines = LineReader(LINE_BYTES_MAX)
+        self._lines = framing.LineReader(LINE_BYTES_MAX)
 
-    def feed(self, data: bytes) -> list[Event]:
+    def feed(self, data: bytes) -> list[events.Event]:
         """The events of what has come; half a line waits for its end."""
         return [event for framed in self._lines.feed(data) for event in self._events(framed)]
 
-    def end(self) -> list[Event]:
+    def end(self) -> list[events.Event]:
         """The stream is over: the events of a last line without an end."""
         return self.feed(b"\n")
 
-    def usage_told(self, text: str) -> list[Event]:
+    def usage_told(self, text: str) -> list[events.Event]:
         """The events of what it wrote of its usage beside its stream: a line of one of
         ``Adapter.usage_files``, or the whole of ``AgentRequest.usage_file``. Most write nothing."""
         return []
 
-    def totals(self, prices: Prices = MappingProxyType({})) -> Totals:
+    def totals(self, prices: events.Prices = MappingProxyType({})) -> Totals:
         """What is to be kept for the next run of this session; ``prices``: of the user."""
         return self.usage.totals(prices)
 
-    def activity(self, tool: str, arguments: Fields) -> Event:
+    def activity(self, tool: str, arguments: Fields) -> events.Event:
         """What a call of a tool is."""
         return activity(tool, arguments, self.folder)
 
     @abstractmethod
-    def read(self, said: Fields) -> Iterable[Event]:
+    def read(self, said: Fields) -> Iterable[events.Event]:
         """What one object of the stream means: nothing, for most of them."""
 
-    def line(self, line: str) -> Iterable[Event]:
+    def line(self, line: str) -> Iterable[events.Event]:
         """What a line means: that of its object, or it was ``Printed``."""
         if line.lstrip().startswith("{"):
             try:
-                return self.read(Fields(parse_object(line.strip().encode())))
-            except ProtocolError:
+                return self.read(Fields(framing.parse_object(line.strip().encode())))
+            except framing.ProtocolError:
                 pass
-        return [Printed(line.rstrip()[:PRINTED_CHARS_MAX])]
+        return [events.Printed(line.rstrip()[: events.PRINTED_CHARS_MAX])]
 
-    def _events(self, framed: Framed) -> Iterable[Event]:
-        if not isinstance(framed, Line):
+    def _events(self, framed: framing.Framed) -> Iterable[events.Event]:
+        if not isinstance(framed, framing.Line):
             return ()
         return self.line(framed.text.decode("utf-8", "replace").removeprefix("\ufeff"))
 
@@ -108,7 +92,7 @@ class Fields:
     def text(self, *path: str) -> str:
         """A text, bounded."""
         found = self._find(path)
-        return found[:TEXT_CHARS_MAX] if isinstance(found, str) else ""
+        return found[: events.TEXT_CHARS_MAX] if isinstance(found, str) else ""
 
     def name(self, *path: str) -> str:
         """A short text: an id, a model, a path."""
@@ -116,7 +100,7 @@ class Fields:
 
     def number(self, *path: str) -> float | None:
         """A finite number."""
-        return as_number(self._find(path))
+        return framing.as_number(self._find(path))
 
     def count(self, *path: str) -> int:
         """A whole number from 0 on."""
@@ -154,10 +138,10 @@ class Fields:
         """Whether it is there, whatever it is."""
         return name in self._fields
 
-    def usage(self, names: Sequence[str], model: str, money: str = "") -> Usage:
+    def usage(self, names: Sequence[str], model: str, money: str = "") -> events.Usage:
         """Tokens by the names of input, output, cached_read and cached_write."""
         own, output, read, written = (self.count(name) for name in names)
-        return Usage(model, own, output, read, written, self.money(money) if money else None)
+        return events.Usage(model, own, output, read, written, self.money(money) if money else None)
 
     def _find(self, path: tuple[str, ...]) -> Any:
         found: Any = self._fields
@@ -171,7 +155,7 @@ class Fields:
 # --- activities -----------------------------------------------------------------------------------
 
 
-def activity(tool: str, arguments: Fields, folder: str = "") -> Doing:
+def activity(tool: str, arguments: Fields, folder: str = "") -> events.Doing:
     """What a call of a tool is, in the words of people; the tools of all agents are much alike.
 
     ``folder``: left out where a path begins with it.
@@ -179,15 +163,15 @@ def activity(tool: str, arguments: Fields, folder: str = "") -> Doing:
     word = tool.lower().replace("_", "")
     if command := arguments.text("command") or arguments.text("cmd"):
         wrapped = _SHELL.fullmatch(command)
-        return Doing("running", _first_line(wrapped[2] if wrapped else command))
+        return events.Doing("running", _first_line(wrapped[2] if wrapped else command))
     path = next((p for name in _PATHS if (p := arguments.name(name))), "")
     path = path.removeprefix(f"{folder}/") if folder else path
     for verb, words in _VERBS.items():
         if any(each in word for each in words) and path:
-            return Doing(verb, _first_line(path))
+            return events.Doing(verb, _first_line(path))
     if pattern := arguments.name("pattern") or arguments.name("query"):
-        return Doing("searching", _first_line(pattern))
-    return Doing("using", _first_line(tool)[:NAME_CHARS_MAX])
+        return events.Doing("searching", _first_line(pattern))
+    return events.Doing("using", _first_line(tool)[:NAME_CHARS_MAX])
 
 
 _SHELL = re.compile(r"(?:/\S*/)?(?:ba|z)?sh -l?c (['\"]?)(.*)\1", re.DOTALL)

@@ -11,19 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from beads_workers.core.model import value
-from beads_workers.worktrees.git import (
-    SECONDS_MAX,
-    TRIES_MAX,
-    TRY_AGAIN_SECONDS,
-    GitCall,
-    GitError,
-    GitNoAnswer,
-    call,
-    failure,
-)
+from beads_workers.worktrees import git
 
 
-class Misplaced(GitError):
+class Misplaced(git.GitError):
     """Whoever worked has removed its worktree, or put another repository in its place."""
 
 
@@ -32,7 +23,7 @@ class Git:
     """git in one folder. ``seconds``: what a call may take."""
 
     folder: str
-    seconds: float = SECONDS_MAX
+    seconds: float = git.SECONDS_MAX
 
     def __call__(
         self,
@@ -48,7 +39,7 @@ class Git:
         places = {**(places or {}), **({"GIT_INDEX_FILE": index} if index else {})}
         done = self.ask(*arguments, given=given, places=places)
         if done.status != 0:
-            raise failure(arguments, done)
+            raise git.failure(arguments, done)
         return done.output
 
     def ask(
@@ -57,28 +48,28 @@ class Git:
         given: str | None = None,
         places: Mapping[str, str] | None = None,
         good: tuple[int, ...] = (0,),
-    ) -> GitCall:
+    ) -> git.GitCall:
         """Return how it ended, for a call that may be made twice; raises ``GitNoAnswer``.
 
         ``good``: exit statuses that are answers; after any other one it is asked again.
         """
-        for tries_left in reversed(range(TRIES_MAX)):
+        for tries_left in reversed(range(git.TRIES_MAX)):
             try:
                 done = self.once(*arguments, given=given, places=places)
-            except GitNoAnswer:
+            except git.GitNoAnswer:
                 if not tries_left:
                     raise
             else:
                 if done.status in good or not tries_left:
                     return done
-            time.sleep(TRY_AGAIN_SECONDS)
+            time.sleep(git.TRY_AGAIN_SECONDS)
         raise AssertionError("the last try returns or raises")
 
-    def answered(self, *arguments: str, good: tuple[int, ...]) -> GitCall:
+    def answered(self, *arguments: str, good: tuple[int, ...]) -> git.GitCall:
         """``ask``, for a call of which all other exit statuses are errors; raises ``GitError``."""
         done = self.ask(*arguments, good=good)
         if done.status not in good:
-            raise failure(arguments, done)
+            raise git.failure(arguments, done)
         return done
 
     def once(
@@ -86,17 +77,17 @@ class Git:
         *arguments: str,
         given: str | None = None,
         places: Mapping[str, str] | None = None,
-    ) -> GitCall:
+    ) -> git.GitCall:
         """The same without another try, for a call that changes something."""
         try:
-            return call(
+            return git.call(
                 *(self.folder, *arguments),
                 given=given,
                 places=places,
                 seconds=self.seconds,
                 tries=1,
             )
-        except GitNoAnswer:
+        except git.GitNoAnswer:
             if not Path(self.folder).is_dir():
                 raise Misplaced(f"{self.folder} is gone") from None
             raise

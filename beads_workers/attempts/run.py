@@ -29,15 +29,7 @@ from beads_workers.attempts.log import MaskedLog
 from beads_workers.attempts.process import AgentNotStarted, Clocks, Hearing, run_agent
 from beads_workers.attempts.prompts import first_prompt, mend_prompt
 from beads_workers.attempts.work import CannotCommit, Changes, Workplace
-from beads_workers.core import limits
-from beads_workers.core.assignment import (
-    AgentSpec,
-    Assignment,
-    AttemptAnswer,
-    not_kept,
-    read_assignment,
-    to_fields,
-)
+from beads_workers.core import assignment, limits
 from beads_workers.core.landing import Mend
 from beads_workers.core.model import OutcomeKind
 from beads_workers.core.receipts import Receipt, Tokens
@@ -60,7 +52,7 @@ REFUSED = (Kind.LIMITED, Kind.NEEDS_PERSON, Kind.TRANSIENT)
 class AgentAttempt:
     """``run`` gives the answer; ``end`` asks it to come to its end with what it has."""
 
-    def __init__(self, asked: Assignment) -> None:
+    def __init__(self, asked: assignment.Assignment) -> None:
         self._asked = asked
         folder = str(Path.cwd())
         self._place = Workplace.enter(folder, asked.issue_id, asked.attempt, asked.run_id)
@@ -89,7 +81,7 @@ class AgentAttempt:
             settings=write_settings(asked.issue_id, self._guards),
         )
         self._worker = WorkingAgent(asked.agent, self._around, earlier=self._earlier())
-        self._refused: AgentSpec | None = None
+        self._refused: assignment.AgentSpec | None = None
         self._unkept = ""
         """What git or the machine could not do with its work, for no fault of the agent."""
 
@@ -97,7 +89,7 @@ class AgentAttempt:
         """Somebody wants it to end."""
         self._is_told = True
 
-    def run(self) -> AttemptAnswer:
+    def run(self) -> assignment.AttemptAnswer:
         """Work, check, mend. Raises ``AgentNotStarted``."""
         try:
             verdict, lesson = self._work_and_check()
@@ -326,30 +318,30 @@ class AgentAttempt:
 
     # --- answer -----------------------------------------------------------------------------------
 
-    def _answer(self, verdict: Verdict, lesson: str) -> AttemptAnswer:
+    def _answer(self, verdict: Verdict, lesson: str) -> assignment.AttemptAnswer:
         verdict, receipt = self._with_work(verdict, self._receipt(verdict, lesson))
         why = verdict.why
         match verdict.kind:
             case Kind.UNFINISHED if self._unkept and not self._is_told:
-                return not_kept(f"{self._unkept}: {why}", receipt)
+                return assignment.not_kept(f"{self._unkept}: {why}", receipt)
             case Kind.DONE:
-                return AttemptAnswer(OutcomeKind.SUCCESS, "", receipt)
+                return assignment.AttemptAnswer(OutcomeKind.SUCCESS, "", receipt)
             case Kind.NO_CHANGE if self._may_be_unchanged:
-                return AttemptAnswer(OutcomeKind.SUCCESS, "", receipt)
+                return assignment.AttemptAnswer(OutcomeKind.SUCCESS, "", receipt)
             case Kind.NO_CHANGE if said_outcome(verdict.text)[0]:
                 # Another attempt would say the same: a person looks at it.
                 receipt = replace(receipt, flags=(*receipt.flags, "says that no change is needed"))
                 error = f"it says that no change is needed: {why}"
-                return AttemptAnswer(OutcomeKind.NOT_FOUND, error, receipt)
+                return assignment.AttemptAnswer(OutcomeKind.NOT_FOUND, error, receipt)
             case Kind.NO_CHANGE:
                 error = f"it ended well and changed nothing: {why}"
-                return AttemptAnswer(OutcomeKind.ERROR, error, receipt)
+                return assignment.AttemptAnswer(OutcomeKind.ERROR, error, receipt)
             case _ if self._is_told:
-                return AttemptAnswer(OutcomeKind.CANCELLED, why, receipt)
+                return assignment.AttemptAnswer(OutcomeKind.CANCELLED, why, receipt)
             case kind if kind in REFUSED:
-                return AttemptAnswer(OutcomeKind.RETRY, why, receipt)
+                return assignment.AttemptAnswer(OutcomeKind.RETRY, why, receipt)
             case _:
-                return AttemptAnswer(OutcomeKind.ERROR, why, receipt)
+                return assignment.AttemptAnswer(OutcomeKind.ERROR, why, receipt)
 
     def _receipt(self, verdict: Verdict, lesson: str) -> Receipt:
         worker = self._worker
@@ -451,7 +443,7 @@ class AgentAttempt:
 
 def main() -> int:
     """See the module text; 0 once there is an answer, 1 where nothing could be tried."""
-    asked = read_assignment(sys.stdin.read())
+    asked = assignment.read_assignment(sys.stdin.read())
     sessions.adopt()
     try:
         attempt = AgentAttempt(asked)
@@ -467,7 +459,7 @@ def main() -> int:
     return _tell_answer(answer)
 
 
-def not_begun(asked: Assignment, error: GitError) -> AttemptAnswer:
+def not_begun(asked: assignment.Assignment, error: GitError) -> assignment.AttemptAnswer:
     """The answer of an attempt whose worktree cannot be read; its session may go on later."""
     nothing_used = Receipt()
     receipt = replace(
@@ -480,12 +472,12 @@ def not_begun(asked: Assignment, error: GitError) -> AttemptAnswer:
         refused="",
         flags=(),
     )
-    return not_kept(f"{CANNOT_READ}: {error}", receipt)
+    return assignment.not_kept(f"{CANNOT_READ}: {error}", receipt)
 
 
-def _tell_answer(answer: AttemptAnswer) -> int:
+def _tell_answer(answer: assignment.AttemptAnswer) -> int:
     """Print it for the worker; an exit status: without an answer nothing is done."""
-    return 0 if _print({"answer": to_fields(answer)}) else 1
+    return 0 if _print({"answer": assignment.to_fields(answer)}) else 1
 
 
 def _print(row: dict[str, Any]) -> bool:

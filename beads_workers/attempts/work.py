@@ -26,35 +26,13 @@ from beads_workers.attempts.nested import (
 )
 from beads_workers.attempts.own_branch import BranchNow, DoesNotFit, OwnBranch, whole_tree
 from beads_workers.attempts.refs import moved, refs_at_first, refs_now
-from beads_workers.core import limits
-from beads_workers.core.commit_form import (
-    NO_TITLE,
-    OWN_TRAILERS,
-    SUBJECT_COLUMNS,
-    filled_trailers,
-    one_line,
-    shortened,
-    wrapped,
-)
+from beads_workers.core import commit_form, limits
 from beads_workers.core.landing import FILES_NAMED
 from beads_workers.core.model import value
 from beads_workers.core.receipts import Receipt
 from beads_workers.core.text import some
 from beads_workers.executors.files import branch_part
-from beads_workers.worktrees.git import (
-    FALLBACK_IDENTITY,
-    SECONDS_MAX,
-    GitError,
-    GitNoAnswer,
-    answers,
-    is_object,
-    lines,
-    names,
-    objects,
-    questions,
-    unlock,
-    unlock_here,
-)
+from beads_workers.worktrees import git
 from beads_workers.worktrees.landed import ATTEMPTS
 from beads_workers.worktrees.programs import changed
 from beads_workers.worktrees.records import REFS_FILE, WorktreeRecord
@@ -106,14 +84,14 @@ class Workplace:
     attempt: int
     run_id: str
     dirty: tuple[str, ...] = ()
-    seconds: float = SECONDS_MAX
+    seconds: float = git.SECONDS_MAX
     began: float = field(default_factory=time.time)
     mine: OwnBranch | None = None
     directory: Path | None = None
     dot_git: Path | None = None
     dot_git_text: str = ""
     refs: Mapping[str, str] = field(default_factory=dict)
-    trailers: tuple[str, ...] = OWN_TRAILERS
+    trailers: tuple[str, ...] = commit_form.OWN_TRAILERS
     agent: str = ""
     _places: tuple[str, str, str] | None = None
     """What git has said of where it is: asked once, whoever works cannot move it."""
@@ -163,9 +141,9 @@ class Workplace:
     def _shared(self) -> Workplace:
         try:
             head, _, dirty = self.status(good=(0, NO_REPOSITORY))
-        except GitNoAnswer:
+        except git.GitNoAnswer:
             raise
-        except GitError:
+        except git.GitError:
             return self
         return replace(self, base=head, dirty=dirty)
 
@@ -215,7 +193,7 @@ class Workplace:
     ) -> tuple[str | None, str | None, tuple[str, ...]]:
         done = self._git.ask(*STATUS, good=good)
         if done.status != 0:
-            raise GitError(done.error or f"git status exited with {done.status}")
+            raise git.GitError(done.error or f"git status exited with {done.status}")
         return parse_status(done.output)
 
     def _without_worktrees(self, files: tuple[str, ...]) -> tuple[str, ...]:
@@ -277,7 +255,7 @@ class Workplace:
         """Those since the attempt began, oldest first; raises ``GitError``."""
         if tip == self.base:
             return ()
-        return tuple(objects(self._git("rev-list", "--reverse", f"{self.base}..{tip}")))
+        return tuple(git.objects(self._git("rev-list", "--reverse", f"{self.base}..{tip}")))
 
     def commit(self, title: str, text: str = "") -> str | None:
         """Commit what is not committed, in a worktree of its own; gives the new commit.
@@ -294,7 +272,7 @@ class Workplace:
                 # Where ``come_back`` has just seen it.
                 before = self.head() if self.mine is None else self.mine.tip
                 return self._commit(title, text, before)
-            except GitError:
+            except git.GitError:
                 # A killed git may have made it before it could say so.
                 if before and self.head() != before and not self.status()[2]:
                     return self.head()
@@ -319,12 +297,15 @@ class Workplace:
         if not self._stage(tip, has_folders=has_folders) and not self._merging():
             return None
         who = self._identity()
-        subject = shortened(one_line(title), SUBJECT_COLUMNS) or NO_TITLE
-        words = f"{wrapped(text)}\n\n" if text.strip() else ""
+        subject = (
+            commit_form.shortened(commit_form.one_line(title), commit_form.SUBJECT_COLUMNS)
+            or commit_form.NO_TITLE
+        )
+        words = f"{commit_form.wrapped(text)}\n\n" if text.strip() else ""
         message = f"{subject}\n\n{words}{self._trailers(self.trailers, who)}"
         done = self._git.once(*who, "commit", "--no-gpg-sign", "--quiet", "--file=-", given=message)
         if done.status != 0:
-            raise GitError(done.error or f"git commit exited with {done.status}")
+            raise git.GitError(done.error or f"git commit exited with {done.status}")
         return self.head()
 
     def _stage(self, tip: str, *, has_folders: bool) -> bool:
@@ -348,12 +329,12 @@ class Workplace:
     def _identity(self) -> tuple[str, ...]:
         """Options by which a commit can be made, also if nobody ever said who commits."""
         known = self._git.ask("var", "GIT_COMMITTER_IDENT")
-        return () if known.status == 0 else FALLBACK_IDENTITY
+        return () if known.status == 0 else git.FALLBACK_IDENTITY
 
     def head(self) -> str:
         """The commit of its branch; raises ``GitError``."""
         tip = self._tip()
-        return tip if is_object(tip) else self._git("rev-parse", tip).strip()
+        return tip if git.is_object(tip) else self._git("rev-parse", tip).strip()
 
     def _tip(self) -> str:
         self._check_dot_git()
@@ -373,7 +354,7 @@ class Workplace:
         )
 
     def _state_of(self, tip: str) -> tuple[str, str]:
-        commit, tree = lines(self._git("rev-parse", tip, f"{tip}^{{tree}}"), 2)
+        commit, tree = git.lines(self._git("rev-parse", tip, f"{tip}^{{tree}}"), 2)
         return commit, tree
 
     def branch(self) -> str:
@@ -412,7 +393,7 @@ class Workplace:
 
     def _obeyed(self) -> list[str]:
         """What it changes that others run once it is merged, in one line; raises ``GitError``."""
-        found = names(self._git("diff", "--name-only", "-z", str(self.base), "--", *WATCHED))
+        found = git.names(self._git("diff", "--name-only", "-z", str(self.base), "--", *WATCHED))
         return [f"{OBEYED}: {some(found)}"] if found else []
 
     def _programs(self) -> list[str]:
@@ -433,9 +414,9 @@ class Workplace:
         if not self._merging():
             try:
                 self._merge(tip)
-            except GitNoAnswer:
+            except git.GitNoAnswer:
                 raise
-            except GitError:
+            except git.GitError:
                 if not self.status()[2]:
                     raise
                 # What lies there is in the way. Its branch was whole, so this came later, from a
@@ -452,7 +433,7 @@ class Workplace:
                 done = self._git.once(
                     *self._identity(), "merge", "--no-gpg-sign", "--quiet", "--no-edit", tip
                 )
-            except GitNoAnswer:
+            except git.GitNoAnswer:
                 if not tries_left:
                     raise
                 # Nobody else works here: what the killed one has locked is nobody's.
@@ -461,7 +442,7 @@ class Workplace:
                 if done.status == 0 or self._merging():
                     return
                 if not tries_left:
-                    raise GitError(done.error or f"git merge exited with {done.status}")
+                    raise git.GitError(done.error or f"git merge exited with {done.status}")
             if self._merging():
                 return
 
@@ -493,10 +474,10 @@ class Workplace:
                 *(*self._identity(), "commit-tree", tree),
                 *(word for each in dict.fromkeys((head, seen.commit)) for word in ("-p", each)),
                 *("-F", "-"),
-                given=message + "\n" + self._trailers(OWN_TRAILERS),
+                given=message + "\n" + self._trailers(commit_form.OWN_TRAILERS),
             ).strip()
         ref = f"{ATTEMPTS}/{branch_part(self.issue_id)}/{self.attempt}"
-        unlock(str(self._common()), ref)
+        git.unlock(str(self._common()), ref)
         self._git("update-ref", ref, commit)
         return ref
 
@@ -548,14 +529,14 @@ class Workplace:
 
     def _asked_places(self) -> tuple[str, str, str]:
         if self._places is None:
-            asked = questions("--absolute-git-dir", "--git-common-dir", "--show-toplevel")
-            own, common, top = answers(self._git(*asked), 3)
+            asked = git.questions("--absolute-git-dir", "--git-common-dir", "--show-toplevel")
+            own, common, top = git.answers(self._git(*asked), 3)
             self._places = own, common, top
         return self._places
 
     def _unlock(self) -> None:
         """Nobody works in it any more: what a killed git has locked is nobody's."""
-        unlock_here(self._git_directory(), self._common())
+        git.unlock_here(self._git_directory(), self._common())
 
     def _merging(self) -> bool:
         return (self._git_directory() / "MERGE_HEAD").exists()
@@ -565,7 +546,9 @@ class Workplace:
         if any("{committer}" in each for each in templates):
             ident = self._git(*who, "var", "GIT_COMMITTER_IDENT")
             said["committer"] = ident[: ident.rindex(">") + 1]
-        return "".join(f"{line}\n" for line in filled_trailers(templates, self.agent, **said))
+        return "".join(
+            f"{line}\n" for line in commit_form.filled_trailers(templates, self.agent, **said)
+        )
 
 
 def _refuse(repositories: Sequence[str]) -> None:

@@ -15,24 +15,9 @@ from typing import Any
 from beads_workers.cli.feeds import Feed, Message
 from beads_workers.cli.log_tail import LogTail, WorktreeDiff
 from beads_workers.core.text import printable
-from beads_workers.ui import theme
+from beads_workers.ui import theme, viewer
 from beads_workers.ui.dashboard import draw, page_rows, shows_log
 from beads_workers.ui.terminal import Events, Terminal
-from beads_workers.ui.viewer import (
-    Ask,
-    Detach,
-    Faster,
-    Leave,
-    Look,
-    OtherTheme,
-    Pane,
-    Renderer,
-    Role,
-    SayPage,
-    ShownLog,
-    Wish,
-    press,
-)
 
 # The dashboard on a terminal: snapshots and keys in, frames and requests out.
 #
@@ -71,7 +56,7 @@ class DashboardResult:
 
 
 def show(
-    feed: Feed, role: Role, run_folder: Callable[[str], Path], caption: Caption | None
+    feed: Feed, role: viewer.Role, run_folder: Callable[[str], Path], caption: Caption | None
 ) -> DashboardResult:
     """Draw until the run ends or the viewer leaves; the terminal is as before when this returns.
 
@@ -86,7 +71,7 @@ class _Live:
         self,
         terminal: Terminal,
         feed: Feed,
-        role: Role,
+        role: viewer.Role,
         run_folder: Callable[[str], Path],
         caption: Caption | None,
     ) -> None:
@@ -96,9 +81,9 @@ class _Live:
         self._logs = LogTail(run_folder, changes=WorktreeDiff())
         self._caption = caption
         self._theme = theme.named(os.environ)
-        self._renderer = Renderer()
+        self._renderer = viewer.Renderer()
         unicode = (sys.stdout.encoding or "").lower().startswith("utf")
-        self._look = Look(role, unicode=unicode)
+        self._look = viewer.Look(role, unicode=unicode)
         self._lines: list[str] = []
         self._snapshot: Message | None = None
         self._ended: Message | None = None
@@ -123,7 +108,7 @@ class _Live:
         return self._draw_at if due is None else min(self._draw_at, due)
 
     def _draw(self, now: float) -> None:
-        following = self._look.pane is Pane.LOG
+        following = self._look.pane is viewer.Pane.LOG
         self._draw_at = now + (FRAME_SECONDS if following else TICK_SECONDS)
         if self._snapshot is None:
             return
@@ -141,11 +126,11 @@ class _Live:
         # From its end: however long it took, the next one does not follow at its heels.
         self._drawn_at = time.monotonic()
 
-    def _log(self, snapshot: Message) -> ShownLog:
+    def _log(self, snapshot: Message) -> viewer.ShownLog:
         try:
             return self._logs.read(self._look, snapshot)
         except OSError as error:
-            return ShownLog(f"it cannot be read: {error.strerror}")
+            return viewer.ShownLog(f"it cannot be read: {error.strerror}")
 
     def _handle(self, events: Events) -> None:
         if events.gone:
@@ -159,7 +144,7 @@ class _Live:
             self._pressed(key)
         for message in self._feed.take():
             self._heard(message)
-        if self._feed.over and self._look.role is not Role.REPLAY and self._seen is None:
+        if self._feed.over and self._look.role is not viewer.Role.REPLAY and self._seen is None:
             self._over()
 
     def _heard(self, message: Message) -> None:
@@ -194,36 +179,36 @@ class _Live:
             self._terminal.draw(self._lines, full=True)
             return
         rows = page_rows(self._snapshot, self._look, *self._terminal.size)
-        self._look, wish = press(self._look, key, self._snapshot, rows)
+        self._look, wish = viewer.press(self._look, key, self._snapshot, rows)
         # Where the key has something to say, it says it from now on.
         self._said_at = time.monotonic()
         self._draw_at = 0.0
         if wish is not None:
             self._carry_out(wish)
 
-    def _carry_out(self, wish: Wish) -> None:
+    def _carry_out(self, wish: viewer.Wish) -> None:
         match wish:
-            case Ask(control, fields):
+            case viewer.Ask(control, fields):
                 self._feed.ask(control, fields)
                 if control == "bw.stop":
                     self._say("stopping: everyone is told to leave")
-            case Leave():
+            case viewer.Leave():
                 self._seen = DashboardResult(Left.LEFT, self._ended, self._signal)
-            case Detach():
+            case viewer.Detach():
                 self._feed.ask("bw.detach", {})
-            case Faster():
+            case viewer.Faster():
                 self._say(self._feed.change_speed(wish))
-            case OtherTheme():
+            case viewer.OtherTheme():
                 names = theme.NAMES
                 now = names.index(self._theme) if self._theme else -1
                 self._theme = names[(now + 1) % len(names)]
                 self._show_in(self._theme)
                 self._say(f"colours for a background that is {self._theme}")
-            case SayPage():
+            case viewer.SayPage():
                 self._say(self._page())
 
     def _signalled(self, number: int) -> None:
-        if self._look.role is not Role.START:
+        if self._look.role is not viewer.Role.START:
             self._seen = DashboardResult(Left.LEFT, self._ended, number)
         elif self._signal is None:
             self._signal = number
@@ -242,7 +227,7 @@ class _Live:
         return f"the live page: {url}" if url else "no live page: 'watch --web' serves one"
 
     def _show_in(self, name: str) -> None:
-        self._renderer = Renderer(name=name)
+        self._renderer = viewer.Renderer(name=name)
         self._draw_at = 0.0
 
     def _say(self, text: str) -> None:

@@ -6,22 +6,13 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from beads_workers.conformance import report
 from beads_workers.conformance.bench import NotClaimed, Timing
 from beads_workers.conformance.floor import Book, Floor
 from beads_workers.conformance.lateness import ProcessorClock
 from beads_workers.conformance.link import Breach
 from beads_workers.conformance.orchestrator_cases import CASES, OrchestratorCase, Phase
 from beads_workers.conformance.orchestrator_features import FEATURES
-from beads_workers.conformance.report import (
-    UNFORESEEN,
-    Finding,
-    Judgement,
-    Report,
-    as_breach,
-    late_by,
-    of_breach,
-    settle,
-)
 from beads_workers.conformance.requirements import ORCHESTRATOR
 
 AT_ONCE = 8
@@ -37,7 +28,7 @@ def try_orchestrator(
     only: Sequence[str] = (),
     stop: Sequence[str] = (),
     without: Sequence[str] = (),
-) -> Report:
+) -> report.Report:
     """Play every case to the orchestrator at this socket; ``only``: those that could show these
     requirements. ``stop``: a command that has it stop, run at the end. ``without``: requirements
     that it does not claim; a case that shows nothing else is not played."""
@@ -45,38 +36,40 @@ def try_orchestrator(
     chosen = [c for c in ALL if not only or set(only) & {*c.ids} or c.phase is Phase.LAST]
     slow_first = sorted(chosen, key=lambda case: case.name not in SLOW)
 
-    def found_by(case: OrchestratorCase) -> list[Finding]:
+    def found_by(case: OrchestratorCase) -> list[report.Finding]:
         if {*case.ids} <= {*without}:
-            no, why = Judgement.NOT_CLAIMED, "left out with --without"
-            return [Finding(requirement, no, case.name, why) for requirement in case.ids]
+            no, why = report.Judgement.NOT_CLAIMED, "left out with --without"
+            return [report.Finding(requirement, no, case.name, why) for requirement in case.ids]
         return list(play(case, Floor(path, timing, book, stop)))
 
-    found: list[Finding] = []
+    found: list[report.Finding] = []
     for phase in Phase:
         cases = [case for case in slow_first if case.phase is phase]
         with ThreadPoolExecutor(AT_ONCE if phase is Phase.TOGETHER else 1) as threads:
             for findings in threads.map(found_by, cases):
                 found += findings
     texts = {k: v for k, v in ORCHESTRATOR.items() if not only or k in only}
-    broken = {each.requirement for each in found if each.verdict is Judgement.FAIL}
+    broken = {each.requirement for each in found if each.verdict is report.Judgement.FAIL}
     texts |= {name: ORCHESTRATOR[name] for name in sorted(broken)}
-    return Report("orchestrator", settle(found, texts), texts, time.monotonic() - began)
+    return report.Report(
+        "orchestrator", report.settle(found, texts), texts, time.monotonic() - began
+    )
 
 
-def play(case: OrchestratorCase, floor: Floor) -> Iterator[Finding]:
+def play(case: OrchestratorCase, floor: Floor) -> Iterator[report.Finding]:
     """One case: what it says of its requirements, and of one that it did not look for."""
-    verdict, why, broken, clock = Judgement.PASS, "", "", ProcessorClock()
+    verdict, why, broken, clock = report.Judgement.PASS, "", "", ProcessorClock()
     clock.watch(floor.book.pid)
     with floor:
         try:
             case.play(floor)
         except NotClaimed as error:
-            verdict, why = Judgement.NOT_CLAIMED, str(error)
-        except (Breach, OSError, *UNFORESEEN) as error:
-            breach = as_breach(error, case.ids)
+            verdict, why = report.Judgement.NOT_CLAIMED, str(error)
+        except (Breach, OSError, *report.UNFORESEEN) as error:
+            breach = report.as_breach(error, case.ids)
             broken, late = breach.requirement, clock.excuses(breach.allowed, floor.book.pid)
-            verdict, why = Judgement.NOT_REACHED, late_by(late) or f"see {broken}"
-            yield of_breach(breach, case.name, floor.transcript, late)
+            verdict, why = report.Judgement.NOT_REACHED, report.late_by(late) or f"see {broken}"
+            yield report.of_breach(breach, case.name, floor.transcript, late)
     for requirement in case.ids:
         if requirement != broken:
-            yield Finding(requirement, verdict, case.name, why)
+            yield report.Finding(requirement, verdict, case.name, why)

@@ -8,19 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
 
+from beads_workers.conformance import report
 from beads_workers.conformance.bench import Bench, NotClaimed, Timing
 from beads_workers.conformance.lateness import ProcessorClock
 from beads_workers.conformance.link import Breach
-from beads_workers.conformance.report import (
-    UNFORESEEN,
-    Finding,
-    Judgement,
-    Report,
-    as_breach,
-    late_by,
-    of_breach,
-    settle,
-)
 from beads_workers.conformance.requirements import WORKER
 from beads_workers.conformance.worker_cases import CASES, WorkerCase
 
@@ -33,7 +24,7 @@ def try_worker(
     timing: Timing,
     only: Sequence[str] = (),
     at_once: int = AT_ONCE,
-) -> Report:
+) -> report.Report:
     """Play every case to the worker that ``command`` starts; ``only``: those that could show these
     requirements."""
     began, not_ours = time.monotonic(), Event()
@@ -46,8 +37,10 @@ def try_worker(
         found = [finding for findings in played for finding in findings]
     texts = {k: v for k, v in WORKER.items() if not only or k in only}
     strays = [each for each in found if each.requirement not in texts]
-    texts |= {s.requirement: WORKER[s.requirement] for s in strays if s.verdict is Judgement.FAIL}
-    return Report("worker", settle(found, texts), texts, time.monotonic() - began)
+    texts |= {
+        s.requirement: WORKER[s.requirement] for s in strays if s.verdict is report.Judgement.FAIL
+    }
+    return report.Report("worker", report.settle(found, texts), texts, time.monotonic() - began)
 
 
 def anchored(command: Sequence[str]) -> list[str]:
@@ -59,27 +52,27 @@ def anchored(command: Sequence[str]) -> list[str]:
 
 def play(
     case: WorkerCase, command: Sequence[str], timing: Timing, not_ours: Event
-) -> Iterator[Finding]:
+) -> Iterator[report.Finding]:
     """One case: what it says of its requirements, and of one that it did not look for."""
     clock = ProcessorClock()
     with Bench(command, timing, not_ours=not_ours) as bench:
-        verdict, why, broken = Judgement.PASS, "", ""
+        verdict, why, broken = report.Judgement.PASS, "", ""
         try:
             case.play(bench)
         except NotClaimed as error:
-            verdict, why = Judgement.NOT_CLAIMED, _unclaimed(str(error))
-        except (Breach, *UNFORESEEN) as error:
-            breach = as_breach(error, case.ids)
+            verdict, why = report.Judgement.NOT_CLAIMED, _unclaimed(str(error))
+        except (Breach, *report.UNFORESEEN) as error:
+            breach = report.as_breach(error, case.ids)
             broken, late = breach.requirement, clock.excuses(breach.allowed, bench.pid)
-            verdict, why = Judgement.NOT_REACHED, late_by(late) or f"see {broken}"
-            yield of_breach(breach, case.name, bench.transcript, late)
+            verdict, why = report.Judgement.NOT_REACHED, report.late_by(late) or f"see {broken}"
+            yield report.of_breach(breach, case.name, bench.transcript, late)
         for requirement in case.ids:
             if requirement == broken:
                 continue
-            if verdict is Judgement.PASS or requirement in bench.proved:
-                yield Finding(requirement, Judgement.PASS, case.name)
+            if verdict is report.Judgement.PASS or requirement in bench.proved:
+                yield report.Finding(requirement, report.Judgement.PASS, case.name)
             else:
-                yield Finding(requirement, verdict, case.name, why)
+                yield report.Finding(requirement, verdict, case.name, why)
 
 
 def _unclaimed(what: str) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from beads_workers.core import receipts
 from beads_workers.core.accounts import Accounts
 from beads_workers.core.budget import Budget
 from beads_workers.core.effects import Effects
@@ -19,15 +20,6 @@ from beads_workers.core.model import IssueId, Job, Outcome, OutcomeKind
 from beads_workers.core.money import Ledger, UnderWay
 from beads_workers.core.plain import to_plain
 from beads_workers.core.policy import Blame
-from beads_workers.core.receipts import (
-    NOBODY,
-    AccountId,
-    AccountRefusal,
-    Candidate,
-    Closed,
-    Receipt,
-    to_json,
-)
 from beads_workers.core.retry import AlikeFailures
 from beads_workers.core.settings import Agent, FleetSettings
 from beads_workers.core.wire import Progress
@@ -66,8 +58,8 @@ class AgentWork:
         self._lands = settings.landing is not None
         self._allows_calls = bool(work.allow_modules)
         self._running: dict[str, int] = dict.fromkeys(self.known, 0)
-        self._chosen: dict[IssueId, Candidate] = {}
-        self._waits: dict[IssueId, list[Candidate]] = {}
+        self._chosen: dict[IssueId, receipts.Candidate] = {}
+        self._waits: dict[IssueId, list[receipts.Candidate]] = {}
         """Who was turned away, with those who may work on it."""
         self._reviews: set[IssueId] = set()
         """Canaries of the reviewer's account."""
@@ -78,10 +70,10 @@ class AgentWork:
 
     # --- before an attempt ------------------------------------------------------------------------
 
-    def choose(self, job: Job) -> Candidate | None:
+    def choose(self, job: Job) -> receipts.Candidate | None:
         """Who works on it; None: nobody may now, and it waits until one of them may."""
         if self._brings_its_own(job):
-            return NOBODY
+            return receipts.NOBODY
         if self.spent() is not None:
             return None
         candidates = self._candidates(job)
@@ -97,7 +89,7 @@ class AgentWork:
             return None
         if self.spent() is not None:
             return 0
-        rooms: dict[AccountId, int] = {}
+        rooms: dict[receipts.AccountId, int] = {}
         for agent in self.known.values():
             each = self._candidate(agent, agent.model)
             others = rooms.get(each.account, 0)
@@ -113,7 +105,7 @@ class AgentWork:
         """Whether some that wait may be taken now: as many as there are places."""
         if not self._waits:
             return False  # Asked after every event.
-        places: dict[Candidate, int] = {}
+        places: dict[receipts.Candidate, int] = {}
         let_in = []
         for issue_id, candidates in self._waits.items():
             for each in candidates:
@@ -142,7 +134,7 @@ class AgentWork:
             return None
         return f"the budget of {self._budget} is spent (${spent.money:.2f}, {spent.tokens} tokens)"
 
-    def begun(self, issue_id: IssueId, candidate: Candidate) -> None:
+    def begun(self, issue_id: IssueId, candidate: receipts.Candidate) -> None:
         """Its TASK is about to be sent."""
         self._chosen[issue_id] = candidate
         self._waits.pop(issue_id, None)
@@ -154,7 +146,7 @@ class AgentWork:
                 self._reviews.add(issue_id)
                 self.accounts.begun(_review_of(issue_id), reviewer)
 
-    def payload(self, issue: Issue, candidate: Candidate) -> dict[str, Any]:
+    def payload(self, issue: Issue, candidate: receipts.Candidate) -> dict[str, Any]:
         """What its TASK says of that: who works on it, and what earlier attempts have left."""
         said: dict[str, Any] = {"name": candidate.agent}
         if candidate.model:
@@ -164,10 +156,10 @@ class AgentWork:
             said["error"] = past.error
         earlier = past.receipt if past is not None else None
         if earlier is not None and earlier.agent == candidate.agent:
-            said["earlier"] = to_json(earlier)
+            said["earlier"] = receipts.to_json(earlier)
         elif earlier is not None:
             # Another agent takes over: what was found out holds for it, the session does not.
-            said["earlier"] = to_json(replace(earlier, session="", totals={}))
+            said["earlier"] = receipts.to_json(replace(earlier, session="", totals={}))
         if past is not None and past.mend is not None:
             said["mend"] = to_plain(past.mend)
         spent = past.money if past is not None else 0.0
@@ -175,7 +167,7 @@ class AgentWork:
             said["money"] = left
         return said
 
-    def learn(self, account: AccountId, closed: Iterable[Closed]) -> None:
+    def learn(self, account: receipts.AccountId, closed: Iterable[receipts.Closed]) -> None:
         """What other fleets of this user know of an account."""
         agents = [*self.known.values(), *([self._reviewer] if self._reviewer else [])]
         for agent in agents:
@@ -206,7 +198,7 @@ class AgentWork:
                 return outcome, Blame()
             # No agent that we know of: of what any worker may say, only the work is believed, and
             # what a person should look at.
-            work = Receipt(
+            work = receipts.Receipt(
                 branch=receipt.branch,
                 base=receipt.base,
                 head=receipt.head,
@@ -223,7 +215,7 @@ class AgentWork:
         refusal = receipt.refusal if receipt is not None else None
         refused = refusal is not None
         counts = refused and self.accounts.charges(issue_id)
-        of_reviewer: AccountRefusal | None = None
+        of_reviewer: receipts.AccountRefusal | None = None
         if refusal is not None and receipt is not None and receipt.refused and self._reviewer:
             # Its own account is fine: it is the reviewer's that is closed.
             refusal, of_reviewer = None, refusal
@@ -234,7 +226,7 @@ class AgentWork:
         return outcome, Blame(refused, counts, self._spent(issue, receipt))
 
     def _review_ended(
-        self, issue_id: IssueId, refusal: AccountRefusal | None, outcome: Outcome
+        self, issue_id: IssueId, refusal: receipts.AccountRefusal | None, outcome: Outcome
     ) -> None:
         if self._reviewer is None:
             return
@@ -253,7 +245,7 @@ class AgentWork:
         """What an attempt had used that ended without a receipt."""
         self.ledger.found(usage.issue_id, usage.receipt)
 
-    def _spent(self, issue: Issue, receipt: Receipt | None) -> str:
+    def _spent(self, issue: Issue, receipt: receipts.Receipt | None) -> str:
         """The issue's budget, if it is spent."""
         past = issue.retry_entry
         money = (past.money if past else 0.0) + ((receipt.money if receipt else None) or 0.0)
@@ -265,7 +257,7 @@ class AgentWork:
     def _brings_its_own(self, job: Job) -> bool:
         return bool(job.command or job.script or (job.call and self._allows_calls))
 
-    def _places(self, candidate: Candidate) -> int:
+    def _places(self, candidate: receipts.Candidate) -> int:
         most = self.known[candidate.agent].at_once
         return _MANY if most is None else max(0, most - self._running[candidate.agent])
 
@@ -281,17 +273,19 @@ class AgentWork:
         earlier = past.receipt if past is not None else None
         return earlier is not None and bool(earlier.refused)
 
-    def _candidates(self, job: Job) -> list[Candidate]:
+    def _candidates(self, job: Job) -> list[receipts.Candidate]:
         return [
             self._candidate(agent, model)
             for agent, model in agents_for(job, list(self.known.values()))
         ]
 
-    def _candidate(self, agent: Agent, model: str) -> Candidate:
-        return Candidate(agent.name, AccountId(agent.account or agent.name), model)
+    def _candidate(self, agent: Agent, model: str) -> receipts.Candidate:
+        return receipts.Candidate(
+            agent.name, receipts.AccountId(agent.account or agent.name), model
+        )
 
 
-def _is_answered(receipt: Receipt | None) -> bool:
+def _is_answered(receipt: receipts.Receipt | None) -> bool:
     # One that was ended before its agent had an answer proves nothing of its account.
     return receipt is not None and bool(receipt.usage or receipt.money or receipt.message)
 

@@ -11,18 +11,10 @@ from collections.abc import Hashable
 from dataclasses import replace
 from typing import assert_never
 
+from beads_workers.core import events as ev
 from beads_workers.core import limits, wire
 from beads_workers.core.claims import ClaimScheduler
 from beads_workers.core.commands import HangUp, WatchOwner
-from beads_workers.core.events import (
-    Asked,
-    Connected,
-    ConnId,
-    Disconnected,
-    Misread,
-    Received,
-    Unknown,
-)
 from beads_workers.core.features.table import FEATURES
 from beads_workers.core.inflight import InFlight, lost, not_back
 from beads_workers.core.journal import Inherited, WorkerJoined, WorkerLeft
@@ -38,7 +30,7 @@ from beads_workers.core.states import ConnReaction, ConnState, ConnStimulus, Iss
 class HelloTimeout:
     """Timer key: a connection must have said something valid by then."""
 
-    conn_id: ConnId
+    conn_id: ev.ConnId
 
 
 @value
@@ -74,7 +66,7 @@ class Connections:
 
     # --- what comes in ------------------------------------------------------------------------
 
-    def connected(self, event: Connected) -> None:
+    def connected(self, event: ev.Connected) -> None:
         """A connection is nobody until its first valid message."""
         connection = self._registry.add(event.conn_id, event.pid, event.start_time)
         connection.own = event.pid in self._parts.supervisor.by_pid
@@ -82,7 +74,7 @@ class Connections:
         if not event.start_time and event.pid in self._parts.supervisor.reaped_pids:
             self._hang_up_on_dead(connection)
 
-    def misread(self, event: Misread) -> None:
+    def misread(self, event: ev.Misread) -> None:
         """A line that is no message: say so, and go on; a flood ends the connection."""
         connection = self._registry.get(event.conn_id)
         if connection is None:
@@ -101,7 +93,7 @@ class Connections:
             self._effects.note("warning", f"{who}: connection closed: {cause}")
             self._effects.ask(HangUp(event.conn_id, cause))
 
-    def unknown(self, event: Unknown) -> None:
+    def unknown(self, event: ev.Unknown) -> None:
         """A message of a later version, or somebody's own: ignored, however many there are."""
         connection = self._registry.get(event.conn_id)
         if connection is None or event.kind in connection.complaints.unknown:
@@ -111,7 +103,7 @@ class Connections:
             who = connection.worker_id or f"pid {connection.pid}"
             self._effects.note("warning", f"{who}: ignored an unknown message: {event.head}")
 
-    def received(self, event: Received) -> None:
+    def received(self, event: ev.Received) -> None:
         """A valid message: its connection moves by the table, and here is what comes of that.
 
         READY, and the end of a task, may have the next one sent. What that leaves to be claimed or
@@ -170,14 +162,14 @@ class Connections:
         said = type(message).__name__.upper()
         self._sender.note_stray(connection, f"said {said}, which is not understood here")
 
-    def asked(self, event: Asked) -> bool:
+    def asked(self, event: ev.Asked) -> bool:
         """A person asks for something that features do; False where none does that."""
         able = [feature for feature in self._features if isinstance(event, feature.requests)]
         for feature in able:
             feature.asked(event)
         return bool(able)
 
-    def disconnected(self, event: Disconnected) -> None:
+    def disconnected(self, event: ev.Disconnected) -> None:
         """The connection is over; what it had is orphaned until its owner is known to be dead."""
         connection = self._registry.remove(event.conn_id)
         if connection is None:
@@ -391,19 +383,19 @@ class Connections:
 
     # --- deadlines ----------------------------------------------------------------------------
 
-    def hello_timed_out(self, conn_id: ConnId) -> None:
+    def hello_timed_out(self, conn_id: ev.ConnId) -> None:
         """Nothing valid in its first ten seconds: no worker."""
         if (found := self._registry.get(conn_id)) and found.state is ConnState.NEW:
             self._effects.ask(HangUp(conn_id, "said nothing valid"))
 
-    def hold_timed_out(self, conn_id: ConnId) -> None:
+    def hold_timed_out(self, conn_id: ev.ConnId) -> None:
         """The source takes its time, or nothing has come for long: WAIT."""
         connection = self._registry.get(conn_id)
         if connection and connection.state is ConnState.READY:
             # Work may come at any moment: ask again as soon as may be.
             self._sender.tell_to_wait(connection, limits.WAIT_SECONDS_MIN)
 
-    def overdue(self, conn_id: ConnId) -> None:
+    def overdue(self, conn_id: ev.ConnId) -> None:
         """A worker did not end its task in time: it is stuck, and ends itself now."""
         connection = self._registry.get(conn_id)
         in_flight = self._sender.in_flight(connection) if connection else None

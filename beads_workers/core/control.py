@@ -4,20 +4,11 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from beads_workers.core import events as ev
 from beads_workers.core import limits
 from beads_workers.core.claims import ClaimScheduler
 from beads_workers.core.commands import Answer
 from beads_workers.core.connections import Connections
-from beads_workers.core.events import (
-    BY_HAND,
-    Asked,
-    FleetRequest,
-    PauseAsked,
-    ResumeAsked,
-    StatusWanted,
-    TasksAsked,
-    Ticket,
-)
 from beads_workers.core.inflight import CANCELLED, RELEASED, InFlight
 from beads_workers.core.issues import Standing
 from beads_workers.core.journal import PutOnHold, SettledRecord
@@ -50,33 +41,33 @@ class Control:
         self.scheduler = scheduler
         self._ending = ending
 
-    def asked(self, event: Asked) -> None:
+    def asked(self, event: ev.Asked) -> None:
         """Do what a person, or a program of theirs, asks for."""
         match event:
-            case PauseAsked():
+            case ev.PauseAsked():
                 self.pause(event)
-            case ResumeAsked():
+            case ev.ResumeAsked():
                 self.resume(event)
-            case TasksAsked():
+            case ev.TasksAsked():
                 self.tasks(event)
-            case FleetRequest():
+            case ev.FleetRequest():
                 event.answer(self)
-            case StatusWanted():
+            case ev.StatusWanted():
                 self.connections.asked(event)
             case _:
                 assert_never(event)
 
-    def pause(self, event: PauseAsked) -> None:
+    def pause(self, event: ev.PauseAsked) -> None:
         """Nothing new is handed out; what runs goes on."""
         if event.worker_ids:
             self._ask_workers(event)
             return
-        self._move(event.ticket, RunStimulus.PAUSE, "paused", BY_HAND)
+        self._move(event.ticket, RunStimulus.PAUSE, "paused", ev.BY_HAND)
         if self.parts.state is RunState.PAUSED:
             # What had paused it before goes on being told, and does not end this pause.
-            self.parts.state_reason = BY_HAND
+            self.parts.state_reason = ev.BY_HAND
 
-    def resume(self, event: ResumeAsked) -> None:
+    def resume(self, event: ev.ResumeAsked) -> None:
         """Go on: whoever waits has work as soon as there is some."""
         if event.worker_ids:
             self._ask_workers(event)
@@ -89,12 +80,12 @@ class Control:
             self.parts.agents.accounts.resume()
             self.parts.landings.go_on()
 
-    def _ask_workers(self, event: PauseAsked | ResumeAsked) -> None:
+    def _ask_workers(self, event: ev.PauseAsked | ev.ResumeAsked) -> None:
         if not self.connections.asked(event):
             error = "only the whole fleet can be paused here"
             self._effects.ask(Answer(event.ticket, error=error))
 
-    def tasks(self, event: TasksAsked) -> None:
+    def tasks(self, event: ev.TasksAsked) -> None:
         """Answer with the tasks that are meant, each as it was before it was cancelled."""
         from beads_workers.core.queries import find  # Few fleets are asked.
 
@@ -149,24 +140,24 @@ class Control:
         self.sender.end_attempt(in_flight, RELEASED)
         in_flight.cancelled = RELEASED  # Whatever had ended it before.
 
-    def _move(self, ticket: Ticket, stimulus: RunStimulus, done: str, reason: str = "") -> None:
+    def _move(self, ticket: ev.Ticket, stimulus: RunStimulus, done: str, reason: str = "") -> None:
         if self._ending.move(stimulus, reason) is RunReaction.REFUSE:
             self.refuse(ticket)
         else:
             self.say(ticket, done)
 
-    def refuse(self, ticket: Ticket) -> None:
+    def refuse(self, ticket: ev.Ticket) -> None:
         """Not in this state of the run."""
         state = self.parts.state.name.lower()
         self._effects.ask(Answer(ticket, error=f"the fleet is {state}"))
 
-    def say(self, ticket: Ticket, text: str) -> None:
+    def say(self, ticket: ev.Ticket, text: str) -> None:
         """It is done."""
         self._effects.ask(Answer(ticket, text))
 
     def done(
         self,
-        ticket: Ticket,
+        ticket: ev.Ticket,
         asked: tuple[IssueId, ...],
         unknown: list[IssueId],
         done: str,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
+from beads_workers.core import journal as rec
 from beads_workers.core import limits
 from beads_workers.core.agent_work import AgentWork
 from beads_workers.core.commands import ReadUsage, SyncJournal
@@ -16,19 +17,6 @@ from beads_workers.core.effects import Effects, jitter
 from beads_workers.core.events import ConnId
 from beads_workers.core.framing import is_deep, strict_loads
 from beads_workers.core.issues import Issue
-from beads_workers.core.journal import (
-    ClaimDelegated,
-    Claimed,
-    Finished,
-    Inherited,
-    LandingEnded,
-    OwnerLost,
-    PutOnHold,
-    Record,
-    Requeued,
-    SettledRecord,
-    Started,
-)
 from beads_workers.core.model import Arguments, Call, IssueId, Job, Outcome, OutcomeKind
 from beads_workers.core.policy import (
     AttemptHistory,
@@ -83,7 +71,7 @@ class InFlight:
     slept: bool = False
 
     @property
-    def started(self) -> Started:
+    def started(self) -> rec.Started:
         """The attempt under way."""
         assert self.issue.attempt is not None, "it is with a worker"
         return self.issue.attempt.started
@@ -242,11 +230,11 @@ class Tasks:
         self._effects.write(self._line_up(job))
         self.in_flight[job.issue_id] = InFlight(job, self._issues.known[job.issue_id])
 
-    def _line_up(self, job: Job) -> Claimed:
+    def _line_up(self, job: Job) -> rec.Claimed:
         self._backlog.add(job.issue_id, job.priority)
         named = job.call or job.named
         described = (named.path if named else "", arguments_of(named), job.enqueued_at)
-        return Claimed(
+        return rec.Claimed(
             *(job.issue_id, job.title, job.priority, *described),
             issue_type=job.issue_type,
             labels=job.labels[: limits.LABELS_KEPT],
@@ -296,7 +284,7 @@ class Tasks:
         """It goes to a worker that claims by itself: let the tracker know first."""
         issue_id = in_flight.job.issue_id
         in_flight.conn_id = conn_id
-        self.move(in_flight.issue, IssueStimulus.RESERVED, ClaimDelegated(issue_id, worker_id))
+        self.move(in_flight.issue, IssueStimulus.RESERVED, rec.ClaimDelegated(issue_id, worker_id))
         self._round_trips.enqueue(
             Settlement(Action.HAND_OVER, issue_id, read_first=in_flight.slept)
         )
@@ -323,7 +311,7 @@ class Tasks:
         ids = job.issue_id, worker_id, attempt, request_id
         spans = traced.own, traced.parent, traced.state
         who = in_flight.candidate
-        started = Started(*ids, job.title, job.priority, *spans, who.agent, who.model)
+        started = rec.Started(*ids, job.title, job.priority, *spans, who.agent, who.model)
         if who is not NOBODY:
             self._agents.begun(job.issue_id, who)
         if in_flight.issue.state is IssueState.CLAIMED:
@@ -374,7 +362,7 @@ class Tasks:
             case Requeue():
                 self._retry_state.failed_here.add(job.issue_id)
                 if in_flight.cancelled == RELEASED:
-                    self._effects.write(PutOnHold(job.issue_id))
+                    self._effects.write(rec.PutOnHold(job.issue_id))
                 self._enqueue(in_flight, Action.RELEASE, unseen=unseen, by_agent=by_agent)
             case Quarantine():
                 self._retry_state.failed_here.add(job.issue_id)
@@ -387,7 +375,7 @@ class Tasks:
             assert end is not None, "its record says so"
             self._effects.ask(ReadUsage(job.issue_id, end.attempt, end.request_id))
 
-    def mend(self, in_flight: InFlight, ended: LandingEnded) -> None:
+    def mend(self, in_flight: InFlight, ended: rec.LandingEnded) -> None:
         """Its branch did not land: it is claimed and unsent again, for its own agent."""
         self._retry_state.failed_here.add(in_flight.job.issue_id)
         in_flight.conn_id = in_flight.lost_conn_id = None
@@ -425,13 +413,13 @@ class Tasks:
 
     def drop_claim(self, in_flight: InFlight, outcome: Outcome = _NO_RESULT) -> None:
         """It goes back before it was sent; ``outcome``: for a sender that is told one."""
-        self.move(in_flight.issue, IssueStimulus.REQUEUED, Requeued(in_flight.job.issue_id))
+        self.move(in_flight.issue, IssueStimulus.REQUEUED, rec.Requeued(in_flight.job.issue_id))
         self._enqueue(in_flight, Action.RELEASE, outcome=outcome)
 
     def unreserve(self, in_flight: InFlight) -> None:
         """The worker that it was reserved for is gone: back to the tracker."""
         in_flight.conn_id = None
-        self.move(in_flight.issue, IssueStimulus.REQUEUED, Requeued(in_flight.job.issue_id))
+        self.move(in_flight.issue, IssueStimulus.REQUEUED, rec.Requeued(in_flight.job.issue_id))
 
     def lose(
         self,
@@ -445,10 +433,10 @@ class Tasks:
         """Its worker's connection is gone; for the rest see ``OwnerLost``."""
         in_flight.lost_conn_id, in_flight.conn_id = in_flight.conn_id, None
         ids = in_flight.job.issue_id, in_flight.issue.worker_id, pid
-        lost = OwnerLost(*ids, told_to_stop, several, grace_seconds)
+        lost = rec.OwnerLost(*ids, told_to_stop, several, grace_seconds)
         self.move(in_flight.issue, IssueStimulus.OWNER_LOST, lost)
 
-    def inherit(self, inherited: Inherited, source: str) -> None:
+    def inherit(self, inherited: rec.Inherited, source: str) -> None:
         """An earlier run holds it, and its worker lives on."""
         issue_id = IssueId(inherited.issue_id)
         issue = self._issues.of(issue_id)
@@ -466,9 +454,9 @@ class Tasks:
         inherited = in_flight.issue.inherited
         assert inherited is not None, "an earlier run holds it"
         issue_id = in_flight.job.issue_id
-        self.move(in_flight.issue, IssueStimulus.REQUEUED, Requeued(issue_id))
+        self.move(in_flight.issue, IssueStimulus.REQUEUED, rec.Requeued(issue_id))
         if in_flight.cancelled == RELEASED:
-            self._effects.write(PutOnHold(issue_id))
+            self._effects.write(rec.PutOnHold(issue_id))
         self._round_trips.enqueue(
             Settlement(Action.RELEASE, issue_id, read_first=True, run_id=inherited.run_id)
         )
@@ -502,7 +490,7 @@ class Tasks:
         # What failed is in the journal already: ``RoundTrips`` says when it is asked for again.
         looked = settlement.action is Action.CONFIRM and result is Result.APPLIED
         silent = looked or result is Result.FAILED
-        records = () if silent else (SettledRecord(*ids, result.value, settled.error),)
+        records = () if silent else (rec.SettledRecord(*ids, result.value, settled.error),)
         in_flight = self.in_flight.get(settlement.issue_id)
         if in_flight is None or settlement.action is Action.REOPEN:
             for record in records:
@@ -537,7 +525,7 @@ class Tasks:
                     self._round_trips.enqueue(Settlement(Action.REOPEN, issue_id))
         del self.in_flight[issue_id]
 
-    def move(self, issue: Issue, stimulus: IssueStimulus, *records: Record) -> IssueReaction:
+    def move(self, issue: Issue, stimulus: IssueStimulus, *records: rec.Record) -> IssueReaction:
         """The records make the move; the table says that there is such a one, and where it leads.
 
         Raises ``ImpossibleMove``."""
@@ -588,7 +576,7 @@ _VERDICTS = {
 
 def _finished(
     in_flight: InFlight, outcome: Outcome, duration_ms: int, word: str, verdict: Verdict
-) -> Finished:
+) -> rec.Finished:
     started = in_flight.started
     history = AttemptHistory()
     if isinstance(verdict, Requeue | Quarantine | Land):
@@ -599,7 +587,7 @@ def _finished(
     came = outcome.note, outcome.result, outcome.result_file
     history_after = history.charged, history.free_in_a_row, delay
     known = started.agent, in_flight.reached, history.unprepared
-    return Finished(*ids, *end, *history_after, *came, outcome.receipt, *known)
+    return rec.Finished(*ids, *end, *history_after, *came, outcome.receipt, *known)
 
 
 # --- leases --------------------------------------------------------------------------------------

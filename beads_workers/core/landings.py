@@ -12,20 +12,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import assert_never
 
+from beads_workers.core import journal as rec
 from beads_workers.core import landing as ld
 from beads_workers.core import limits
 from beads_workers.core.commands import StartLander, TellLander
 from beads_workers.core.effects import Effects
 from beads_workers.core.inflight import InFlight, Tasks
 from beads_workers.core.issues import Issue
-from beads_workers.core.journal import (
-    BranchLanded,
-    DegradedBegan,
-    DegradedEnded,
-    GateRan,
-    LandingEnded,
-    LandingTip,
-)
 from beads_workers.core.model import IssueId
 from beads_workers.core.policy import unlanded
 from beads_workers.core.round_trips import RoundTrips
@@ -159,7 +152,7 @@ class Landings:
             self._tasks.move(
                 in_flight.issue,
                 IssueStimulus.SHELVE,
-                LandingEnded(in_flight.job.issue_id, "shelve"),
+                rec.LandingEnded(in_flight.job.issue_id, "shelve"),
             )
             note = ld.shelve_note(in_flight.issue.landing)
             shelve = Settlement(Action.SHELVE, in_flight.job.issue_id, note)
@@ -184,14 +177,16 @@ class Landings:
                 self._gates.pop(lane, None)
                 if state == "began":
                     self._gates[lane] = issues, self._effects.now
-                self._effects.write(GateRan(lane, state, tree, issues, seconds, why, flaky, kept))
+                self._effects.write(
+                    rec.GateRan(lane, state, tree, issues, seconds, why, flaky, kept)
+                )
             case ld.Untold(issue_id):
                 self._untold[issue_id] = said
                 self._effects.note("warning", f"{issue_id} {ld.untold_text(said)}")
             case ld.Tip(commit, branch):
-                self._effects.write(LandingTip(commit, branch))
+                self._effects.write(rec.LandingTip(commit, branch))
             case ld.Into(branch, commit, why, command):
-                self._effects.write(LandingTip(commit, "", branch, why, command))
+                self._effects.write(rec.LandingTip(commit, "", branch, why, command))
                 if why:
                     self._effects.note("warning", f"{branch} was not moved: {why}")
             case ld.LanderWarned(text):
@@ -285,7 +280,7 @@ class Landings:
             self._early[said.issue_id] = said  # The tracker is being told that it is blocked.
             return
         assert self._settings is not None, "there is a lander"
-        record = BranchLanded(
+        record = rec.BranchLanded(
             *(said.issue_id, said.attempt, said.commit, self._settings.branch),
             *(said.verified, said.train, said.contained),
         )
@@ -308,7 +303,7 @@ class Landings:
         in_flight = self._tasks.in_flight.get(issue_id)
         at_once = in_flight is not None and self.mends
         verdict = unlanded(said.why, self._repairs_left(issue), at_once=at_once)
-        ended = LandingEnded(issue_id, verdict, *told)
+        ended = rec.LandingEnded(issue_id, verdict, *told)
         if said.why and verdict != "quarantined":
             self.withdraw(issue_id)  # Its agent goes on with the branch.
         if verdict == "quarantined":
@@ -343,12 +338,12 @@ class Landings:
                 due = self._effects.now + self._person_wait
                 self._effects.timers.set(LANDING_HELPLESS, due)
             todo = "put that right, then 'beads-workers resume'"
-            self._effects.write(DegradedBegan(WHAT, f"nothing lands, {why}{named}", todo))
+            self._effects.write(rec.DegradedBegan(WHAT, f"nothing lands, {why}{named}", todo))
 
     def _go_on(self) -> None:
         if self._paused:
             self._paused = False
-            self._effects.write(DegradedEnded(WHAT))
+            self._effects.write(rec.DegradedEnded(WHAT))
 
     # --- inside -------------------------------------------------------------------------------
 

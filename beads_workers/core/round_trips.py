@@ -9,17 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from beads_workers.core import journal as rec
 from beads_workers.core import limits
 from beads_workers.core.commands import RoundTrip
 from beads_workers.core.effects import Effects, jitter
 from beads_workers.core.events import RoundTripEnded
-from beads_workers.core.journal import (
-    RoundTripBegan,
-    SettlementFailed,
-    SourceRecovered,
-    SourceTrouble,
-    Spent,
-)
 from beads_workers.core.model import IssueId, value
 from beads_workers.core.source import Action, Result, Settled, Settlement
 
@@ -168,7 +162,9 @@ class RoundTrips:
         self.busy = True
         if not self._push:
             self._effects.write(
-                RoundTripBegan(len(round_trip.settlements), len(round_trip.renew), round_trip.take)
+                rec.RoundTripBegan(
+                    len(round_trip.settlements), len(round_trip.renew), round_trip.take
+                )
             )
         self._effects.ask(round_trip)
 
@@ -192,7 +188,7 @@ class RoundTrips:
         self.trip_seconds = self.trip_seconds or round_trip.seconds
         self.trip_seconds += (round_trip.seconds - self.trip_seconds) * 0.25
         if not self._push:
-            self._effects.write(Spent(round_trip.calls, round(round_trip.call_seconds, 3)))
+            self._effects.write(rec.Spent(round_trip.calls, round(round_trip.call_seconds, 3)))
         taken = round_trip.taken
         unsure = self.claims_unknown if taken is None else taken.unsure
         # "Not ours" may be a mistake of the tracker's.
@@ -215,13 +211,13 @@ class RoundTrips:
         since = before.since if before else now
         error = error[: limits.ERROR_CHARS_MAX]
         self.trouble = Trouble(error, hint, failures, since, now + retry_in_seconds)
-        self._effects.write(SourceTrouble(error, retry_in_seconds, hint, failures))
+        self._effects.write(rec.SourceTrouble(error, retry_in_seconds, hint, failures))
 
     def recovered(self) -> None:
         """The source answers, whatever was before."""
         if self.trouble is not None:
             self.trouble = None
-            self._effects.write(SourceRecovered())
+            self._effects.write(rec.SourceRecovered())
 
     def _trouble(self, error: str, hint: str) -> None:
         failures = self.trouble.failures if self.trouble else 0
@@ -262,7 +258,7 @@ class RoundTrips:
         self._effects.timers.set(WriteRetryDue(issue_id), pending.not_before)
         action, error = pending.settlement.action.value, error[: limits.ERROR_CHARS_MAX]
         self._effects.write(
-            SettlementFailed(issue_id, action, error, pending.tries, round(delay, 3))
+            rec.SettlementFailed(issue_id, action, error, pending.tries, round(delay, 3))
         )
         if pending.tries == 1:
             self._effects.note("warning", f"{issue_id}: {action} failed, trying again: {error}")

@@ -12,17 +12,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Protocol, runtime_checkable
 
-from beads_workers.core.model import (
-    COMMAND,
-    FUNCTION,
-    PRIORITY_DEFAULT,
-    IssueId,
-    Job,
-    ListedIssue,
-    Outcome,
-    OutcomeKind,
-    value,
-)
+from beads_workers.core import model
 
 
 class SourceError(Exception):
@@ -60,7 +50,7 @@ class Action(Enum):
     ``NOT_OURS`` if anybody else has closed, released or taken it. Never ``FOUND_CLOSED``."""
 
 
-@value
+@model.value
 class Settlement:
     """One pending write.
 
@@ -78,13 +68,13 @@ class Settlement:
     """
 
     action: Action
-    issue_id: IssueId
+    issue_id: model.IssueId
     note: str = ""
     read_first: bool = False
     handed_over: bool = False
     result: str = ""
     result_file: str = ""
-    outcome: Outcome | None = None
+    outcome: model.Outcome | None = None
     unwanted: bool = False
     by_agent: bool = False
     run_id: str = ""
@@ -116,7 +106,7 @@ PAST_DEADLINE = "its deadline has passed"
 """``Settled.error`` of what is over because its sender wanted it by then."""
 
 
-@value
+@model.value
 class Settled:
     """The answer to one settlement. ``error`` is one line, set with ``FAILED``/``NOT_OURS``, and
     where ``APPLIED`` says less than there is to know (``PAST_DEADLINE``)."""
@@ -126,7 +116,7 @@ class Settled:
     error: str = ""
 
 
-@value
+@model.value
 class Lease:
     """Until ``ends`` nobody else may have this issue; ``began``: when we asked for that.
 
@@ -134,20 +124,20 @@ class Lease:
     else's. Taken before the tracker was asked, so that the tracker's own end is never sooner.
     """
 
-    issue_id: IssueId
+    issue_id: model.IssueId
     began: float
     ends: float
 
 
-@value
+@model.value
 class Lost:
     """A claim that is no longer ours. ``why``: whose it is now, or the like; one line."""
 
-    issue_id: IssueId
+    issue_id: model.IssueId
     why: str = ""
 
 
-@value
+@model.value
 class Renewed:
     """The answer to ``renew``: what runs on, and what is no longer ours.
 
@@ -158,18 +148,18 @@ class Renewed:
     lost: tuple[Lost, ...] = ()
 
 
-@value
+@model.value
 class HeldElsewhere:
     """An issue in progress that this run has not in hand."""
 
-    issue_id: IssueId
+    issue_id: model.IssueId
     # Another run of ours, a person, or "" for nobody.
     actor: str
     # It comes back by itself if that run is over.
     leased: bool = False
 
 
-@value
+@model.value
 class Taken:
     """The answer to ``take``.
 
@@ -184,23 +174,23 @@ class Taken:
     told, until another take, which may be of 0, says otherwise.
     """
 
-    jobs: tuple[Job, ...] = ()
-    listed: tuple[ListedIssue, ...] = ()
+    jobs: tuple[model.Job, ...] = ()
+    listed: tuple[model.ListedIssue, ...] = ()
     more: bool = False
     blocked: int | None = None
     leases: tuple[Lease, ...] = ()
     reclaimed: tuple[Lost, ...] = ()
     waiting: int = 0
     later: int = 0
-    discovered: tuple[IssueId, ...] = ()
+    discovered: tuple[model.IssueId, ...] = ()
     held: tuple[HeldElsewhere, ...] | None = None
     unsure: bool = False
 
 
-_UNKNOWN = Outcome(OutcomeKind.SUCCESS)
+_UNKNOWN = model.Outcome(model.OutcomeKind.SUCCESS)
 
 
-@value
+@model.value
 class CrashedRun:
     """What the journal of an earlier, crashed run says is still to be written.
 
@@ -216,20 +206,20 @@ class CrashedRun:
     """
 
     actor: str
-    unclosed: tuple[IssueId, ...] = ()
-    handed_over: tuple[IssueId, ...] = ()
-    quarantined: tuple[tuple[IssueId, str], ...] = ()
-    reopened: tuple[IssueId, ...] = ()
-    outcomes: tuple[tuple[IssueId, Outcome], ...] = ()
-    unstarted: tuple[IssueId, ...] = ()
-    begun: tuple[IssueId, ...] = ()
-    handed_back: tuple[IssueId, ...] = ()
-    kept: tuple[IssueId, ...] = ()
-    by_agents: tuple[IssueId, ...] = ()
-    to_land: tuple[tuple[IssueId, str], ...] = ()
-    shelved: tuple[IssueId, ...] = ()
+    unclosed: tuple[model.IssueId, ...] = ()
+    handed_over: tuple[model.IssueId, ...] = ()
+    quarantined: tuple[tuple[model.IssueId, str], ...] = ()
+    reopened: tuple[model.IssueId, ...] = ()
+    outcomes: tuple[tuple[model.IssueId, model.Outcome], ...] = ()
+    unstarted: tuple[model.IssueId, ...] = ()
+    begun: tuple[model.IssueId, ...] = ()
+    handed_back: tuple[model.IssueId, ...] = ()
+    kept: tuple[model.IssueId, ...] = ()
+    by_agents: tuple[model.IssueId, ...] = ()
+    to_land: tuple[tuple[model.IssueId, str], ...] = ()
+    shelved: tuple[model.IssueId, ...] = ()
 
-    def closes(self, issue_ids: Iterable[IssueId]) -> list[Settlement]:
+    def closes(self, issue_ids: Iterable[model.IssueId]) -> list[Settlement]:
         """What is to be written for issues that are done, with what came of each, if known."""
         outcomes, handed_over = dict(self.outcomes), frozenset(self.handed_over)
         pending: list[Settlement] = []
@@ -241,7 +231,7 @@ class CrashedRun:
             pending.append(replace(close, by_agent=by_agent, shelved=shelved))
         return pending
 
-    def back(self, issue_id: IssueId) -> Settlement:
+    def back(self, issue_id: model.IssueId) -> Settlement:
         """What is to be written for an issue that it still holds, and that is not done."""
         note = dict(self.quarantined).get(issue_id)
         action = Action.RELEASE if note is None else Action.QUARANTINE
@@ -260,7 +250,7 @@ class CrashedRun:
         )
 
 
-@value
+@model.value
 class Seen:
     """An issue as the tracker shows it; looked at, and not touched.
 
@@ -270,15 +260,15 @@ class Seen:
     ``apart``: the key that keeps it out of the backlog (``pinned``, ``ephemeral``), if any.
     """
 
-    issue_id: IssueId
+    issue_id: model.IssueId
     title: str
     status: str
     assignee: str = ""
-    priority: int = PRIORITY_DEFAULT
+    priority: int = model.PRIORITY_DEFAULT
     issue_type: str = "task"
     labels: tuple[str, ...] = ()
-    waits_for: tuple[IssueId, ...] = ()
-    parents: tuple[IssueId, ...] = ()
+    waits_for: tuple[model.IssueId, ...] = ()
+    parents: tuple[model.IssueId, ...] = ()
     deferred_until: str = ""
     closed_at: str = ""
     close_reason: str = ""
@@ -289,7 +279,7 @@ class Seen:
 
 def brought(seen: Seen) -> frozenset[str]:
     """What it says is to be run, as ``Filters.bring`` calls that."""
-    found = ((FUNCTION, bool(seen.calls)), (COMMAND, seen.has_command))
+    found = ((model.FUNCTION, bool(seen.calls)), (model.COMMAND, seen.has_command))
     return frozenset(what for what, holds in found if holds)
 
 
@@ -306,7 +296,7 @@ class Calls:
 class ReadableSource(Protocol):
     """A source that can say what it would give, and leaves it there."""
 
-    def read(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, Job]:
+    def read(self, issue_ids: Sequence[model.IssueId]) -> dict[model.IssueId, model.Job]:
         """These issues as a ``take`` would give them now, with all that is known of each.
 
         Never writes. What does not exist is left out. Raises ``SourceError``.
@@ -353,7 +343,7 @@ class Source(Protocol):
     def describe(self) -> str:
         """One line for people: kind, version, mode, place. Checks that the tracker answers."""
 
-    def take(self, limit: int, skip: Collection[IssueId]) -> Taken:
+    def take(self, limit: int, skip: Collection[model.IssueId]) -> Taken:
         """Claim up to ``limit`` ready issues that are not in ``skip``; 0 only lists.
 
         Every job returned is ours and nobody else's. A claim lost to somebody else is simply
@@ -363,7 +353,7 @@ class Source(Protocol):
     def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
         """Apply a group, in as few calls as possible; one answer for each, in order."""
 
-    def renew(self, issue_ids: Sequence[IssueId]) -> Renewed:
+    def renew(self, issue_ids: Sequence[model.IssueId]) -> Renewed:
         """Keep leases alive, and say which are no longer ours. No leases: an empty answer."""
 
     def recover(self, dead: CrashedRun) -> list[Settled]:
@@ -373,7 +363,7 @@ class Source(Protocol):
         Closes come with ``Action.CLOSE``, releases with ``Action.RELEASE``. Idempotent.
         """
 
-    def look(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, Seen]:
+    def look(self, issue_ids: Sequence[model.IssueId]) -> dict[model.IssueId, Seen]:
         """These issues as they are now, closed ones too; what is missing does not exist.
 
         Never writes. It serves people's questions, beside a fleet that works on the tracker.
@@ -382,7 +372,7 @@ class Source(Protocol):
     def unfinished(self, rows_max: int) -> list[Seen]:
         """Everything that is not closed, whatever the filters; the most urgent ``rows_max``."""
 
-    def ready(self) -> frozenset[IssueId]:
+    def ready(self) -> frozenset[model.IssueId]:
         """What the tracker itself calls ready, whatever the filters and whoever it is for."""
 
     def close(self) -> None:

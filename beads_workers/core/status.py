@@ -10,18 +10,10 @@ from math import floor, inf
 from typing import TYPE_CHECKING, Any
 
 from beads_workers.core import journal as rec
-from beads_workers.core import limits
+from beads_workers.core import limits, snapshot
 from beads_workers.core.issues import Issue, Standing, Transition
 from beads_workers.core.journal import CallEnded, CallStarted, Entry
 from beads_workers.core.model import FLEETS
-from beads_workers.core.snapshot import (
-    Asking,
-    Board,
-    EndedAttempt,
-    ShownWorker,
-    WorkerRow,
-    worker_order,
-)
 from beads_workers.core.text import counted, some
 
 if TYPE_CHECKING:
@@ -55,7 +47,7 @@ SHOWN_STATES = {
 }
 
 
-def status(board: Board, elapsed: float) -> dict[str, Any]:
+def status(board: snapshot.Board, elapsed: float) -> dict[str, Any]:
     """The JSON of ``status --json``; ``elapsed``: seconds of the run now."""
     run = board.run
     rate = _rate_per_minute(board, elapsed)
@@ -113,7 +105,7 @@ def status(board: Board, elapsed: float) -> dict[str, Any]:
     }
 
 
-def _queue(board: Board, elapsed: float, ready: int, running: int) -> dict[str, Any]:
+def _queue(board: snapshot.Board, elapsed: float, ready: int, running: int) -> dict[str, Any]:
     retrying = board.retrying
     return {
         "ready": ready,
@@ -130,7 +122,7 @@ def _queue(board: Board, elapsed: float, ready: int, running: int) -> dict[str, 
     }
 
 
-def _landing(board: Board, elapsed: float) -> dict[str, Any] | None:
+def _landing(board: snapshot.Board, elapsed: float) -> dict[str, Any] | None:
     """None where nothing lands."""
     waiting = board.unlanded
     if not board.landings.branch and not waiting:
@@ -171,12 +163,12 @@ def _cut(value: Any) -> Any:
     return value[:ERROR_CHARS_MAX] if isinstance(value, str) else value
 
 
-def _notes(board: Board) -> list[tuple[Entry, rec.Noted]]:
+def _notes(board: snapshot.Board) -> list[tuple[Entry, rec.Noted]]:
     notes = [(e, e.record) for e in board.notes if isinstance(e.record, rec.Noted)]
     return notes[-NOTES_MAX:]
 
 
-def _outcome(ended: EndedAttempt) -> dict[str, Any]:
+def _outcome(ended: snapshot.EndedAttempt) -> dict[str, Any]:
     finished, receipt = ended.finished, ended.receipt
     return {
         "at": round(ended.at, 3),
@@ -197,7 +189,7 @@ def _outcome(ended: EndedAttempt) -> dict[str, Any]:
     }
 
 
-def _source_calls(board: Board, elapsed: float) -> dict[str, Any]:
+def _source_calls(board: snapshot.Board, elapsed: float) -> dict[str, Any]:
     asking = board.activity.asking
     typical = asking.typical_seconds()
     return {
@@ -211,7 +203,7 @@ def _source_calls(board: Board, elapsed: float) -> dict[str, Any]:
     }
 
 
-def _doing(asking: Asking) -> str | None:
+def _doing(asking: snapshot.Asking) -> str | None:
     if (round_trip := asking.round_trip) is None:
         return None
     parts = [
@@ -235,11 +227,11 @@ def _eta(left: int, rate: float, accounts: list[dict[str, Any]]) -> float | None
     return round(left / rate * 60.0, 1)
 
 
-def _in_order(board: Board) -> list[WorkerRow]:
-    return sorted(board.workers.values(), key=lambda row: worker_order(row.worker_id))
+def _in_order(board: snapshot.Board) -> list[snapshot.WorkerRow]:
+    return sorted(board.workers.values(), key=lambda row: snapshot.worker_order(row.worker_id))
 
 
-def _worker(row: WorkerRow, elapsed: float) -> dict[str, Any]:
+def _worker(row: snapshot.WorkerRow, elapsed: float) -> dict[str, Any]:
     seconds = round(elapsed - row.since, 3) if row.issue_id else None
     said = row.progress
     used = {
@@ -247,10 +239,10 @@ def _worker(row: WorkerRow, elapsed: float) -> dict[str, Any]:
         "tokens": said.tokens if said else None,
         "money": said.money if said else None,
     }
-    return {**shown(row, ShownWorker), **used, "elapsed_seconds": seconds}
+    return {**shown(row, snapshot.ShownWorker), **used, "elapsed_seconds": seconds}
 
 
-def _source_state(board: Board, elapsed: float) -> dict[str, Any]:
+def _source_state(board: snapshot.Board, elapsed: float) -> dict[str, Any]:
     trouble = board.trouble
     if trouble is None:
         return {"state": "ok", "error": None, "since_seconds": None, "retry_in_seconds": None}
@@ -263,7 +255,7 @@ def _source_state(board: Board, elapsed: float) -> dict[str, Any]:
     }
 
 
-def _rate_per_minute(board: Board, elapsed: float) -> float:
+def _rate_per_minute(board: snapshot.Board, elapsed: float) -> float:
     recent = board.recent_done
     if not recent:
         return 0.0
@@ -287,7 +279,7 @@ END_REASONS = {
 """The reasons of a SHUTDOWN, for people."""
 
 
-def ending(board: Board, run_id: str) -> dict[str, Any]:
+def ending(board: snapshot.Board, run_id: str) -> dict[str, Any]:
     """How a run ended: the ``last_run`` of ``status --json``, but for ``settled``."""
     shown = status(board, board.elapsed)
     ended = board.ended
@@ -315,7 +307,7 @@ def ending(board: Board, run_id: str) -> dict[str, Any]:
 # What needs a person: each with what to type. The dashboard shows it, ``status`` tells it.
 
 
-def needs(board: Board) -> Iterator[tuple[str, str]]:
+def needs(board: snapshot.Board) -> Iterator[tuple[str, str]]:
     """(what is the matter, what to do), the most pressing first."""
     for condition in board.degraded.values():
         yield condition.text, condition.todo
@@ -384,7 +376,7 @@ class Frames:
     which the frame is over in which something has changed; infinite while nothing has.
     """
 
-    def __init__(self, board: Board, *, watched: bool) -> None:
+    def __init__(self, board: snapshot.Board, *, watched: bool) -> None:
         self.board = board
         self.watched = watched
         self.ends = inf

@@ -8,17 +8,11 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
+from beads_workers.core import journal as rec
 from beads_workers.core import limits
 from beads_workers.core.commands import KillWorker, Spawn
 from beads_workers.core.effects import Effects
 from beads_workers.core.events import Degraded
-from beads_workers.core.journal import (
-    DegradedBegan,
-    DegradedEnded,
-    WorkerExited,
-    WorkerGone,
-    WorkerStarted,
-)
 from beads_workers.core.model import value
 
 
@@ -85,11 +79,11 @@ class Supervisor:
         self.by_pid[pid] = member
         if pid in self.reaped_pids:
             self.reaped_pids.remove(pid)
-        self._effects.write(WorkerStarted(worker_id, pid))
+        self._effects.write(rec.WorkerStarted(worker_id, pid))
 
     def reaped(self, worker_id: str, pid: int, status: int) -> None:
         """Its process has ended: start it again, or let it go."""
-        self._effects.write(WorkerExited(worker_id, pid, status))
+        self._effects.write(rec.WorkerExited(worker_id, pid, status))
         self.by_pid.pop(pid, None)
         self.reaped_pids.append(pid)
         member = self.members.get(worker_id)
@@ -160,7 +154,7 @@ class Supervisor:
         del self.members[member.worker_id]
         self._unwanted -= member.unwanted
         self.crashed_out = bool(reason)
-        self._effects.write(WorkerGone(member.worker_id, reason))
+        self._effects.write(rec.WorkerGone(member.worker_id, reason))
         if reason:
             self._effects.note("error", f"{member.worker_id} {reason}; not started again")
 
@@ -189,12 +183,12 @@ class DegradedConditions:
         if self._standing.get(event.what) == event:
             return
         self._standing[event.what] = event
-        self._effects.write(DegradedBegan(event.what, event.text, event.todo, event.stops))
+        self._effects.write(rec.DegradedBegan(event.what, event.text, event.todo, event.stops))
 
     def recovered(self, what: str) -> bool:
         """A condition is over; returns whether it was the last that kept new work from being
         taken."""
         if (ended := self._standing.pop(what, None)) is None:
             return False
-        self._effects.write(DegradedEnded(what))
+        self._effects.write(rec.DegradedEnded(what))
         return ended.stops and not self.stop

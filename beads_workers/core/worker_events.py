@@ -5,17 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from beads_workers.core import wire
 from beads_workers.core.model import Outcome, value
 from beads_workers.core.plans import Plan, Step
-from beads_workers.core.wire import (
-    Aside,
-    ControlAsked,
-    ControlReply,
-    Done,
-    Failed,
-    FromWorker,
-    ToWorker,
-)
 
 # --- events -----------------------------------------------------------------------------------
 
@@ -36,7 +28,7 @@ class ConnectFailed:
 class MessageReceived:
     """A message from the orchestrator."""
 
-    message: ToWorker | ControlReply
+    message: wire.ToWorker | wire.ControlReply
 
 
 @value
@@ -84,7 +76,7 @@ class StepSaid:
     One that asks (``ControlAsked``) waits for ``TellStep``.
     """
 
-    message: ControlAsked | Aside
+    message: wire.ControlAsked | wire.Aside
 
 
 @value
@@ -137,7 +129,7 @@ class Connect:
 class SendMessage:
     """Send a message; drop it silently where the connection is gone. ``v1``: no additions."""
 
-    message: FromWorker | ControlAsked
+    message: wire.FromWorker | wire.ControlAsked
     v1: bool = False
 
 
@@ -148,7 +140,7 @@ class SpoolResult:
     Its ``request_id`` says which TASK it answers.
     """
 
-    message: Done | Failed
+    message: wire.Done | wire.Failed
 
 
 @value

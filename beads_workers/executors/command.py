@@ -18,16 +18,7 @@ from beads_workers.core.scripts import from_payload
 from beads_workers.core.settings import Agent, WorkerSettings
 from beads_workers.core.traces import variables
 from beads_workers.core.wire import CLAIMS_ORCHESTRATOR, CLAIMS_WORKER, Task
-from beads_workers.executors.files import (
-    guards_folder,
-    issue_file,
-    log_file,
-    output_file,
-    place_file,
-    progress_file,
-    result_file,
-    usage_file,
-)
+from beads_workers.executors import files
 
 if TYPE_CHECKING:
     from beads_workers.core.assignment import AgentSpec
@@ -213,8 +204,8 @@ def environment(task: Task, settings: WorkerSettings) -> dict[str, str]:
         "BW_ISSUE_ID": known["id"],
         "BW_ISSUE_TITLE": known["title"],
         "BW_ISSUE_PRIORITY": known["priority"],
-        "BW_ISSUE_FILE": issue_file(settings.run_directory, settings.worker_id),
-        "BW_PROGRESS": progress_file(settings.run_directory, settings.worker_id),
+        "BW_ISSUE_FILE": files.issue_file(settings.run_directory, settings.worker_id),
+        "BW_PROGRESS": files.progress_file(settings.run_directory, settings.worker_id),
         "BW_WORKER_ID": settings.worker_id,
         "BW_ATTEMPT": known["attempt"],
         "BW_RUN_ID": settings.run_id,
@@ -275,7 +266,7 @@ def preparation(task: Task, settings: WorkerSettings) -> str:
         "attempt": task.attempt,
         "worker_id": settings.worker_id,
         "run_id": settings.run_id,
-        "place_file": place_file(settings.run_directory, settings.worker_id),
+        "place_file": files.place_file(settings.run_directory, settings.worker_id),
         "continues": settings.work.continues and bool(_told(task).get("earlier")),
         "lands": settings.work.lands,
     }
@@ -326,7 +317,7 @@ def _call(payload: Mapping[str, Any]) -> Call | None:
 def _place(settings: WorkerSettings) -> str | None:
     if settings.work.worktrees is None:
         return None
-    return place_file(settings.run_directory, settings.worker_id)
+    return files.place_file(settings.run_directory, settings.worker_id)
 
 
 def _choose(task: Task, settings: WorkerSettings) -> tuple[str, ...] | Agent | None:
@@ -362,8 +353,8 @@ def _attempt(task: Task, settings: WorkerSettings, agent: Agent, added: Mapping[
         run_id=settings.run_id,
         worker_id=settings.worker_id,
         agent=_spec(agent, told.get("model")),
-        guards=guards_folder(settings.run_directory, settings.worker_id),
-        usage_file=usage_file(settings.run_directory, task.request_id),
+        guards=files.guards_folder(settings.run_directory, settings.worker_id),
+        usage_file=files.usage_file(settings.run_directory, task.request_id),
         runs=settings.run_directory.rpartition("/")[0],
         review=_spec(work.review) if work.review else None,
         verify=work.verify,
@@ -482,10 +473,10 @@ def _plan(
         steps=tuple(steps),
         issue_file=(file := steps[0].environment.get("BW_ISSUE_FILE", "")),
         issue_text=issue_json(task) if file else "",
-        log_file=log_file(settings.run_directory, task.issue_id, task.attempt),
-        output_file=output_file(settings.run_directory, settings.worker_id),
-        progress_file=progress_file(settings.run_directory, settings.worker_id),
-        result_file=result_file(settings.run_directory, task.issue_id, task.attempt),
+        log_file=files.log_file(settings.run_directory, task.issue_id, task.attempt),
+        output_file=files.output_file(settings.run_directory, settings.worker_id),
+        progress_file=files.progress_file(settings.run_directory, settings.worker_id),
+        result_file=files.result_file(settings.run_directory, task.issue_id, task.attempt),
         log_bytes_max=settings.work.log_bytes_max,
         close=close,
         release=release,

@@ -39,16 +39,8 @@ from beads_workers.landing.shortage import Shortage
 from beads_workers.runtime import sessions
 from beads_workers.runtime.locks import try_lock
 from beads_workers.runtime.processes import GIT_PLACES
+from beads_workers.worktrees import making
 from beads_workers.worktrees.git import GitError, answers, delete_refs, git, questions, unlock_here
-from beads_workers.worktrees.making import (
-    TRIES_MAX,
-    TRY_AGAIN_SECONDS,
-    alone,
-    copied_state,
-    free_bytes,
-    refresh_copies,
-    take_whole_tree,
-)
 from beads_workers.worktrees.moved import lead_to
 from beads_workers.worktrees.places import landing_folders
 from beads_workers.worktrees.records import git_directories, led_to
@@ -127,7 +119,7 @@ class Verdicts:
         worktrees, verify = self._settings.worktrees, self._settings.verify or ""
         self.leads = find_leads(worktrees, verify)
         leads = to_plain(self.leads)
-        copied = copied_state(worktrees)
+        copied = making.copied_state(worktrees)
         about = [verify, worktrees.setup, worktrees.prefix, copied, self._tools, leads]
         self._holds_for = hashlib.sha256(json.dumps(about).encode()).hexdigest()
 
@@ -336,7 +328,7 @@ def _went(common: Path, directory: Path, folder: Path) -> bool:
     try:
         if folder.exists():
             lead_to(directory, folder)  # It does not, if the project was moved.
-        with alone(str(common)):
+        with making.alone(str(common)):
             git(str(common), "worktree", "remove", "--force", "--force", str(folder))
     except (GitError, OSError):
         if directory.exists():
@@ -386,14 +378,14 @@ class GatePlace:
     def run(self, order: GateOrder) -> GateResult:
         """Prepare the worktree and gate the tree; raises ``OSError``."""
         began, shortage = time.monotonic(), Shortage(self.folder, Path(tempfile.gettempdir()))
-        for tries_left in reversed(range(TRIES_MAX)):
+        for tries_left in reversed(range(making.TRIES_MAX)):
             try:
                 self._prepare(order)
                 break
             except (GitError, _CannotGate) as error:
                 if not tries_left or isinstance(error, _CannotGate):
                     return GateResult(GateVerdict.NONE, str(error))
-            time.sleep(TRY_AGAIN_SECONDS)
+            time.sleep(making.TRY_AGAIN_SECONDS)
         seconds = self.settings.landing.gate_timeout_seconds
         try:
             if (status := self._run_set_up(order, shortage)) != 0:
@@ -475,23 +467,23 @@ class GatePlace:
         return Path(directory), head
 
     def _add(self, commit: str) -> tuple[Path, str]:
-        for tries_left in reversed(range(TRIES_MAX)):
+        for tries_left in reversed(range(making.TRIES_MAX)):
             try:
                 return self._try_to_add(commit), ""
             except GitError:
                 if not tries_left:
                     raise
                 # Somebody's ``git worktree prune`` took what was half made.
-                time.sleep(TRY_AGAIN_SECONDS)
+                time.sleep(making.TRY_AGAIN_SECONDS)
         raise AssertionError("the last try returns or raises")
 
     def _try_to_add(self, commit: str) -> Path:
         shutil.rmtree(self.path, ignore_errors=True)
         common, path = self.settings.worktrees.common, str(self.path)
         add = ("worktree", "add", "--quiet", "--force", "--force", "--detach", "--no-checkout")
-        with alone(common):
+        with making.alone(common):
             git(common, *add, path, commit)
-        take_whole_tree(path)  # Half a tree would be gated.
+        making.take_whole_tree(path)  # Half a tree would be gated.
         found = self._enter()
         if found is None:
             raise GitError(f"git does not know the worktree that it made: {path}")
@@ -508,14 +500,14 @@ class GatePlace:
                 inner.unlink()
 
     def _check_disk(self) -> None:
-        floor, free = self.settings.worktrees.disk_floor_bytes, free_bytes(self.folder)
+        floor, free = self.settings.worktrees.disk_floor_bytes, making.free_bytes(self.folder)
         if free < floor:
             raise _CannotGate(
                 f"{size(free)} of disk are free at {self.folder}, and the floor is {size(floor)}"
             )
 
     def _copy(self) -> None:
-        for warning in refresh_copies(self.settings.worktrees, str(self.path)):
+        for warning in making.refresh_copies(self.settings.worktrees, str(self.path)):
             _say(f"warning: {warning}")
 
     # --- the set-up -------------------------------------------------------------------------------

@@ -58,14 +58,7 @@ from beads_workers.landing.sees.again import LookBeforeTrains
 from beads_workers.landing.train import Conflict, Coupled, Follow, Passenger
 from beads_workers.runtime.locks import try_lock
 from beads_workers.runtime.processes import say
-from beads_workers.worktrees.git import (
-    TRIES_MAX,
-    TRY_AGAIN_SECONDS,
-    GitError,
-    GitHangs,
-    GitNoAnswer,
-    unlock_all,
-)
+from beads_workers.worktrees import git
 from beads_workers.worktrees.ledger import LandedCommit
 from beads_workers.worktrees.places import GATED_REPOSITORY, make_folder
 from beads_workers.worktrees.records import Records
@@ -192,18 +185,18 @@ class Lander:
             self._tip = self._repository.open()
         except (RemoteTrouble, Held, CannotLand) as trouble:
             self._cannot_fetch(trouble)
-            with suppress(GitError):
+            with suppress(git.GitError):
                 self._tip = self._repository.commit_of(self._repository.ref) or ""
         else:
             self._fetch_at = time.monotonic() + FETCH_SECONDS
-            with suppress(GitError):  # The next look finds it, too.
+            with suppress(git.GitError):  # The next look finds it, too.
                 self._tip = self._without_trespass(self._tip)
         if self._tip:
             self.say(messages.Tip(self._tip, settings.landing.branch))
-            with suppress(GitError):  # Only for people.
+            with suppress(git.GitError):  # Only for people.
                 self._warn_of_gone(self._tip)
         self._into_due = bool(self._tip)
-        with suppress(GitError):  # The next look tries again.
+        with suppress(git.GitError):  # The next look tries again.
             self._move_into()
 
     # --- orders -----------------------------------------------------------------------------------
@@ -216,7 +209,7 @@ class Lander:
                 self._add(order)
             case CancelLanding(issue_id):
                 unread = self._unread.pop(issue_id, None)
-                with suppress(GitError):
+                with suppress(git.GitError):
                     # Its next attempt in this run may have the same number.
                     self._repository.pardon(self.settings.run_id, issue_id)
                 if self.queue.withdraw(issue_id) or unread is not None:
@@ -240,7 +233,7 @@ class Lander:
         except CannotMeet as error:
             self._refuse(add, "branch", str(error))
             return
-        except GitError as error:
+        except git.GitError as error:
             # That says nothing of the branch: it is looked at again when git answers.
             self._unread[add.issue_id] = add
             self._git_fails(error)
@@ -298,14 +291,14 @@ class Lander:
             self._cannot_fetch(trouble)
         except Held as held:
             self._cannot_fetch(held)
-        except (GitError, OSError) as error:
+        except (git.GitError, OSError) as error:
             self._git_fails(error)
         quiet = self._stuck_told if self._stuck else self.queue.idle
         if self.queue.idle and not self._stuck:
             self._taken()
         if not self._idle and quiet and not self._gates and self._after is None:
             self._idle = True
-            with suppress(GitError):  # Only for 'git gc'; the next train does it again.
+            with suppress(git.GitError):  # Only for 'git gc'; the next train does it again.
                 self._repository.unpin()
             self.say(messages.Idle(len(self.queue.order) + len(self._unread)))
 
@@ -342,7 +335,7 @@ class Lander:
             running.gate.result()
         for lane in self._gates:
             GatePlace(self.settings, self._folder, lane).sweep()
-        with suppress(GitError):
+        with suppress(git.GitError):
             self._repository.unpin(by_others=True)
 
     # --- what others do in the repository ---------------------------------------------------------
@@ -409,7 +402,7 @@ class Lander:
 
     def _unlock(self) -> None:
         """A git that is killed beside us leaves its locks at any time."""
-        for lock in unlock_all(self.settings.worktrees.common):
+        for lock in git.unlock_all(self.settings.worktrees.common):
             say("lander", f"removed {lock}, which a killed git has left")
 
     def _fetch(self) -> None:
@@ -445,7 +438,7 @@ class Lander:
             off = self._repository.taken_off(tip, earlier) if earlier else []
             again = [(each, self._repository.again(each)) for each in off]
             self._look_who_landed(tip)
-        except GitError:
+        except git.GitError:
             self._tip = earlier  # Nothing is known yet: it is looked at again.
             raise
         for landed, add in again:
@@ -515,17 +508,17 @@ class Lander:
                     self.queue.withdraw(key)
                     self._passengers.pop(key)
 
-    def _git_fails(self, error: GitError | OSError | CannotLand) -> None:
+    def _git_fails(self, error: git.GitError | OSError | CannotLand) -> None:
         """What a git that fails once was to do is done a little later, without a word. It may have
         failed because the landing branch is gone: that is made again at once."""
-        with suppress(GitError):
-            if isinstance(error, GitError) and self._restored():
+        with suppress(git.GitError):
+            if isinstance(error, git.GitError) and self._restored():
                 self.queue.tip_moved()
                 return
         why = str(error)
         if isinstance(error, OSError):
             why = f"{error.filename or 'nothing can be written'}: {error.strerror}"
-        elif isinstance(error, GitError):
+        elif isinstance(error, git.GitError):
             why = f"git: {error}"
         first, most = GIT_AGAIN_SECONDS
         self._get_stuck(why, self._git_seconds, told=self._git_seconds > first)
@@ -621,17 +614,17 @@ class Lander:
         """What git cannot merge again and again is to blame for it, if git can do the same without
         it; else raises ``GitError`` and ``OSError``."""
         builder = self._repository.builder
-        for tries_left in reversed(range(TRIES_MAX)):
+        for tries_left in reversed(range(git.TRIES_MAX)):
             try:
                 return builder.couple(onto, passenger)
-            except GitError as error:
-                hangs = isinstance(error, GitHangs)  # It has been tried as often by now.
-                if isinstance(error, GitNoAnswer) and not hangs:
+            except git.GitError as error:
+                hangs = isinstance(error, git.GitHangs)  # It has been tried as often by now.
+                if isinstance(error, git.GitNoAnswer) and not hangs:
                     raise
                 if hangs or not tries_left:
                     builder.check(self._tip)
                     return Conflict((), f"git cannot merge it: {error}")
-            time.sleep(TRY_AGAIN_SECONDS)
+            time.sleep(git.TRY_AGAIN_SECONDS)
         raise AssertionError("the last try returns or raises")
 
     def _run_gate(self, run: RunGate) -> None:
@@ -689,7 +682,7 @@ class Lander:
     def _tip_tree(self) -> str:
         try:
             return self._repository.objects.tree(self._tip)
-        except GitError:
+        except git.GitError:
             return ""
 
     def _kill_late(self, now: float) -> None:
@@ -799,7 +792,7 @@ class Lander:
         try:
             # As many arguments as there are conflicts are more than a program may have.
             found = list(self._repository.landed(add.base, self._tip, _named(files)))
-        except (GitError, OSError):
+        except (git.GitError, OSError):
             return ()  # Only for the one who mends it: a conviction is told in any case.
         names = dict.fromkeys(each.issue_id for each in found if each.issue_id)
         return tuple(names)[:AGAINST_MAX]

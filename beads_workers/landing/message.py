@@ -10,16 +10,7 @@ import re
 import textwrap
 from collections.abc import Iterable, Sequence
 
-from beads_workers.core.commit_form import (
-    NO_TITLE,
-    PLACEHOLDER,
-    SUBJECT_COLUMNS,
-    TRAILER_COLUMNS,
-    CommitForm,
-    one_line,
-    shortened,
-    wrapped,
-)
+from beads_workers.core import commit_form
 from beads_workers.core.landing import Add
 from beads_workers.core.model import value
 from beads_workers.worktrees.landed import TRAILERS, trailers
@@ -49,48 +40,52 @@ class Message:
 
 
 def landed_message(
-    form: CommitForm, add: Add, commits: Sequence[AgentCommit], author: str
+    form: commit_form.CommitForm, add: Add, commits: Sequence[AgentCommit], author: str
 ) -> Message:
     """What the commit of a whole branch says. ``commits``: of the branch, the oldest first;
     ``author``: of the commit that lands."""
     mine = [each for each in commits if not made_for_it(add, each)]
     title = (
-        one_line(add.title) or next((each.subject for each in reversed(commits)), "") or NO_TITLE
+        commit_form.one_line(add.title)
+        or next((each.subject for each in reversed(commits)), "")
+        or commit_form.NO_TITLE
     )
     subject, cut = (add.subject, False) if add.subject else _subject(form, add, title)
     bodies = [(each.subject, split(each.body)[0]) for each in mine]
     said = _said_by_agent(bodies, {_bare(title), _bare(subject)})
-    parts = [wrapped(title)] if cut else []
-    parts += said or [wrapped(split(add.text)[0])]
+    parts = [commit_form.wrapped(title)] if cut else []
+    parts += said or [commit_form.wrapped(split(add.text)[0])]
     found = [line for each in commits for line in split(each.body)[1]]
     others = [f"Co-authored-by: {each.author}" for each in mine if each.author not in ("", author)]
     return Message(_joined(subject, parts), _unique((*found, *others)))
 
 
-def replayed_message(form: CommitForm, add: Add, commit: AgentCommit) -> Message:
+def replayed_message(form: commit_form.CommitForm, add: Add, commit: AgentCommit) -> Message:
     """What one commit of a branch says that lands by itself."""
     body, found = split(commit.body)
-    subject = one_line(commit.subject) or NO_TITLE
+    subject = commit_form.one_line(commit.subject) or commit_form.NO_TITLE
     if says_nothing(add, commit):
-        subject, cut = _subject(form, add, one_line(add.title))
-        body = f"{one_line(add.title)}\n\n{body}" if cut else body
-    return Message(_joined(subject, [wrapped(body)]), _unique(found))
+        subject, cut = _subject(form, add, commit_form.one_line(add.title))
+        body = f"{commit_form.one_line(add.title)}\n\n{body}" if cut else body
+    return Message(_joined(subject, [commit_form.wrapped(body)]), _unique(found))
 
 
 def says_nothing(add: Add, commit: AgentCommit) -> bool:
     """Whether the title of the issue says more than this commit. One that has landed before has its
     words already."""
-    noise = made_for_it(add, commit) or _NOISE.fullmatch(one_line(commit.subject) or NO_TITLE)
+    noise = made_for_it(add, commit) or _NOISE.fullmatch(
+        commit_form.one_line(commit.subject) or commit_form.NO_TITLE
+    )
     return bool(add.title and not add.subject and noise)
 
 
-def revert_message(form: CommitForm, subject: str, commit: str) -> str:
+def revert_message(form: commit_form.CommitForm, subject: str, commit: str) -> str:
     """What a commit says that takes back another one: git's own words."""
-    line = shortened(f'Revert "{subject}', form.subject_max - 1)
+    line = commit_form.shortened(f'Revert "{subject}', form.subject_max - 1)
     return f'{line}"\n\nThis reverts commit {commit}.'
 
 
-def our_trailers(form: CommitForm, of: LandedCommit, *, last: bool) -> list[str]:
+def our_trailers(form: commit_form.CommitForm, of: LandedCommit, *, last: bool) -> list[str]:
     """What our own trailers say. ``last``: it has the tree that was verified."""
     issue = [f"Issue: {of.issue_id}"] if of.issue_id else []
     if form.trailers != "full":
@@ -117,15 +112,15 @@ def made_for_it(add: Add, commit: AgentCommit) -> bool:
     said = trailers(f"-\n\n{commit.body}")
     if said.get("Issue") == add.issue_id and "Attempt" in said:
         return True
-    body, title = split(commit.body)[0], one_line(add.title)
-    subjects = (title, shortened(title, SUBJECT_COLUMNS))
+    body, title = split(commit.body)[0], commit_form.one_line(add.title)
+    subjects = (title, commit_form.shortened(title, commit_form.SUBJECT_COLUMNS))
     return bool(title) and commit.subject in subjects and _bare(body) == _bare(add.text)
 
 
 # --- the subject ----------------------------------------------------------------------------------
 
 
-def _subject(form: CommitForm, add: Add, title: str) -> tuple[str, bool]:
+def _subject(form: commit_form.CommitForm, add: Add, title: str) -> tuple[str, bool]:
     """The line, and whether something of the title is not in it."""
     title = title if title.endswith("..") else title.removesuffix(".")
     line = _filled(form, add, title)
@@ -133,22 +128,22 @@ def _subject(form: CommitForm, add: Add, title: str) -> tuple[str, bool]:
         return line, "{title" not in form.subject
     room = form.subject_max - (len(line) - len(title))
     if "{title" in form.subject and room >= TITLE_CHARS_MIN:
-        line = _filled(form, add, shortened(title, room))
-    return shortened(line, form.subject_max), True
+        line = _filled(form, add, commit_form.shortened(title, room))
+    return commit_form.shortened(line, form.subject_max), True
 
 
-def _filled(form: CommitForm, add: Add, title: str) -> str:
+def _filled(form: commit_form.CommitForm, add: Add, title: str) -> str:
     def fill(found: re.Match[str]) -> str:
         before, name, after = found.groups()
         text = _value(form, add, title, name)
         # Brackets around nothing go with it.
         return f"{before}{text}{after}" if text or not (before and after) else ""
 
-    line = one_line(PLACEHOLDER.sub(fill, form.subject))
+    line = commit_form.one_line(commit_form.PLACEHOLDER.sub(fill, form.subject))
     return line.lstrip(":-/ ") if form.subject.startswith("{label:") else line
 
 
-def _value(form: CommitForm, add: Add, title: str, name: str) -> str:
+def _value(form: commit_form.CommitForm, add: Add, title: str, name: str) -> str:
     match name.partition(":"):
         case "id", _, _:
             return add.issue_id
@@ -160,7 +155,7 @@ def _value(form: CommitForm, add: Add, title: str, name: str) -> str:
             return dict(form.types).get(add.issue_type, OTHER_TYPES)
         case _, _, prefix:
             found = (each for each in add.labels if each.startswith(prefix))
-            return one_line(next(found, "").removeprefix(prefix))
+            return commit_form.one_line(next(found, "").removeprefix(prefix))
 
 
 def _lowered(title: str) -> str:
@@ -186,7 +181,7 @@ def _said_by_agent(commits: Iterable[tuple[str, str]], said: set[str]) -> list[s
         parts = [part for part in (subject, *body.split("\n\n")) if part.strip()]
         kept = [part for part in parts if _is_new(part, said)]
         if kept:
-            found.append(wrapped("\n\n".join(kept)))
+            found.append(commit_form.wrapped("\n\n".join(kept)))
     if len(found) <= 1:
         return found
     points = [f"- {textwrap.indent(text, '  ')[2:]}" for text in found]
@@ -250,11 +245,11 @@ def _unfolded(paragraph: str) -> list[str] | None:
 
 
 def _fold(line: str) -> list[str]:
-    if len(line) <= TRAILER_COLUMNS:
+    if len(line) <= commit_form.TRAILER_COLUMNS:
         return [line]
     wrap = textwrap.wrap(
         line,
-        TRAILER_COLUMNS,
+        commit_form.TRAILER_COLUMNS,
         subsequent_indent=" ",
         break_long_words=False,
         break_on_hyphens=False,

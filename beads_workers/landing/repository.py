@@ -26,7 +26,7 @@ from beads_workers.landing.train import (
     TrackerFiles,
 )
 from beads_workers.runtime.processes import say
-from beads_workers.worktrees import ledger, places
+from beads_workers.worktrees import ledger, places, remote
 from beads_workers.worktrees.git import (
     OWN_REFS,
     GitError,
@@ -54,14 +54,6 @@ from beads_workers.worktrees.landed import (
 )
 from beads_workers.worktrees.ledger import LandedCommit
 from beads_workers.worktrees.records import WorktreeRecord, git_directories, token_in
-from beads_workers.worktrees.remote import (
-    LostRace,
-    RefMove,
-    RemoteTrouble,
-    ahead,
-    push,
-    remote_heads,
-)
 from beads_workers.worktrees.removal import OPERATIONS, status
 
 RUNS = "refs/bw/runs"
@@ -149,9 +141,9 @@ class LandingRepository:
             tip = self.tip()
             before = f"{RUNS}/{branch_part(self.settings.run_id)}"
             if self.commit_of(before) is None:
-                self._update("landing: before this run", RefMove(before, "", tip))
+                self._update("landing: before this run", remote.RefMove(before, "", tip))
             self.unpin(by_others=True)
-        except RemoteTrouble:
+        except remote.RemoteTrouble:
             raise
         except GitError as error:
             raise CannotLand(self._in_its_way() or f"{self._cannot_begin()}: {error}") from None
@@ -181,7 +173,7 @@ class LandingRepository:
         return start
 
     def _begin(self, commit: str) -> None:
-        self._update(f"landing: branch {self.branch} begins", RefMove(self.ref, "", commit))
+        self._update(f"landing: branch {self.branch} begins", remote.RefMove(self.ref, "", commit))
 
     def tip(self) -> str:
         """The commit of the integration branch; raises ``GitError`` where it is gone."""
@@ -219,15 +211,15 @@ class LandingRepository:
         name = self.settings.landing.follows
         followed = f"refs/heads/{name}" if name else self.ref
         asked = self.ref, followed, *([self._ledger] if self._shares_ledger else [])
-        heads = remote_heads(self._checkout, self.remote, asked)
+        heads = remote.remote_heads(self._checkout, self.remote, asked)
         self._followed_there = heads.get(followed) if name else None
         self._ledger_there = heads.get(self._ledger, "")
         here, there = self.commit_of(self.ref), heads.get(self.ref)
         if there is None:
             there = here or self._start()
             try:
-                push(self._checkout, self.remote, RefMove(self.ref, "", there))
-            except LostRace:
+                remote.push(self._checkout, self.remote, remote.RefMove(self.ref, "", there))
+            except remote.LostRace:
                 self.fetch()
                 return
         if here is None:
@@ -247,11 +239,11 @@ class LandingRepository:
             return
         both = here and not self.objects.contains(there, here)
         joined = ledger.entry_commit(self.common, (there, here), ()) if both else there
-        self._update("landing: as it is on the remote", RefMove(self._ledger, here, joined))
+        self._update("landing: as it is on the remote", remote.RefMove(self._ledger, here, joined))
 
     def _go_along(self, here: str, there: str) -> None:
         if not self.objects.contains(there, here):
-            raise RemoteTrouble(ahead(self.branch, self.remote, there))
+            raise remote.RemoteTrouble(remote.ahead(self.branch, self.remote, there))
         if (held := self.worktree_of(self.ref)) is not None:
             raise Held(held)
         self._move(here, there, f"landing: as it is on {self.remote}")
@@ -339,7 +331,7 @@ class LandingRepository:
 
     def restore(self, tip: str) -> None:
         """Somebody has deleted the branch: it stands where we had put it; raises ``GitError``."""
-        self._update(f"{WHY}it was deleted", RefMove(self.ref, "", tip))
+        self._update(f"{WHY}it was deleted", remote.RefMove(self.ref, "", tip))
 
     def again_all(self, some: Sequence[LandedCommit]) -> list[Add]:
         """``again`` of those of these whose ref is there; raises ``GitError``."""
@@ -494,25 +486,25 @@ class LandingRepository:
         parent = commits[-1] if commits else tip
         if parent != tip:
             entry = self._entry(said)
-            self._publish(RefMove(self.ref, tip, parent), entry)
+            self._publish(remote.RefMove(self.ref, tip, parent), entry)
             self._move(tip, parent, "landing: a train has passed", entry)
         return commits
 
-    def _entry(self, said: Sequence[LandedCommit]) -> RefMove | None:
+    def _entry(self, said: Sequence[LandedCommit]) -> remote.RefMove | None:
         """How the ledger is to move, if there is something to say."""
         if not said:
             return None
         before = self.commit_of(self._ledger) or ""
         parents = [before] if before else []
-        return RefMove(self._ledger, before, ledger.entry_commit(self.common, parents, said))
+        return remote.RefMove(self._ledger, before, ledger.entry_commit(self.common, parents, said))
 
-    def _publish(self, move: RefMove, entry: RefMove | None) -> None:
+    def _publish(self, move: remote.RefMove, entry: remote.RefMove | None) -> None:
         if not self.remote:
             return
         also = [replace(entry, old=self._ledger_there)] if entry and self._shares_ledger else []
         try:
-            push(self._checkout, self.remote, move, *also)
-        except LostRace:
+            remote.push(self._checkout, self.remote, move, *also)
+        except remote.LostRace:
             raise Moved from None
         for each in also:
             self._ledger_there = each.new
@@ -526,11 +518,11 @@ class LandingRepository:
         undone = LandedCommit("", undoes=tuple(each.was or each.commit for each in gone))
         self._move(tip, commit, "landing: taken back", self._entry([undone]))
 
-    def _move(self, tip: str, commit: str, why: str, entry: RefMove | None = None) -> None:
+    def _move(self, tip: str, commit: str, why: str, entry: remote.RefMove | None = None) -> None:
         try:
             # A killed git may have moved only the first: what the ledger says beyond the branch
             # says nothing.
-            self._update(why, *([entry] if entry else []), RefMove(self.ref, tip, commit))
+            self._update(why, *([entry] if entry else []), remote.RefMove(self.ref, tip, commit))
         except GitError:
             if self.tip() != tip:
                 raise Moved from None
@@ -543,7 +535,7 @@ class LandingRepository:
         """The worktree that has this branch checked out."""
         return self.objects.git("for-each-ref", "--format=%(worktreepath)", ref) or None
 
-    def _update(self, why: str, *moves: RefMove) -> None:
+    def _update(self, why: str, *moves: remote.RefMove) -> None:
         """Move all of these or none, by compare-and-swap; raises ``GitError``."""
         for each in moves:
             if each.ref == self.ref or each.ref.startswith(f"{OWN_REFS}/"):
@@ -581,7 +573,9 @@ class LandingRepository:
             return Into(name, commit, why, f"git -C {folder} merge {self.branch}")
         try:
             if place is None:
-                self._update(f"landing: {self.branch}", RefMove(f"refs/heads/{name}", commit, tip))
+                self._update(
+                    f"landing: {self.branch}", remote.RefMove(f"refs/heads/{name}", commit, tip)
+                )
             elif (trouble := self._in_the_way(place)) is not None:
                 return Into(name, commit, trouble, merge)
             else:

@@ -32,7 +32,7 @@ from beads_workers.core.settings import FleetSettings, WorkerSettings, understoo
 from beads_workers.core.snapshot import Board
 from beads_workers.core.source import SourceError
 from beads_workers.core.status import Frames, ending
-from beads_workers.runtime import sessions
+from beads_workers.runtime import run_directory, sessions, sources
 from beads_workers.runtime.control_socket import ControlServer
 from beads_workers.runtime.handshake import StartRefused, read_settings, say, say_failed, vars_of
 from beads_workers.runtime.journal import Journal, JournalLost, Size
@@ -40,23 +40,7 @@ from beads_workers.runtime.kin import Kin
 from beads_workers.runtime.loop import Conditions, Loop, Mailbox, places_of
 from beads_workers.runtime.processes import raise_file_limit, redirect_output
 from beads_workers.runtime.retention import Keep
-from beads_workers.runtime.run_directory import (
-    AlreadyRunning,
-    RunDirectory,
-    RunInfo,
-    host_name,
-    lock_tracker,
-    tracker_folder,
-)
 from beads_workers.runtime.sockets import TcpListener, free_socket
-from beads_workers.runtime.sources import (
-    JournalCalls,
-    is_push,
-    open_ingress,
-    open_source,
-    open_tracker_thread,
-    self_claiming_argv,
-)
 from beads_workers.runtime.tracker_thread import Recovery
 from beads_workers.runtime.trust import Untrusted, check_state
 from beads_workers.runtime.worker_server import WorkerServer
@@ -87,7 +71,7 @@ class Fleet:
         self._settings = settings
         self._client = client
         self._zygote = zygote
-        self._directory = RunDirectory(Path(settings.state_directory))
+        self._directory = run_directory.RunDirectory(Path(settings.state_directory))
         self._tracer: RunTracer | None = None
         self._pool: PoolProcess | None = None
         self._broken = ""
@@ -108,13 +92,15 @@ class Fleet:
         self._socket = free_socket(os.getpid(), self._directory.root)
         self._run_id, alive = self._directory.create_run()
         self._folder = self._directory.run(self._run_id)
-        self._actor = f"beads-workers/{host_name()}/{self._run_id}"
+        self._actor = f"beads-workers/{run_directory.host_name()}/{self._run_id}"
         redirect_output(self._folder, self._settings.log_directory)
         self.has_log = True
         zygote_client = self._zygote_client(alive)
         size = Size(self._settings.journal_bytes_max)
         self._journal = Journal(self._folder / "journal.jsonl", size=size)
-        self._source = open_source(self._settings, self._actor, JournalCalls(self._journal))
+        self._source = sources.open_source(
+            self._settings, self._actor, sources.JournalCalls(self._journal)
+        )
         description = self._described()
         code = self._work(zygote_client, unsettled, last, description)
         for lock in locks:
@@ -151,10 +137,10 @@ class Fleet:
         return ZygoteClient(self._zygote, another)
 
     def _lock(self) -> list[int]:
-        folder, shared = tracker_folder(self._settings.tracker), self._settings.shared
+        folder, shared = run_directory.tracker_folder(self._settings.tracker), self._settings.shared
         try:
-            return [self._directory.lock(), lock_tracker(folder, shared=shared)]
-        except AlreadyRunning as error:
+            return [self._directory.lock(), run_directory.lock_tracker(folder, shared=shared)]
+        except run_directory.AlreadyRunning as error:
             hint = "see it with 'beads-workers status', end it with 'beads-workers stop'"
             raise StartRefused(str(error), hint, 5) from None
 
@@ -199,7 +185,7 @@ class Fleet:
             recovery = self._recovery(unsettled, mailbox)
             loop.conditions = Conditions(places_of(self._settings, self._folder), loop.tell)
             made = self._source, self._journal, recovery.run, mailbox.post, loop.tell
-            loop.tracker_thread = open_tracker_thread(
+            loop.tracker_thread = sources.open_tracker_thread(
                 self._settings, self._folder, *made, recovery.release, recovery.conclude
             )
             self._share_accounts(loop)
@@ -225,7 +211,7 @@ class Fleet:
             unsettled,
             mailbox.post,
             Keep(self._settings.keep_runs),
-            inherits=not is_push(self._settings),
+            inherits=not sources.is_push(self._settings),
             grace_seconds=self._settings.orphan_grace_seconds,
             call_seconds=self._settings.bd_seconds,
         )
@@ -243,14 +229,16 @@ class Fleet:
             return 1
 
     def _ingress(self, selector: selectors.BaseSelector, loop: Loop) -> Ingress | None:
-        ingress = open_ingress(
+        ingress = sources.open_ingress(
             self._settings, self._source, selector, loop.tell, lambda: loop.control.control_plane
         )
         if ingress is not None:
             loop.workers.heard = ingress.open
         return ingress
 
-    def _begin_journal(self, board: Board, info: RunInfo, last: RecoveryState) -> None:
+    def _begin_journal(
+        self, board: Board, info: run_directory.RunInfo, last: RecoveryState
+    ) -> None:
         began = RunStarted(
             run_id=self._run_id,
             pid=info.pid,
@@ -367,7 +355,7 @@ class Fleet:
             self._run_id,
             self._journal.elapsed(),
             self_claiming=self._source.self_claiming,
-            push=is_push(self._settings),
+            push=sources.is_push(self._settings),
             checkpointed=last.checkpoint(),
             epoch=time.time(),
             boot=boot_seconds(),
@@ -384,9 +372,9 @@ class Fleet:
             journal = self._folder / "journal.jsonl"
             self._tracer = tracer.start_tracer(journal, selector, loop.tell)
 
-    def _info(self, description: str) -> RunInfo:
+    def _info(self, description: str) -> run_directory.RunInfo:
         pid = os.getpid()
-        return RunInfo(
+        return run_directory.RunInfo(
             pid=pid,
             start_time=sessions.start_time(pid) or 0,
             run_id=self._run_id,
@@ -401,7 +389,7 @@ class Fleet:
     def _settings_for(self, worker_id: str) -> WorkerSettings:
         work = self._settings.work
         if self._settings.bd_calls == "worker":
-            work = replace(work, bd_argv=self_claiming_argv(self._source))
+            work = replace(work, bd_argv=sources.self_claiming_argv(self._source))
         return WorkerSettings(
             worker_id=worker_id,
             socket_path=str(self._socket),

@@ -16,17 +16,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from beads_workers.core import journal as rec
 from beads_workers.core import limits
 from beads_workers.core.issues import Transition
-from beads_workers.core.journal import (
-    CallEnded,
-    CallStarted,
-    Entry,
-    Live,
-    Record,
-    encode,
-    encode_repeated,
-)
 from beads_workers.core.model import value
 from beads_workers.core.recovery import Checkpoint, resumed
 from beads_workers.core.snapshot import Board
@@ -112,8 +104,8 @@ class Journal:
         self._written = 0
         self._synced = -1
         self._checkpoint = Checkpoint()
-        self._unfolded: list[tuple[Entry, Transition | None]] = []
-        self._call: Entry | None = None
+        self._unfolded: list[tuple[rec.Entry, Transition | None]] = []
+        self._call: rec.Entry | None = None
         self._number = 1
         self._next_at = size.segment_bytes
         """When so much is written, of all segments, another one is due."""
@@ -134,19 +126,21 @@ class Journal:
         """The clock's reading (monotonic seconds) at so many seconds of the run."""
         return self._began + elapsed
 
-    def append(self, record: Record) -> Entry:
+    def append(self, record: rec.Record) -> rec.Entry:
         """Gather a record that is none of the core's, as of now; returns it with its times."""
-        entry = Entry(record, time.time_ns() // 1_000_000 / 1e3, int(self.elapsed() * 1e6) / 1e6)
+        entry = rec.Entry(
+            record, time.time_ns() // 1_000_000 / 1e3, int(self.elapsed() * 1e6) / 1e6
+        )
         self.add(entry)
         return entry
 
-    def add(self, entry: Entry, change: Transition | None = None) -> None:
+    def add(self, entry: rec.Entry, change: Transition | None = None) -> None:
         """Gather an entry, and what it has changed. A ``Live`` one is only folded."""
-        if not isinstance(entry.record, Live):
-            self._gathered.append(encode(entry))
+        if not isinstance(entry.record, rec.Live):
+            self._gathered.append(rec.encode(entry))
         self._unfolded.append((entry, change))
 
-    def fold(self) -> list[tuple[Entry, Transition | None]]:
+    def fold(self) -> list[tuple[rec.Entry, Transition | None]]:
         """Work out what they mean for a checkpoint; returns what was added since the last time.
 
         Apart from ``add``, because it takes as long and somebody waits for what comes of that.
@@ -202,7 +196,7 @@ class Journal:
             counts = resumed(board, self._number)
             now = time.time(), self.elapsed()
             entries = self._checkpoint.entries(board.issues, counts, self._call, *now)
-            self._leaving = b"".join(map(encode_repeated, entries))
+            self._leaving = b"".join(map(rec.encode_repeated, entries))
             self._untold = len(self._leaving)
             self._removal_due = True
             # A long checkpoint must not be most of what is written.
@@ -213,13 +207,13 @@ class Journal:
             except OSError:
                 pass  # The next ``flush`` goes on with it, or says what is wrong.
 
-    def write_now(self, record: Record) -> None:
+    def write_now(self, record: rec.Record) -> None:
         """Append one record at once, from any thread; waits until it can be written.
 
         Raises ``JournalLost``.
         """
-        entry = Entry(record, time.time(), self.elapsed())
-        line = encode(entry)
+        entry = rec.Entry(record, time.time(), self.elapsed())
+        line = rec.encode(entry)
         patience = _Patience(self._clock)
         while True:
             with self._lock:
@@ -310,10 +304,10 @@ class Journal:
         # Only now: until its checkpoint is on disk, what is before a segment may still be needed.
         remove_oldest(self.path, self._limit.bytes_max, keep=self._current)
 
-    def _note_call(self, entry: Entry) -> None:
-        if isinstance(entry.record, CallStarted):
+    def _note_call(self, entry: rec.Entry) -> None:
+        if isinstance(entry.record, rec.CallStarted):
             self._call = entry
-        elif isinstance(entry.record, CallEnded):
+        elif isinstance(entry.record, rec.CallEnded):
             self._call = None
 
     def _write_on(self) -> None:

@@ -15,14 +15,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import BinaryIO
 
-from beads_workers.core.journal import (
-    LINE_START,
-    CheckpointEnded,
-    Entry,
-    decode,
-    encode,
-    is_repeated,
-)
+from beads_workers.core import journal as rec
 
 
 def segment_path(journal: Path, number: int) -> Path:
@@ -49,7 +42,7 @@ def _number(segment: Path) -> int:
     return int(number) if re.fullmatch(r"[1-9][0-9]{0,8}", number) else int(number == "jsonl")
 
 
-def read_journal(journal: Path) -> Iterator[Entry]:
+def read_journal(journal: Path) -> Iterator[rec.Entry]:
     """Every readable entry that is kept of a run; a torn or foreign line is passed over.
 
     ``journal``: the path of the first segment, whether it is still there or not. A disk that
@@ -58,7 +51,7 @@ def read_journal(journal: Path) -> Iterator[Entry]:
     yield from _read(segments(journal))
 
 
-def read_end(journal: Path) -> Iterator[Entry]:
+def read_end(journal: Path) -> Iterator[rec.Entry]:
     """From the last checkpoint that is whole: as good as all of it for whoever recovers."""
     found = segments(journal)
     # A power cut may have taken from a segment what was not synced: the one before has it.
@@ -67,7 +60,7 @@ def read_end(journal: Path) -> Iterator[Entry]:
     yield from _read(found[first:])
 
 
-def _read(paths: Sequence[Path]) -> Iterator[Entry]:
+def _read(paths: Sequence[Path]) -> Iterator[rec.Entry]:
     told = False
     for path in paths:
         try:
@@ -81,25 +74,25 @@ def _read(paths: Sequence[Path]) -> Iterator[Entry]:
         told = True
 
 
-def entry_of(line: bytes, *, repeated: bool) -> Entry | None:
+def entry_of(line: bytes, *, repeated: bool) -> rec.Entry | None:
     """The entry of a line with its end; None for a torn or foreign one, and, unless ``repeated``
     ones are wanted, for what a checkpoint repeats."""
     if not line.endswith(b"\n"):
         return None
-    if is_repeated(line) and not repeated:
+    if rec.is_repeated(line) and not repeated:
         return None
-    if (entry := decode(line)) is not None:
+    if (entry := rec.decode(line)) is not None:
         return entry
     # The whole entry that a damaged line may end with.
-    at = line.rfind(LINE_START)
+    at = line.rfind(rec.LINE_START)
     return entry_of(line[at:], repeated=repeated) if at > 0 else None
 
 
 def _is_whole(path: Path) -> bool:
-    return any(isinstance(entry.record, CheckpointEnded) for entry in _read([path]))
+    return any(isinstance(entry.record, rec.CheckpointEnded) for entry in _read([path]))
 
 
-def add_to(journal: Path, entries: Sequence[Entry]) -> None:
+def add_to(journal: Path, entries: Sequence[rec.Entry]) -> None:
     """Add to the journal of a run that is dead; on disk when this returns. Raises ``OSError``.
 
     Nothing is told before what the run itself has told last.
@@ -109,7 +102,7 @@ def add_to(journal: Path, entries: Sequence[Entry]) -> None:
         pass
     if last is None:
         return
-    lines = [encode(replace(each, elapsed=max(last.elapsed, each.elapsed))) for each in entries]
+    lines = [rec.encode(replace(each, elapsed=max(last.elapsed, each.elapsed))) for each in entries]
     # The last segment is read by whoever recovers.
     with segments(journal)[-1].open("r+b") as file:
         file.seek(-1, os.SEEK_END)
@@ -165,7 +158,7 @@ class JournalTail:
         self._told = False
         """A segment before this one was read: what this one repeats is known."""
 
-    def read(self) -> Iterator[Entry]:
+    def read(self) -> Iterator[rec.Entry]:
         """Every readable entry that was added since; does not wait for more."""
         if self._file is None and not self._open(segments(self._journal)[:1]):
             return
@@ -195,7 +188,7 @@ class JournalTail:
             self._path, self._rest = path, b""
         return self._file is not None
 
-    def _added(self) -> Iterator[Entry]:
+    def _added(self) -> Iterator[rec.Entry]:
         assert self._file is not None, "it was opened"
         while data := self._file.read(READ_BYTES):
             *lines, self._rest = (self._rest + data).split(b"\n")

@@ -14,16 +14,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from beads_workers.core import landing
 from beads_workers.core.events import Event, LanderGone, LanderSaid
 from beads_workers.core.framing import Line, LineReader
-from beads_workers.core.landing import (
-    LanderSettings,
-    Order,
-    Refused,
-    from_line,
-    settings_to_line,
-    to_line,
-)
 from beads_workers.executors.files import log_file
 from beads_workers.runtime import beside, sessions
 from beads_workers.runtime.processes import say
@@ -45,7 +38,7 @@ class LanderProcess:
 
     def __init__(
         self,
-        settings: LanderSettings,
+        settings: landing.LanderSettings,
         log: Path,
         selector: selectors.BaseSelector,
         report: Callable[[Event], None],
@@ -61,7 +54,7 @@ class LanderProcess:
     def start(self) -> None:
         """Start it; where that fails, that is its end."""
         self._reader = LineReader(LINE_BYTES_MAX)
-        self._unsent = deque([settings_to_line(self._settings)])
+        self._unsent = deque([landing.settings_to_line(self._settings)])
         run_id = self._settings.run_id
         try:
             process = beside.start(MODULE, run_id, LANDER, self._log, subprocess.PIPE)
@@ -75,10 +68,10 @@ class LanderProcess:
         self._selector.register(process.stdout, selectors.EVENT_READ, lambda mask: self._hear())
         self._send()
 
-    def tell(self, order: Order) -> None:
+    def tell(self, order: landing.Order) -> None:
         """Ask for something; it waits where the lander is slow to read."""
         if self._process is not None:
-            self._unsent.append(to_line(order))
+            self._unsent.append(landing.to_line(order))
             self._send()
 
     def close(self) -> None:
@@ -135,15 +128,15 @@ class LanderProcess:
             if not isinstance(framed, Line):
                 continue
             try:
-                news = from_line(framed.text)
+                news = landing.from_line(framed.text)
             except (ValueError, RecursionError) as error:
                 say("lander", f"it said what nobody understands: {error}")
                 continue
-            if isinstance(news, Refused):
+            if isinstance(news, landing.Refused):
                 self._add_to_log(news)
             self._report(LanderSaid(news))
 
-    def _add_to_log(self, refused: Refused) -> None:
+    def _add_to_log(self, refused: landing.Refused) -> None:
         """Where a person looks for why: below what the attempt has printed itself."""
         log = log_file(str(self._log.parent), refused.issue_id, refused.attempt)
         said = f"[beads-workers] did not land: {refused.why}\n{refused.text}\n"

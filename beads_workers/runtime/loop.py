@@ -14,6 +14,7 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never
 
+from beads_workers.core import events as ev
 from beads_workers.core import limits
 from beads_workers.core.commands import (
     Answer,
@@ -30,14 +31,6 @@ from beads_workers.core.commands import (
     TellLander,
     WatchOwner,
     Write,
-)
-from beads_workers.core.events import (
-    ConditionRecovered,
-    Degraded,
-    Event,
-    FatalError,
-    OwnerGone,
-    StopAsked,
 )
 from beads_workers.core.journal import AccountClosed, AccountOpened, Entry, Noted, encode
 from beads_workers.core.model import value
@@ -76,12 +69,12 @@ class Mailbox:
         self._read, self._write = socket.socketpair()
         self._read.setblocking(False)
         self._write.setblocking(False)
-        self._posted: deque[Event | BaseException] = deque()
+        self._posted: deque[ev.Event | BaseException] = deque()
         selector.register(self._read, selectors.EVENT_READ, lambda mask: self._drain())
         if of_signals:
             signal.set_wakeup_fd(self._write.fileno(), warn_on_full_buffer=False)
 
-    def post(self, event: Event | BaseException) -> None:
+    def post(self, event: ev.Event | BaseException) -> None:
         """Hand an event to the loop, from any thread."""
         self._posted.append(event)
         try:
@@ -89,9 +82,9 @@ class Mailbox:
         except OSError:
             pass  # It is full, and the loop about to wake; or it has a look every other second.
 
-    def collect(self) -> list[Event]:
+    def collect(self) -> list[ev.Event]:
         """What has been posted; a bug in another thread surfaces here."""
-        events: list[Event] = []
+        events: list[ev.Event] = []
         while self._posted:
             event = self._posted.popleft()
             if isinstance(event, BaseException):
@@ -141,7 +134,7 @@ def places_of(settings: FleetSettings, folder: Path) -> list[RequiredFolder]:
 class Conditions:
     """``look`` is called by the loop in every turn, and looks when it is due."""
 
-    def __init__(self, places: Sequence[RequiredFolder], tell: Callable[[Event], None]) -> None:
+    def __init__(self, places: Sequence[RequiredFolder], tell: Callable[[ev.Event], None]) -> None:
         self._places = places
         self._tell = tell
         self._next_look = 0.0
@@ -162,21 +155,21 @@ class Conditions:
                 self._tell(degraded)
             elif place.what in self._standing:
                 self._standing.discard(place.what)
-                self._tell(ConditionRecovered(place.what))
+                self._tell(ev.ConditionRecovered(place.what))
         # What is in the way is looked at more often: the fleet is to go on soon.
         self._next_look = now + AGAIN_SECONDS if self._standing else next_look(now)
 
 
-def judge(place: RequiredFolder) -> Degraded | None:
+def judge(place: RequiredFolder) -> ev.Degraded | None:
     """What is wrong with a place; None where nothing is."""
     try:
         state = os.statvfs(place.path)
     except OSError as error:
         text = f"{place.what} cannot be used: {place.path}: {error.strerror}"
-        return Degraded(place.what, text, f"ls -d {place.path}", stops=True)
+        return ev.Degraded(place.what, text, f"ls -d {place.path}", stops=True)
     if why := _not_written(place):
         text = f"{place.what} cannot be written: {place.path}: {why}"
-        return Degraded(place.what, text, f"ls -ld {place.path}", stops=True)
+        return ev.Degraded(place.what, text, f"ls -ld {place.path}", stops=True)
     if not place.writes:
         return None
     # Some file systems say 0 of 0: they make room, or files, as they go.
@@ -187,7 +180,7 @@ def judge(place: RequiredFolder) -> Degraded | None:
     lack = "no room" if full else "no more files fit"
     text = f"{place.what}: {lack} at {place.path}; nothing new is taken"
     flag = "-h" if full else "-i"
-    return Degraded(place.what, text, f"df {flag} {place.path}", stops=True)
+    return ev.Degraded(place.what, text, f"df {flag} {place.path}", stops=True)
 
 
 def _not_written(place: RequiredFolder) -> str:
@@ -240,7 +233,7 @@ class Loop:
         self._outside: list[Command] = []
         self._heard = False
         """Events that the core has still to conclude from."""
-        self._events: deque[Event] = deque()
+        self._events: deque[ev.Event] = deque()
         self._exit_code: int | None = None
         self._memory_lost = False
         self._blocked: OSError | None = None
@@ -266,7 +259,7 @@ class Loop:
         self.metrics: FiguresServer | None = None
         self.lander: LanderProcess | None = None
 
-    def tell(self, event: Event) -> None:
+    def tell(self, event: ev.Event) -> None:
         """Queue an event for the core; it is handled before the loop waits again."""
         self._events.append(event)
 
@@ -435,7 +428,7 @@ class Loop:
             case KillWorker(_, pid):
                 self._zygote_client.kill(pid)
             case WatchOwner(pid, start_time, issue_id):
-                self.kin.watch(pid, start_time, issue_id, lambda: self.tell(OwnerGone(pid)))
+                self.kin.watch(pid, start_time, issue_id, lambda: self.tell(ev.OwnerGone(pid)))
             case ReadUsage():
                 found = usage_read(self._journal.path.parent, command)
                 if found is not None:
@@ -500,7 +493,7 @@ class Loop:
             self._memory_lost = True
             gone = "the state directory was deleted under the running fleet"
             say("orchestrator", gone)
-            self.tell(FatalError(gone, forgets=True))
+            self.tell(ev.FatalError(gone, forgets=True))
 
     def _hold_back(self, error: OSError) -> None:
         again, self._blocked = self._blocked is not None, error
@@ -524,10 +517,10 @@ class Loop:
             return
         self._journal_trouble = text
         if error is None:
-            self.tell(ConditionRecovered(what))
+            self.tell(ev.ConditionRecovered(what))
         else:
             todo = f"df -h {self._journal.path.parent}" if error.errno in DISK_FULL else "doctor"
-            self.tell(Degraded(what, text, todo, stops=True))
+            self.tell(ev.Degraded(what, text, todo, stops=True))
         if self._blocked is not None:  # That record is not on file before the trouble is over.
             told = Entry(Noted("error", text), time.time(), self._journal.elapsed())
             self._unpublished += encode(told)
@@ -546,4 +539,4 @@ class Loop:
                 raise lost(error)
 
     def _on_signal(self, number: int, frame: object) -> None:
-        self._mailbox.post(StopAsked(exit_code=128 + number, why=f"signal {number}"))
+        self._mailbox.post(ev.StopAsked(exit_code=128 + number, why=f"signal {number}"))

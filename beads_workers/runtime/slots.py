@@ -14,39 +14,16 @@ from dataclasses import replace
 from functools import partial
 from typing import Protocol, assert_never
 
-from beads_workers.core import limits
+from beads_workers.core import limits, worker_events
 from beads_workers.core.model import Outcome, kept
 from beads_workers.core.plans import Plan, Step
 from beads_workers.core.settings import WorkerSettings
 from beads_workers.core.wire import Task
 from beads_workers.core.worker import WorkerHalf
-from beads_workers.core.worker_events import (
-    Command,
-    Connect,
-    EndStep,
-    Event,
-    Exit,
-    Interrupted,
-    Log,
-    RunStep,
-    SendMessage,
-    SpoolResult,
-    StepBegun,
-    SuspendStep,
-    TellStep,
-)
 from beads_workers.executors.command import plan
 from beads_workers.executors.files import log_file, result_file
-from beads_workers.runtime import sessions
+from beads_workers.runtime import processes, sessions
 from beads_workers.runtime.output import keep_result
-from beads_workers.runtime.processes import (
-    ASK_TO_END,
-    heard,
-    keep_from_tasks,
-    raise_file_limit,
-    say,
-    wake_on,
-)
 from beads_workers.runtime.result_spool import spool_result
 from beads_workers.runtime.worker import WorkerConnection, dial_path
 
@@ -91,7 +68,7 @@ class Slot:
         self._connection = WorkerConnection(
             partial(dial_path, settings.socket_path), settings.worker_id, selector, self._ready
         )
-        self._events: deque[Event] = deque()
+        self._events: deque[worker_events.Event] = deque()
 
     def start(self) -> None:
         """Connect; once, before anything else."""
@@ -108,7 +85,7 @@ class Slot:
             self._drain(self._half.on_deadline(now))
             self._flush()
 
-    def tell(self, event: Event) -> None:
+    def tell(self, event: worker_events.Event) -> None:
         """Something happened to its step, or to the whole process."""
         self._events.append(event)
         self._drain()
@@ -124,7 +101,7 @@ class Slot:
                 os.fchmod(file.fileno(), 0o600)
                 file.write(text)
         except OSError as error:
-            say(self.worker_id, f"cannot write {path}: {error.strerror}")
+            processes.say(self.worker_id, f"cannot write {path}: {error.strerror}")
 
     def kept(self, outcome: Outcome) -> Outcome:
         """The same, with a result that is too long for a message in a file."""
@@ -149,12 +126,12 @@ class Slot:
     def _flush(self) -> None:
         self._tell_all(self._connection.flush())
 
-    def _tell_all(self, events: Iterator[Event]) -> None:
+    def _tell_all(self, events: Iterator[worker_events.Event]) -> None:
         for event in events:
             self._events.append(event)
             self._drain()
 
-    def _drain(self, commands: Sequence[Command] = ()) -> None:
+    def _drain(self, commands: Sequence[worker_events.Command] = ()) -> None:
         if self._draining:
             return  # A step that ended at its start: its end waits for its turn.
         self._draining = True
@@ -163,31 +140,33 @@ class Slot:
             self._carry_out(self._half.handle(self._events.popleft(), time.monotonic()))
         self._draining = False
 
-    def _carry_out(self, commands: Sequence[Command]) -> None:
+    def _carry_out(self, commands: Sequence[worker_events.Command]) -> None:
         for command in commands:
             match command:
-                case Connect():
+                case worker_events.Connect():
                     self._events.append(self._connection.connect())
-                case SendMessage(message):
+                case worker_events.SendMessage(message):
                     self._connection.send(message)
-                case SpoolResult(message):
+                case worker_events.SpoolResult(message):
                     spool_result(self._settings.run_directory, message)
-                case RunStep(of_plan, step):
+                case worker_events.RunStep(of_plan, step):
                     assert self._half.current is not None
                     self.task = self._half.current.task
                     # What is to be read first leaves first: what was said of the task before this.
                     self._events.extend(self._connection.flush())
-                    self._events.append(StepBegun())  # Nothing is set up for one task alone.
+                    self._events.append(
+                        worker_events.StepBegun()
+                    )  # Nothing is set up for one task alone.
                     self._steps.run_step(self, of_plan, step)
-                case EndStep(hard):
+                case worker_events.EndStep(hard):
                     self._steps.end_step(self, hard=hard)
-                case TellStep() | SuspendStep():
+                case worker_events.TellStep() | worker_events.SuspendStep():
                     pass  # Nothing here asks anything, and none can be stopped for one task.
-                case Exit(status):
+                case worker_events.Exit(status):
                     self.status = status
                     self._connection.say_goodbye()
-                case Log(text):
-                    say(self.worker_id, text)
+                case worker_events.Log(text):
+                    processes.say(self.worker_id, text)
                 case _:
                     assert_never(command)
 
@@ -255,7 +234,7 @@ class Slots:
     def interrupt(self) -> None:
         """The process is asked to end."""
         for slot in self._slots:
-            slot.tell(Interrupted())
+            slot.tell(worker_events.Interrupted())
 
     def _touch(self, slot: Slot) -> None:
         self._touched.add(slot.number)
@@ -303,9 +282,9 @@ class SlotsProcess:
 
     def run(self) -> int:
         """Until told to leave; returns the exit status."""
-        wake = wake_on((*ASK_TO_END, signal.SIGCHLD))
+        wake = processes.wake_on((*processes.ASK_TO_END, signal.SIGCHLD))
         self.selector.register(
-            wake, selectors.EVENT_READ, lambda mask: self._signalled(heard(wake))
+            wake, selectors.EVENT_READ, lambda mask: self._signalled(processes.heard(wake))
         )
         self.begin(wake)
         self.slots.start()
@@ -326,7 +305,7 @@ class SlotsProcess:
         if signal.SIGCHLD in numbers:
             sessions.reap(self.pids())
             self.child_ended()
-        if any(number in numbers for number in ASK_TO_END):
+        if any(number in numbers for number in processes.ASK_TO_END):
             self.slots.interrupt()
 
 
@@ -340,10 +319,10 @@ def own_process(settings: WorkerSettings, make: Callable[[], SlotsProcess]) -> i
         os.chdir(settings.project)
         process = make()
     except OSError as error:
-        say(settings.worker_id, f"cannot use {error.filename}: {error.strerror}")
+        processes.say(settings.worker_id, f"cannot use {error.filename}: {error.strerror}")
         return 1
-    keep_from_tasks()
-    raise_file_limit()  # Two connections for each slot; or one, and maybe a process.
+    processes.keep_from_tasks()
+    processes.raise_file_limit()  # Two connections for each slot; or one, and maybe a process.
     sessions.adopt()
     return process.run()
 

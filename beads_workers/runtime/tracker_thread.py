@@ -20,15 +20,9 @@ from math import inf
 from pathlib import Path
 from typing import NamedTuple
 
+from beads_workers.core import events as ev
 from beads_workers.core import limits
 from beads_workers.core.commands import RoundTrip, SyncJournal
-from beads_workers.core.events import (
-    Arrived,
-    RecoveryEnded,
-    RecoveryFailed,
-    RoundTripEnded,
-    UsageRead,
-)
 from beads_workers.core.journal import Checkpointed, Entry, Finished, Inherited, Started
 from beads_workers.core.model import IssueId
 from beads_workers.core.recovery import RecoveryState
@@ -56,8 +50,8 @@ TIDY_SECONDS = 60.0
 SYNC_SECONDS = 1.0
 """Where nothing that is told waits for the disk: a power cut costs so much of the account."""
 
-Answer = RecoveryEnded | RoundTripEnded
-News = Answer | Arrived | BaseException
+Answer = ev.RecoveryEnded | ev.RoundTripEnded
+News = Answer | ev.Arrived | BaseException
 """What the tracker thread posts; an exception is a bug."""
 
 Release = Callable[[Sequence[Settlement]], list[Settled]]
@@ -97,7 +91,7 @@ class TrackerThread:
         self,
         source: Source,
         journal: Journal,
-        recover: Callable[[], RecoveryEnded],
+        recover: Callable[[], ev.RecoveryEnded],
         post: Callable[[News], None],
         tidy: Callable[[], None] = lambda: None,
         release: Release = no_release,
@@ -178,10 +172,10 @@ class TrackerThread:
                 self._look_seconds = limits.WATCH_SECONDS
                 if self._watched.changed():
                     self._found_change = True
-                    self._post(Arrived())
+                    self._post(ev.Arrived())
         return self._orders.get()
 
-    def carry_out(self, round_trip: RoundTrip) -> RoundTripEnded:
+    def carry_out(self, round_trip: RoundTrip) -> ev.RoundTripEnded:
         """One round trip, whole."""
         began = time.monotonic()
         settled, settle_error, hint = self._settle(round_trip)
@@ -189,7 +183,7 @@ class TrackerThread:
         if not settle_error:  # A tracker that failed just now is not asked again at once.
             renewed, taken, take_error, hint = self._take(round_trip)
         calls = self._source.calls
-        return RoundTripEnded(
+        return ev.RoundTripEnded(
             time.monotonic() - began,
             settled,
             settle_error,
@@ -257,9 +251,9 @@ class PromptTrackerThread(TrackerThread):
         self,
         source: Source,
         journal: Journal,
-        recover: Callable[[], RecoveryEnded],
+        recover: Callable[[], ev.RecoveryEnded],
         post: Callable[[News], None],
-        tell: Callable[[RoundTripEnded], None],
+        tell: Callable[[ev.RoundTripEnded], None],
         tidy: Callable[[], None] = lambda: None,
         sync: Callable[[], None] = lambda: None,
         conclude: Callable[[], None] = lambda: None,
@@ -343,7 +337,7 @@ class Recovery:
         directory: RunDirectory,
         source: Source,
         unsettled: Sequence[RecoveryState],
-        post: Callable[[RecoveryFailed | UsageRead], None],
+        post: Callable[[ev.RecoveryFailed | ev.UsageRead], None],
         keep: Keep = DEFAULT,
         *,
         inherits: bool = True,
@@ -374,7 +368,7 @@ class Recovery:
         """The run ends: what is not settled stays for the next start."""
         self._abandoned.set()
 
-    def run(self) -> RecoveryEnded:
+    def run(self) -> ev.RecoveryEnded:
         """Settle run after run; a tracker in trouble is asked again until it answers."""
         settled: list[Settled] = []
         heard: list[Checkpointed] = []
@@ -400,7 +394,7 @@ class Recovery:
             rotate(self._directory, self._keep)
         except RuntimeError:
             pass  # There is no thread to be had: the next start removes them.
-        return RecoveryEnded(tuple(settled), tuple(heard), tuple(inherited))
+        return ev.RecoveryEnded(tuple(settled), tuple(heard), tuple(inherited))
 
     def release(self, settlements: Sequence[Settlement]) -> list[Settled]:
         """Write what was left alone for workers that lived on, in the name of the one run that
@@ -486,7 +480,7 @@ class Recovery:
                 )
                 failures = min(failures + 1, 10)
                 hint = error.hint if isinstance(error, SourceError) else "doctor"
-                self._post(RecoveryFailed(str(error), hint, delay))
+                self._post(ev.RecoveryFailed(str(error), hint, delay))
                 self._abandoned.wait(delay)
                 continue
             whole = all(s.result is not Result.FAILED for s in settled)
@@ -556,9 +550,9 @@ class Recovery:
             self._abandoned.wait(LOOK_SECONDS)
 
 
-def still_held(issue_id: str, pid: int) -> RecoveryFailed:
+def still_held(issue_id: str, pid: int) -> ev.RecoveryFailed:
     """What people are told while a worker of somebody else keeps a start waiting."""
-    return RecoveryFailed(
+    return ev.RecoveryFailed(
         f"{issue_id} is still with a worker of an earlier run, pid {pid}: it is not ours to end",
         f"nothing is taken until it has exited; if it is stuck, end it: kill {pid}",
         limits.SOURCE_RETRY_MAX_SECONDS,

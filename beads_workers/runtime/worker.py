@@ -15,67 +15,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import assert_never
 
-from beads_workers.core import limits
-from beads_workers.core.framing import (
-    Framed,
-    Line,
-    LineReader,
-    ProtocolError,
-    TooLong,
-    Torn,
-    parse_object,
-)
+from beads_workers.core import framing, limits, wire, worker_events
 from beads_workers.core.plans import Plan, Step
 from beads_workers.core.settings import WorkerSettings
-from beads_workers.core.wire import (
-    Batch,
-    ControlAsked,
-    ControlReply,
-    FromWorker,
-    Progress,
-    Ready,
-    Resources,
-    Status,
-    Task,
-    ToWorker,
-    encode,
-    parse,
-)
 from beads_workers.core.worker import WorkerHalf, last_line
-from beads_workers.core.worker_events import (
-    Command,
-    Connect,
-    ConnectFailed,
-    ConnectionLost,
-    EndStep,
-    Event,
-    Exit,
-    Interrupted,
-    Log,
-    MessageReceived,
-    OrchestratorConnected,
-    RunStep,
-    SendMessage,
-    SpoolResult,
-    StepBegun,
-    StepNotStarted,
-    StepSaid,
-    SuspendStep,
-    TellStep,
-)
 from beads_workers.executors.command import functions_environment, plan
-from beads_workers.runtime import sessions
+from beads_workers.runtime import processes, sessions
 from beads_workers.runtime.functions import CallStep, Functions
-from beads_workers.runtime.processes import (
-    ASK_TO_END,
-    GIT_PLACES,
-    SEND_LATER,
-    Spares,
-    heard,
-    keep_from_tasks,
-    say,
-    wake_on,
-)
 from beads_workers.runtime.result_spool import spool_result
 from beads_workers.runtime.sessions import sweep
 from beads_workers.runtime.steps import CannotStart, RunningStep, start_step
@@ -84,15 +30,15 @@ from beads_workers.runtime.steps import CannotStart, RunningStep, start_step
 # Payloads that are too large for a line: read from the file that the TASK names.
 
 
-def with_payload(task: Task) -> Task:
+def with_payload(task: wire.Task) -> wire.Task:
     """Read a large payload from its file, which then goes: it may hold secrets, and each attempt
     gets one of its own. One that cannot be read stays named in the task."""
     if task.payload_file is None:
         return task
     try:
         with open(task.payload_file, "rb") as file:
-            payload = parse_object(file.read())
-    except (OSError, ValueError, ProtocolError):
+            payload = framing.parse_object(file.read())
+    except (OSError, ValueError, framing.ProtocolError):
         return task
     try:
         os.unlink(task.payload_file)  # noqa: PTH108 - no Path here
@@ -155,7 +101,7 @@ class WorkerConnection:
         self._worker_id = worker_id
         self._selector, self._ready = selector, ready
         self._socket: socket.socket | None = None
-        self._reader = LineReader()
+        self._reader = framing.LineReader()
         self._outbox = bytearray()
         self._waits_to_write = False
         self._bad_lines = 0
@@ -164,18 +110,18 @@ class WorkerConnection:
         """-1 while there is none."""
         return -1 if self._socket is None else self._socket.fileno()
 
-    def connect(self) -> Event:
+    def connect(self) -> worker_events.Event:
         """``OrchestratorConnected`` or ``ConnectFailed``."""
         try:
             connection = self._dial()
         except OSError as error:
-            return ConnectFailed(str(error))
+            return worker_events.ConnectFailed(str(error))
         connection.setblocking(False)
         self._selector.register(connection, selectors.EVENT_READ, self._ready)
         self._socket = connection
-        return OrchestratorConnected()
+        return worker_events.OrchestratorConnected()
 
-    def receive(self) -> Iterator[Event]:
+    def receive(self) -> Iterator[worker_events.Event]:
         """Call when it can be read: each message as ``MessageReceived``, then maybe its loss."""
         if self._socket is None:
             return
@@ -188,23 +134,23 @@ class WorkerConnection:
         framed = self._reader.feed(received) if received else self._reader.end()
         for item in framed:
             if (message := self._read(item)) is not None and self._socket is not None:
-                yield MessageReceived(message)
+                yield worker_events.MessageReceived(message)
         if not received:
             yield from self._hang_up()
 
-    def send(self, message: FromWorker | ControlAsked, *, v1: bool = False) -> None:
+    def send(self, message: wire.FromWorker | wire.ControlAsked, *, v1: bool = False) -> None:
         """Goes out with the next ``flush``; is lost where there is no connection."""
         if self._socket is not None:
-            self._outbox += encode(message, self._worker_id, time.time(), v1=v1)
+            self._outbox += wire.encode(message, self._worker_id, time.time(), v1=v1)
 
-    def flush(self) -> Iterator[Event]:
+    def flush(self) -> Iterator[worker_events.Event]:
         """Write what is due, as far as the other side takes it; one that never does is left."""
         if self._socket is None or not self._outbox:
             return
         try:
             del self._outbox[: self._socket.send(self._outbox)]
         except OSError as error:
-            if error.errno not in SEND_LATER:
+            if error.errno not in processes.SEND_LATER:
                 # It is over, but for what is still to be read: a SHUTDOWN may be waiting there.
                 self._outbox.clear()
                 with suppress(OSError):
@@ -228,29 +174,29 @@ class WorkerConnection:
             pass
         self._socket.close()
 
-    def _hang_up(self) -> Iterator[Event]:
+    def _hang_up(self) -> Iterator[worker_events.Event]:
         if self._socket is None:
             return
         self._selector.unregister(self._socket)
         self._socket.close()
         self._socket = None
-        yield ConnectionLost()
+        yield worker_events.ConnectionLost()
 
-    def _read(self, framed: Framed) -> ToWorker | ControlReply | None:
+    def _read(self, framed: framing.Framed) -> wire.ToWorker | wire.ControlReply | None:
         match framed:
-            case TooLong(head) | Torn(head):
+            case framing.TooLong(head) | framing.Torn(head):
                 trouble, raw = "a line that is too long or torn", head
-            case Line(raw):
+            case framing.Line(raw):
                 try:
-                    message = parse(raw)
-                except ProtocolError as error:
+                    message = wire.parse(raw)
+                except framing.ProtocolError as error:
                     trouble = str(error)
                 else:
-                    if isinstance(message, Task):
+                    if isinstance(message, wire.Task):
                         return with_payload(message)
-                    if isinstance(message, Batch):
-                        return Batch(tuple(map(with_payload, message.tasks)))
-                    if isinstance(message, ToWorker | ControlReply):
+                    if isinstance(message, wire.Batch):
+                        return wire.Batch(tuple(map(with_payload, message.tasks)))
+                    if isinstance(message, wire.ToWorker | wire.ControlReply):
                         return message
                     trouble = "a message that only workers send"
             case _:
@@ -258,7 +204,7 @@ class WorkerConnection:
         self._bad_lines += 1
         if self._bad_lines <= limits.BAD_LINES_MAX:
             shown = raw[: limits.LOGGED_BYTES_MAX]
-            say(self._worker_id, f"ignored {trouble}: {shown!r}")
+            processes.say(self._worker_id, f"ignored {trouble}: {shown!r}")
         return None
 
 
@@ -291,13 +237,13 @@ def run_worker(
             os.makedirs(f"{settings.run_directory}/{name}", 0o700, exist_ok=True)  # noqa: PTH103
         os.chdir(settings.project)
     except OSError as error:
-        say(settings.worker_id, f"cannot use {error.filename}: {error.strerror}")
+        processes.say(settings.worker_id, f"cannot use {error.filename}: {error.strerror}")
         return 1
-    keep_from_tasks()
+    processes.keep_from_tasks()
     sessions.adopt()
     if settings.work.worktrees is not None:
         # Of whoever started the fleet from a hook of git: they would name another checkout.
-        for name in GIT_PLACES:
+        for name in processes.GIT_PLACES:
             os.environ.pop(name, None)
     half = WorkerHalf(
         settings.worker_id, settings.work, partial(plan, settings=settings), connect_delays
@@ -306,11 +252,11 @@ def run_worker(
     selector = selectors.PollSelector()
     dial = dial or partial(dial_path, settings.socket_path)
     connection = WorkerConnection(dial, settings.worker_id, selector)
-    events: deque[Event] = deque()
+    events: deque[worker_events.Event] = deque()
     functions = Functions(
         settings.work.allow_modules,
-        lambda name, data: events.append(StepSaid(ControlAsked(name, data))),
-        lambda: events.append(StepBegun()),
+        lambda name, data: events.append(worker_events.StepSaid(wire.ControlAsked(name, data))),
+        lambda: events.append(worker_events.StepBegun()),
     )
     process = _Process(settings, half, selector, connection, functions, events)
     for name in settings.work.hidden_variables:
@@ -325,23 +271,23 @@ class _Process:
     selector: selectors.BaseSelector
     connection: WorkerConnection
     functions: Functions
-    events: deque[Event]
+    events: deque[worker_events.Event]
     step: RunningStep | CallStep | None = None
     status: int | None = None
     inherited: dict[bytes, bytes] = field(default_factory=lambda: dict(os.environb))
-    spares: Spares = field(default_factory=lambda: Spares(SPARES))
+    spares: processes.Spares = field(default_factory=lambda: processes.Spares(SPARES))
     watched: int = -1
     """The descriptor of the process for functions, while it is there."""
     captured: int = -1
     """The pipe of a step whose words are its result, while somebody may still speak."""
     look_at: float = 0.0
     """When to look at what the running step has printed (monotonic)."""
-    unsaid: SendMessage | None = None
+    unsaid: worker_events.SendMessage | None = None
     """READY, while the process for functions gets ready; said at ``say_at`` in any case."""
     say_at: float = 0.0
 
     def run(self) -> int:
-        wake = wake_on((*ASK_TO_END, signal.SIGCHLD))
+        wake = processes.wake_on((*processes.ASK_TO_END, signal.SIGCHLD))
         self.selector.register(wake, selectors.EVENT_READ)
         self._start_functions_ahead()
         self._carry_out(self.half.start())
@@ -359,7 +305,7 @@ class _Process:
                 self._bury()
             if (over and not called) or wake.fileno() in ready:
                 # The end of a step comes with a SIGCHLD: that is worth no turn of its own.
-                self._signalled(heard(wake))
+                self._signalled(processes.heard(wake))
             if self.connection.fileno() in ready:
                 self._tell_all(self.connection.receive())
             self._look_at_output(time.monotonic())
@@ -392,15 +338,15 @@ class _Process:
             if isinstance(self.step, RunningStep) and self.step.is_attempt:
                 return  # It tells its progress itself.
             if line := last_line(self.step.output.news()):
-                self.events.append(StepSaid(Progress.read(line)))
+                self.events.append(worker_events.StepSaid(wire.Progress.read(line)))
 
     # --- events and commands ------------------------------------------------------------------
 
-    def _tell(self, event: Event) -> None:
+    def _tell(self, event: worker_events.Event) -> None:
         self.events.append(event)
         self._drain()
 
-    def _tell_all(self, events: Iterator[Event]) -> None:
+    def _tell_all(self, events: Iterator[worker_events.Event]) -> None:
         for event in events:
             self._tell(event)
 
@@ -408,39 +354,39 @@ class _Process:
         while self.events and self.status is None:
             self._carry_out(self.half.handle(self.events.popleft(), time.monotonic()))
 
-    def _carry_out(self, commands: list[Command]) -> None:
+    def _carry_out(self, commands: list[worker_events.Command]) -> None:
         for command in commands:
             match command:
-                case Connect():
+                case worker_events.Connect():
                     self.unsaid = None
                     self.events.append(self.connection.connect())
-                case SendMessage(Ready()) if self.functions.is_cold:
+                case worker_events.SendMessage(wire.Ready()) if self.functions.is_cold:
                     self.unsaid, self.say_at = command, time.monotonic() + limits.WARM_SECONDS
-                case SendMessage(Status() as status):
+                case worker_events.SendMessage(wire.Status() as status):
                     self.connection.send(replace(status, resources=self._resources()))
-                case SendMessage(message, v1):
+                case worker_events.SendMessage(message, v1):
                     self.connection.send(message, v1=v1)
-                case SpoolResult(message):
+                case worker_events.SpoolResult(message):
                     spool_result(self.settings.run_directory, message)
-                case TellStep(reply):
+                case worker_events.TellStep(reply):
                     if isinstance(self.step, CallStep):
                         self.step.tell(reply)
-                case RunStep(of_plan, step):
+                case worker_events.RunStep(of_plan, step):
                     # What is to be read first leaves first: what was said of the task before this.
                     self.events.extend(self.connection.flush())
                     self._start(of_plan, step)
-                case EndStep(hard, ask):
+                case worker_events.EndStep(hard, ask):
                     if isinstance(self.step, CallStep):
                         self.step.end(hard=hard, ask=ask)
                     elif self.step is not None:
                         self.step.end(hard=hard)
-                case SuspendStep(on):
+                case worker_events.SuspendStep(on):
                     if isinstance(self.step, RunningStep):
                         self.step.suspend(on=on)
-                case Exit(status):
+                case worker_events.Exit(status):
                     self.status = status
-                case Log(text):
-                    say(self.settings.worker_id, text)
+                case worker_events.Log(text):
+                    processes.say(self.settings.worker_id, text)
                 case _:
                     assert_never(command)
 
@@ -451,7 +397,7 @@ class _Process:
             self.connection.send(self.unsaid.message, v1=self.unsaid.v1)
             self.unsaid = None
 
-    def _resources(self) -> Resources:
+    def _resources(self) -> wire.Resources:
         """Of this process, and of the one that runs for the task with what it has reaped."""
         pids = ("self", *([str(self.step.pid)] if isinstance(self.step, RunningStep) else []))
         pages = ticks = 0
@@ -462,7 +408,7 @@ class _Process:
                 pages += int(fields[21])
                 ticks += sum(map(int, fields[11:15]))
         page, second = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_CLK_TCK")
-        return Resources(pages * page, round(ticks / second, 2))
+        return wire.Resources(pages * page, round(ticks / second, 2))
 
     def _start(self, of_plan: Plan, step: Step) -> None:
         try:
@@ -471,7 +417,7 @@ class _Process:
                 os.chdir(self.settings.project)
         except OSError as error:
             text = f"cannot use {error.filename}: {error.strerror}"
-            self.events.append(StepNotStarted(text, degraded=True))
+            self.events.append(worker_events.StepNotStarted(text, degraded=True))
             return
         try:
             if step.call is not None:
@@ -480,7 +426,9 @@ class _Process:
                 self.functions.let_go()
                 self.step = start_step(of_plan, step, self.inherited)
         except CannotStart as error:
-            self.events.append(StepNotStarted(str(error), error.missing, error.degraded))
+            self.events.append(
+                worker_events.StepNotStarted(str(error), error.missing, error.degraded)
+            )
         else:
             self.look_at = time.monotonic() + self.step.output.look_seconds
             if isinstance(self.step, RunningStep):
@@ -514,7 +462,7 @@ class _Process:
         if not captured.pump():
             self._deafen()
         if (news := captured.progress()) is not None:
-            self.events.append(StepSaid(Progress.of_attempt(news)))
+            self.events.append(worker_events.StepSaid(wire.Progress.of_attempt(news)))
 
     def _deafen(self) -> None:
         if self.captured >= 0:
@@ -538,8 +486,8 @@ class _Process:
             self.spares.do(lambda: sessions.reap(keep))
             if isinstance(self.step, CallStep):
                 self._bury()  # A child that it has left may keep its connection open.
-        if any(number in numbers for number in ASK_TO_END):
-            self._tell(Interrupted())
+        if any(number in numbers for number in processes.ASK_TO_END):
+            self._tell(worker_events.Interrupted())
 
     def _bury(self) -> None:
         step = self.step

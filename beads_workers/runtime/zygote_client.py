@@ -10,15 +10,7 @@ import time
 from collections.abc import Callable
 from typing import assert_never
 
-from beads_workers.core.events import (
-    ConditionRecovered,
-    Degraded,
-    Event,
-    FatalError,
-    WorkerNotStarted,
-    WorkerReaped,
-    WorkerSpawned,
-)
+from beads_workers.core import events as ev
 from beads_workers.core.model import value
 from beads_workers.core.settings import WorkerSettings
 from beads_workers.runtime import sessions
@@ -71,13 +63,13 @@ class ZygoteClient:
         """There is no zygote: a new one is tried then."""
         self._why_vacant = ""
         self._selector: selectors.BaseSelector
-        self._tell: Callable[[Event], None]
+        self._tell: Callable[[ev.Event], None]
         self._settings_for: Callable[[str], WorkerSettings]
 
     def attach(
         self,
         selector: selectors.BaseSelector,
-        tell: Callable[[Event], None],
+        tell: Callable[[ev.Event], None],
         settings_for: Callable[[str], WorkerSettings],
     ) -> None:
         """Connect it with the loop; ``settings_for`` says what a worker of that id is told."""
@@ -87,7 +79,7 @@ class ZygoteClient:
     def spawn(self, worker_id: str) -> None:
         """Ask for a worker; ``WorkerSpawned`` or ``WorkerNotStarted`` follows."""
         if self._vacant_until is not None:
-            self._tell(WorkerNotStarted(worker_id, self._why_vacant))
+            self._tell(ev.WorkerNotStarted(worker_id, self._why_vacant))
             return
         self._asked_for.append(worker_id)
         if self._zygote.closed:
@@ -159,15 +151,15 @@ class ZygoteClient:
             case ChildExited(worker_id, pid, status):
                 self._living.pop(pid, None)
                 self._to_kill.discard(pid)
-                self._tell(WorkerReaped(worker_id, pid, _shell_status(status)))
+                self._tell(ev.WorkerReaped(worker_id, pid, _shell_status(status)))
             case Spawned(worker_id, pid, started):
                 self._living[pid] = _Member(worker_id, started)
                 self._asked_for.remove(worker_id)
-                self._tell(WorkerSpawned(worker_id, pid))
+                self._tell(ev.WorkerSpawned(worker_id, pid))
                 self._works()
             case WorkerRefused(worker_id, error):
                 self._asked_for.remove(worker_id)
-                self._tell(WorkerNotStarted(worker_id, error))
+                self._tell(ev.WorkerNotStarted(worker_id, error))
                 self._works()
             case _:
                 assert_never(event)
@@ -205,7 +197,7 @@ class ZygoteClient:
 
     def _works(self) -> None:
         if self._early_ends > 1:
-            self._tell(ConditionRecovered(WHAT))
+            self._tell(ev.ConditionRecovered(WHAT))
         self._early_ends, self._not_before = 0, 0.0
 
     def _failed(self, now: float) -> None:
@@ -217,10 +209,10 @@ class ZygoteClient:
         log = f"{self._settings_for('W1').run_directory}/orchestrator.log"
         if self._early_ends < EARLY_ENDS_MAX:
             self._not_before = now + EARLY_DELAY_SECONDS * 2.0 ** (self._early_ends - 2)
-            self._tell(Degraded(WHAT, text, f"tail {log}", stops=False))
+            self._tell(ev.Degraded(WHAT, text, f"tail {log}", stops=False))
         else:
             self._not_before = math.inf
-            self._tell(FatalError(f"{text}; see {log}"))
+            self._tell(ev.FatalError(f"{text}; see {log}"))
 
     def _fill(self, now: float) -> None:
         try:
@@ -247,7 +239,7 @@ class ZygoteClient:
         # The core asks again, at its own pace; and a stop need not wait for them.
         refused, self._asked_for = self._asked_for, []
         for worker_id in refused:
-            self._tell(WorkerNotStarted(worker_id, why))
+            self._tell(ev.WorkerNotStarted(worker_id, why))
 
     def _adopt(self, pid: int, member: _Member) -> None:
         fd = _opened(pid, member.started)
@@ -273,7 +265,7 @@ class ZygoteClient:
         # A session keeps its number from being given out again, but only while it has members.
         reused = now is not None and now.started != member.started
         sessions.kill_sessions(() if reused else {pid}, run_id, {member.worker_id})
-        self._tell(WorkerReaped(member.worker_id, pid, 1))
+        self._tell(ev.WorkerReaped(member.worker_id, pid, 1))
 
 
 def _kill(pidfd: int) -> None:

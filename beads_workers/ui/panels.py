@@ -13,21 +13,10 @@ from heapq import nlargest
 from rich.text import Text
 
 from beads_workers.core.text import columns, counted
+from beads_workers.ui import viewer
 from beads_workers.ui.agents import used
 from beads_workers.ui.lines import NOT_CHARGED, next_try
 from beads_workers.ui.rows import CHOSEN, Row, duration, rule, whole_seconds
-from beads_workers.ui.viewer import (
-    Fields,
-    Look,
-    Pane,
-    Part,
-    Role,
-    ShownAttempt,
-    chosen_at,
-    found_in,
-    rows_of,
-    shown_attempt,
-)
 
 # --- rows ----------------------------------------------------------------------------------------
 
@@ -48,7 +37,9 @@ NARROW_COLUMNS = 72
 """Below this a row has the essential only: no counts of a worker, no seconds of a clock."""
 
 
-def worker_row(worker: Fields, age: float, width: int, id_room: int, *, chosen: bool) -> Text:
+def worker_row(
+    worker: viewer.Fields, age: float, width: int, id_room: int, *, chosen: bool
+) -> Text:
     """One worker: what it does, for how long, and how it has done so far."""
     row = Row(width, CHOSEN if chosen else "")
     room = 22 if width >= 100 else 16 if width >= NARROW_COLUMNS else 0
@@ -74,12 +65,12 @@ def worker_row(worker: Fields, age: float, width: int, id_room: int, *, chosen: 
     return row.add(failed, room // 2, "muted", right=True).text()
 
 
-def _try(row: Row, worker: Fields) -> Row:
+def _try(row: Row, worker: viewer.Fields) -> Row:
     """Which attempt it is, where it is not the first."""
     return row.add(f"try {worker['attempt']}: " if worker["attempt"] > 1 else "", style="attention")
 
 
-def _progress_cells(row: Row, progress: Fields, leave: int) -> None:
+def _progress_cells(row: Row, progress: viewer.Fields, leave: int) -> None:
     percent, room = progress["percent"], (row.room - leave) * 3 // 5
     if percent is not None:
         row.add(f"{percent}%", 4, "good", right=True).add(" ")
@@ -91,7 +82,7 @@ TITLE_BESIDE_COLUMNS = 50
 """With so much room the title of an issue stands beside what its agent does."""
 
 
-def _agent_cells(row: Row, worker: Fields, leave: int, width: int) -> None:
+def _agent_cells(row: Row, worker: viewer.Fields, leave: int, width: int) -> None:
     """Who works, what it does now (before that: the title), and what that has cost."""
     row.add(worker["agent"], 8 if width >= 100 else 7, "agent")
     cost, cost_columns = used(worker["tokens"], worker["money"]), 19
@@ -110,7 +101,7 @@ def _agent_cells(row: Row, worker: Fields, leave: int, width: int) -> None:
 
 
 def outcome_row(
-    outcome: Fields,
+    outcome: viewer.Fields,
     width: int,
     id_room: int,
     *,
@@ -141,14 +132,14 @@ def _clock(at: float, width: int) -> tuple[str, int]:
     return time.strftime("%H:%M" if narrow else "%H:%M:%S", time.localtime(at)), 6 if narrow else 9
 
 
-def _mark(outcome: Fields, *, unicode: bool) -> tuple[str, str, str]:
+def _mark(outcome: viewer.Fields, *, unicode: bool) -> tuple[str, str, str]:
     """Its mark, the style of it, and which of ``MARKS`` it is."""
     kind = "cancelled" if outcome["outcome"] == "cancelled" else outcome["verdict"]
     mark, ascii_mark, style = MARKS[kind]
     return mark if unicode else ascii_mark, style, kind
 
 
-def _became(outcome: Fields) -> str:
+def _became(outcome: viewer.Fields) -> str:
     if outcome["outcome"] == "cancelled":
         return "requeued"
     if outcome["verdict"] == "quarantined":
@@ -160,7 +151,7 @@ def _became(outcome: Fields) -> str:
     return then if then == NOT_CHARGED else f"{outcome['outcome']}, {then}"
 
 
-def id_columns(snapshot: Fields, width: int) -> int:
+def id_columns(snapshot: viewer.Fields, width: int) -> int:
     """How many columns an issue's id takes: as the longest in sight, in steps, so that a list does
     not jump."""
     lists = [snapshot[name] for name in ("workers", "outcomes", "quarantined")]
@@ -209,14 +200,14 @@ KEYS_OF_REPLAY = (
 
 
 def workers(
-    snapshot: Fields, look: Look, age: float, width: int, count: int, *, marked: bool
+    snapshot: viewer.Fields, look: viewer.Look, age: float, width: int, count: int, *, marked: bool
 ) -> Iterator[Text]:
     """A rule, and the page of workers that the chosen one is on.
 
     ``marked``: the chosen row is marked though nobody has chosen one yet."""
-    listed, part = rows_of(look, snapshot, Part.WORKERS), Part.WORKERS
+    listed, part = viewer.rows_of(look, snapshot, viewer.Part.WORKERS), viewer.Part.WORKERS
     age = age if snapshot["running"] else 0.0
-    at = chosen_at(look, listed, part)
+    at = viewer.chosen_at(look, listed, part)
     first = at // count * count
     page = listed[first : first + count]
     pages = -(-len(listed) // count)
@@ -236,18 +227,18 @@ def workers(
         yield worker_row(worker, age, width, id_room, chosen=marked and number == at)
 
 
-def _only(look: Look, part: Part) -> str:
+def _only(look: viewer.Look, part: viewer.Part) -> str:
     """What a list leaves out."""
     state = f", {look.states[part]} only" if look.states.get(part) else ""
     return f"{state}, with {look.find!r}" if look.find else state
 
 
-def _rule(title: str, width: int, look: Look, part: Part | None = None) -> Text:
-    focused = look.pane is not Pane.FLEET or look.part is part
+def _rule(title: str, width: int, look: viewer.Look, part: viewer.Part | None = None) -> Text:
+    focused = look.pane is not viewer.Pane.FLEET or look.part is part
     return rule(title, width, unicode=look.unicode, focused=focused)
 
 
-def _nobody(snapshot: Fields) -> str:
+def _nobody(snapshot: viewer.Fields) -> str:
     if not snapshot["running"]:
         return "all have left"
     if snapshot["workers_most"] and snapshot["uptime_seconds"] < STARTING_SECONDS:
@@ -255,21 +246,21 @@ def _nobody(snapshot: Fields) -> str:
     return "none: 'scale N' or + starts some"
 
 
-def outcomes(snapshot: Fields, look: Look, width: int, rows: int) -> Iterator[Text]:
+def outcomes(snapshot: viewer.Fields, look: viewer.Look, width: int, rows: int) -> Iterator[Text]:
     """A rule, and the last outcomes and warnings, the newest first; while the arrows are here only
     outcomes, those around the chosen one."""
-    part, unicode = Part.ENDED, look.unicode
+    part, unicode = viewer.Part.ENDED, look.unicode
     yield _rule(f"last outcomes{_only(look, part)}", width, look, part)
-    listed, waiting = rows_of(look, snapshot, part), _waiting_to_land(snapshot)
+    listed, waiting = viewer.rows_of(look, snapshot, part), _waiting_to_land(snapshot)
     id_room = id_columns(snapshot, width)
 
-    def row(outcome: Fields, *, chosen: bool = False) -> Text:
+    def row(outcome: viewer.Fields, *, chosen: bool = False) -> Text:
         waits = outcome["verdict"] == "land" and outcome["issue_id"] in waiting
         return outcome_row(outcome, width, id_room, unicode=unicode, waits=waits, chosen=chosen)
 
     rows = max(0, rows - 1)
     if look.part is part or look.find or look.states.get(part):
-        at = chosen_at(look, listed, part)
+        at = viewer.chosen_at(look, listed, part)
         first = max(0, at - rows + 1)
         for number, outcome in enumerate(listed[first : first + rows], first):
             yield row(outcome, chosen=look.part is part and number == at)
@@ -280,7 +271,7 @@ def outcomes(snapshot: Fields, look: Look, width: int, rows: int) -> Iterator[Te
         yield _note(what, width) if is_note else row(what)
 
 
-def _waiting_to_land(snapshot: Fields) -> set[str]:
+def _waiting_to_land(snapshot: viewer.Fields) -> set[str]:
     landing = snapshot["landing"]
     return {row["issue_id"] for row in landing["waiting"]} if landing else set()
 
@@ -289,7 +280,9 @@ LANDED_MARKS = {"landed": ("✓", "+", "good"), "mend": ("↻", "~", "attention"
 """As ``MARKS``, for what the lander says; all else is a refusal."""
 
 
-def landing(snapshot: Fields, look: Look, age: float, width: int, rows: int) -> Iterator[Text]:
+def landing(
+    snapshot: viewer.Fields, look: viewer.Look, age: float, width: int, rows: int
+) -> Iterator[Text]:
     """A rule, the gates that run with the issues in them, and the last landings and refusals."""
     shown = snapshot["landing"]
     age = age if snapshot["running"] else 0.0
@@ -309,11 +302,11 @@ def landing(snapshot: Fields, look: Look, age: float, width: int, rows: int) -> 
         yield _landed_row(said, width, id_columns(snapshot, width), unicode=look.unicode)
 
 
-def _landing_trouble(snapshot: Fields) -> str:
+def _landing_trouble(snapshot: viewer.Fields) -> str:
     return next((str(c["text"]) for c in snapshot["degraded"] if c["what"] == "landing"), "")
 
 
-def _gate_row(gate: Fields, age: float, width: int) -> Text:
+def _gate_row(gate: viewer.Fields, age: float, width: int) -> Text:
     row = Row(width).add(f" gate {gate['lane'] + 1}", 9, "muted")
     row.add(whole_seconds(gate["seconds"] + age), 8, "time", right=True).add("  ")
     issues = gate["issues"]
@@ -325,7 +318,7 @@ def _gate_row(gate: Fields, age: float, width: int) -> Text:
     return row.add(text, fits, "strong").fill(train, "muted").text()
 
 
-def _landed_row(said: Fields, width: int, id_room: int, *, unicode: bool) -> Text:
+def _landed_row(said: viewer.Fields, width: int, id_room: int, *, unicode: bool) -> Text:
     mark, ascii_mark, style = LANDED_MARKS.get(said["verdict"], ("✗", "x", "bad"))
     row = Row(width)
     row.add(" ").add(*_clock(said["at"], width), "muted")
@@ -338,7 +331,9 @@ def _landed_row(said: Fields, width: int, id_room: int, *, unicode: bool) -> Tex
     return row.fill(f"{became}: {said['error']}", style).text()
 
 
-def landing_pane(snapshot: Fields, look: Look, age: float, width: int, rows: int) -> Iterator[Text]:
+def landing_pane(
+    snapshot: viewer.Fields, look: viewer.Look, age: float, width: int, rows: int
+) -> Iterator[Text]:
     """The gates that run, then all that waits, was refused, or has landed: as far as it fits."""
     if (shown := snapshot["landing"]) is None:
         yield _rule("landing", width, look)
@@ -358,7 +353,7 @@ def landing_pane(snapshot: Fields, look: Look, age: float, width: int, rows: int
     yield from told[min(look.top, max(0, len(told) - 1)) :][: max(0, rows - 1 - gates)]
 
 
-def _unlanded_row(word: str, style: str, issue: Fields, width: int, id_room: int) -> Row:
+def _unlanded_row(word: str, style: str, issue: viewer.Fields, width: int, id_room: int) -> Row:
     """A word where those that have landed have their time and mark, and the id below theirs."""
     row = Row(width).add(" ").add(word, _clock(0.0, width)[1] + 2, style)
     return row.add(_id(issue["issue_id"], id_room), id_room, "strong").add(" ")
@@ -369,10 +364,12 @@ ATTEMPT_ROWS = 3
 """Above the log of an attempt: whose it is, its title, and how far it is."""
 
 
-def attempt(snapshot: Fields, look: Look, age: float, width: int, rows: int) -> Iterator[Text]:
+def attempt(
+    snapshot: viewer.Fields, look: viewer.Look, age: float, width: int, rows: int
+) -> Iterator[Text]:
     """A rule, what the chosen attempt does and has cost, and its log: the end, or where it is
     scrolled to."""
-    shown, log = shown_attempt(look, snapshot), look.log
+    shown, log = viewer.shown_attempt(look, snapshot), look.log
     if shown is None:
         yield _rule(log.title if log else "no attempt", width, look)
         return
@@ -387,7 +384,7 @@ def attempt(snapshot: Fields, look: Look, age: float, width: int, rows: int) -> 
     for number in range(max(0, end - room), min(end, len(log.lines))):
         row = Row(width, CHOSEN if look.log_found == log.first + number else "")
         text = row.add(" ").fill(log.lines[number]).text()
-        if look.log_find and found_in(look.log_find, log.lines[number]) >= 0:
+        if look.log_find and viewer.found_in(look.log_find, log.lines[number]) >= 0:
             text.highlight_words(
                 [look.log_find], "found", case_sensitive=not look.log_find.islower()
             )
@@ -396,9 +393,9 @@ def attempt(snapshot: Fields, look: Look, age: float, width: int, rows: int) -> 
         yield Row(width).add(" ").fill(log.title, "muted").text()
 
 
-def _where(look: Look) -> str:
+def _where(look: viewer.Look) -> str:
     """Which line of a log stands last, where that is not the end."""
-    if look.pane is not Pane.LOG or look.log is None:
+    if look.pane is not viewer.Pane.LOG or look.log is None:
         return ""
     at = f", line {look.log_end} of {look.log.end}" if look.log_end is not None else ""
     return f"{at}, / {look.log_find}" if look.log_find else at
@@ -418,7 +415,7 @@ def short_diffstat(told: str) -> str:
     return told
 
 
-def _facts(shown: ShownAttempt, look: Look, age: float, width: int) -> Text:
+def _facts(shown: viewer.ShownAttempt, look: viewer.Look, age: float, width: int) -> Text:
     """How long, who, what it does, what it has cost, what it has changed."""
     fields, row = shown.row, Row(width)
     if shown.running:
@@ -441,17 +438,19 @@ def _facts(shown: ShownAttempt, look: Look, age: float, width: int) -> Text:
     return row.add("  ").fill(told, "muted").text()
 
 
-def quarantined(snapshot: Fields, look: Look, width: int, rows: int) -> Iterator[Text]:
+def quarantined(
+    snapshot: viewer.Fields, look: viewer.Look, width: int, rows: int
+) -> Iterator[Text]:
     """A rule, and every issue that is quarantined with its reason, around the chosen one."""
-    part = Part.QUARANTINED
-    issues = rows_of(look, snapshot, part)
+    part = viewer.Part.QUARANTINED
+    issues = viewer.rows_of(look, snapshot, part)
     count, known = snapshot["queue"]["quarantined"], len(snapshot["quarantined"])
     first_ones = f", the first {known} here" if known < count else ""
     yield _rule(f"quarantined: {count}{first_ones}{_only(look, part)}", width, look, part)
     if not issues:
         text = "none of them" if known else "nothing is quarantined"
         yield Row(width).add(f" {text}", style="muted").text()
-    chosen = chosen_at(look, issues, part)
+    chosen = viewer.chosen_at(look, issues, part)
     first = max(0, chosen - (rows - 2))
     id_room = id_columns(snapshot, width)
     for index, issue in enumerate(issues[first : first + rows - 1], first):
@@ -462,35 +461,35 @@ def quarantined(snapshot: Fields, look: Look, width: int, rows: int) -> Iterator
         yield row.fill(issue["error"]).text()
 
 
-def keys(look: Look, width: int) -> Iterator[Text]:
+def keys(look: viewer.Look, width: int) -> Iterator[Text]:
     """A rule, and what each key does."""
     yield _rule("keys", width, look)
-    for key, meaning in KEYS_OF_REPLAY if look.role is Role.REPLAY else KEYS:
+    for key, meaning in KEYS_OF_REPLAY if look.role is viewer.Role.REPLAY else KEYS:
         yield Row(width).add(" ").add(key, 9, "strong").fill(meaning).text()
 
 
-def hints(snapshot: Fields, look: Look, width: int) -> str:
+def hints(snapshot: viewer.Fields, look: viewer.Look, width: int) -> str:
     """The last row: the keys that are of use here, as many as fit."""
     pause = "resume" if snapshot["state"] == "paused" else "pause"
     fleet = "Enter open   Tab other list   2 landing   3 quarantined"
     match look.pane:
-        case Pane.LOG:
+        case viewer.Pane.LOG:
             told = "/ find   n N next   g G ends"
-        case Pane.QUARANTINE:
+        case viewer.Pane.QUARANTINE:
             told = "Enter open   r try again   a all   / filter"
-        case Pane.LANDING | Pane.HELP:
+        case viewer.Pane.LANDING | viewer.Pane.HELP:
             told = ""
-        case _ if look.role is Role.REPLAY:
+        case _ if look.role is viewer.Role.REPLAY:
             told = f"space hold   + - speed   {fleet}   / filter"
         case _:
             told = f"{fleet}   p {pause}   + - workers   x release   / filter   f states   s sort"
-    last = "   ? help   q leave" if look.pane is Pane.FLEET else "   ? help   q back"
+    last = "   ? help   q leave" if look.pane is viewer.Pane.FLEET else "   ? help   q back"
     while told and columns(told + last) > width - 2:
         told = told.rpartition("   ")[0]
     return (told + last).strip()
 
 
-def _note(note: Fields, width: int) -> Text:
+def _note(note: viewer.Fields, width: int) -> Text:
     style = {"warning": "attention", "error": "bad"}.get(note["level"], "muted")
     row = Row(width).add(" ").add(*_clock(note["at"], width), "muted")
     return row.add("  ").add(note["level"], 8, style).fill(note["text"], style).text()

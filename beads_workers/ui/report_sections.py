@@ -24,15 +24,6 @@ from beads_workers.core.receipts import INDEPENDENT, Receipt
 from beads_workers.core.text import counted, printable
 from beads_workers.ui import findings
 from beads_workers.ui.agents import receipt_line, receipt_lines
-from beads_workers.ui.findings import (
-    STEPS_SECONDS,
-    Failure,
-    LandedIssue,
-    Money,
-    by_outcome,
-    done,
-    tracker,
-)
 from beads_workers.ui.report_text import (
     FATE_WORDS,
     OUTCOME_WORDS,
@@ -233,7 +224,7 @@ BRANCHES_SHOWN = 200
 SHA_SHOWN = 12
 
 
-def _branch(each: LandedIssue) -> Element:
+def _branch(each: findings.LandedIssue) -> Element:
     issue, landed = each.issue, each.landing
     why = FATE_WORDS[issue.fate] if not landed.commit else ""
     why = f"{why}: {landed.error}" if why and landed.error else why
@@ -254,7 +245,7 @@ def _branch(each: LandedIssue) -> Element:
     )
 
 
-def failures(found: list[Failure]) -> Element:
+def failures(found: list[findings.Failure]) -> Element:
     """Attempts that failed, by reason."""
     most = max((f.seconds for f in found), default=0.0)
     rows = [
@@ -324,7 +315,7 @@ def slowest(history: History) -> Element:
 
 def tracker_cost(history: History) -> Element:
     """What asking the tracker has cost, and when it could not be asked."""
-    cost = tracker(history)
+    cost = findings.tracker(history)
     share = cost["seconds"] / history.seconds if history.seconds else 0.0
     rows: list[tuple[str, Child]] = [
         ("calls", f"{cost['calls']:,}"),
@@ -374,7 +365,7 @@ def to_review(found: list[Attempt]) -> Element:
     return section("For you to look at", add(el("ul", class_="aside"), items))
 
 
-def money(found: Money, history: History) -> Element:
+def money(found: findings.Money, history: History) -> Element:
     """What agents used, by agent, by outcome and by issue."""
     titles = {issue.issue_id: issue.title for issue in history.issues}
     issues = sorted(found.by_issue.items(), key=lambda i: (-i[1].money, -i[1].tokens.total))
@@ -479,7 +470,7 @@ def _iso(at: float) -> str:
 
 def tally(history: History) -> dict[str, int]:
     """How many attempts there were, and how many of them failed."""
-    counts = by_outcome(history.attempts)
+    counts = findings.by_outcome(history.attempts)
     return {
         "attempts": len(history.attempts),
         "failed": sum(counts.get(outcome, 0) for outcome in FAILURES),
@@ -517,7 +508,7 @@ EDGES_SECONDS = (
 def durations(history: History) -> Element:
     """How long attempts took: a histogram with steps that double."""
     ended = [a for a in history.attempts if a.ended is not None]
-    good = findings.durations(done(history))
+    good = findings.durations(findings.done(history))
     every = findings.durations(ended)
     said = figures(
         (
@@ -761,7 +752,7 @@ class _Plot:
 def _ticks(history: History, most: int) -> Iterator[float]:
     """Seconds of the run at round times, at most so many."""
     step = next(
-        (s for s in (0.1, 0.2, 0.5, *STEPS_SECONDS) if history.seconds <= s * most),
+        (s for s in (0.1, 0.2, 0.5, *findings.STEPS_SECONDS) if history.seconds <= s * most),
         86400 * math.ceil(history.seconds / 86400 / most),
     )
     if history.seconds <= RELATIVE_SECONDS:

@@ -28,23 +28,8 @@ from beads_workers.core.settings import Worktrees
 from beads_workers.runtime import sessions
 from beads_workers.runtime.beside import MODULE, POOL
 from beads_workers.runtime.processes import heard, wake_on
-from beads_workers.worktrees import removal
+from beads_workers.worktrees import making, removal
 from beads_workers.worktrees.git import GitError, answers, git, questions
-from beads_workers.worktrees.making import (
-    CannotPrepare,
-    add_worktree,
-    alone,
-    base_of,
-    check_disk,
-    copied_state,
-    copy_files,
-    environment,
-    free_bytes,
-    left_by_set_up,
-    refresh_copies,
-    say,
-    set_up,
-)
 from beads_workers.worktrees.records import AHEAD, Records, WorktreeRecord, new_token, token_in
 from beads_workers.worktrees.warm import changed_files, clear_gone, must_set_up
 
@@ -105,11 +90,11 @@ def take(settings: Worktrees, records: Records, base: str) -> TakenWorktree | No
                 raise CannotTake("it was made in another way")
             sets_up = _move(settings, record, state, base)
         except (GitError, OSError, CannotTake) as error:
-            say(f"a worktree that was made ahead is of no use: {error}")
+            making.say(f"a worktree that was made ahead is of no use: {error}")
             os.close(lock)
             continue
         if sets_up:
-            say(f"made ahead, but {sets_up} has changed since: set up again")
+            making.say(f"made ahead, but {sets_up} has changed since: set up again")
         return TakenWorktree(record, lock, sets_up != "")
     return None
 
@@ -160,9 +145,9 @@ def _move(settings: Worktrees, record: WorktreeRecord, state: MadeAhead, base: s
     clear_gone(path, changed)
     sets_up = must_set_up(settings, changed)
     ignores = any(name.rpartition("/")[2] == ".gitignore" for _, name in changed)
-    if ignores or copied_state(settings) != state.copied:
-        for warning in refresh_copies(settings, path, (name for name, *_ in state.copied)):
-            say(f"warning: {warning}")
+    if ignores or making.copied_state(settings) != state.copied:
+        for warning in making.refresh_copies(settings, path, (name for name, *_ in state.copied)):
+            making.say(f"warning: {warning}")
         sets_up = sets_up or (settings.setup and "a copied file") or ""
     os.makedirs(os.path.normpath(f"{path}/{settings.prefix}"), exist_ok=True)  # noqa: PTH103
     return sets_up
@@ -187,24 +172,24 @@ def _state(records: Records, record: WorktreeRecord) -> MadeAhead | None:
 # --- making --------------------------------------------------------------------------------------
 
 
-class NotAhead(CannotPrepare):
+class NotAhead(making.CannotPrepare):
     """This project's worktrees cannot be made ahead; ``str()`` says why."""
 
 
 def make(settings: Worktrees, records: Records, run_id: str, nice: int = 0) -> WorktreeRecord:
     """Make one; raises ``CannotPrepare``, and then nothing is left of it. ``nice``: this process
     gets slower by so much for it."""
-    check_disk(settings)
+    making.check_disk(settings)
     token = new_token()
     name = f"ready-{token[:8]}"
     try:
-        base = base_of(replace(settings, remote=""))  # The attempt asks for what is newer.
+        base = making.base_of(replace(settings, remote=""))  # The attempt asks for what is newer.
         path = f"{settings.folder}/{name}"
         record = WorktreeRecord(name, "", 0, "", base, path, settings.common, run_id, POOL, token)
         lock = records.begin(record)
         try:
-            with alone(settings.common):
-                records.mark(record, add_worktree(settings, record), settings)
+            with making.alone(settings.common):
+                records.mark(record, making.add_worktree(settings, record), settings)
             # Not before: whoever waits for that lock must not wait for us.
             os.nice(nice)
             copied = _fill(settings, record)
@@ -215,26 +200,26 @@ def make(settings: Worktrees, records: Records, run_id: str, nice: int = 0) -> W
             if records.ahead(record) is None:
                 removal.discard(records, record)
     except GitError as error:
-        raise CannotPrepare(str(error)) from None
+        raise making.CannotPrepare(str(error)) from None
     except OSError as error:
-        raise CannotPrepare(f"{error.filename}: {error.strerror}") from None
-    say(f"made ahead: {path} at {base[:12]}")
+        raise making.CannotPrepare(f"{error.filename}: {error.strerror}") from None
+    making.say(f"made ahead: {path} at {base[:12]}")
     return record
 
 
 def _fill(settings: Worktrees, record: WorktreeRecord) -> list[tuple[str, int, str]]:
-    path, added = record.path, environment(settings, record)
+    path, added = record.path, making.environment(settings, record)
     git(path, "reset", "--hard", "--quiet")
     os.makedirs(added["PWD"], exist_ok=True)  # noqa: PTH103
-    copied = copied_state(settings)
-    for warning in copy_files(settings, path):
-        say(f"warning: {warning}")
+    copied = making.copied_state(settings)
+    for warning in making.copy_files(settings, path):
+        making.say(f"warning: {warning}")
     if settings.setup is not None:
         try:
-            set_up(settings.setup, added["PWD"], added | {AHEAD: path})
+            making.set_up(settings.setup, added["PWD"], added | {AHEAD: path})
         finally:
             removal.end_set_up(path)
-    if left := left_by_set_up(path):
+    if left := making.left_by_set_up(path):
         raise NotAhead(f"setup left what git does not ignore: {left}")
     head, directory = answers(git(path, *questions("HEAD", "--absolute-git-dir")), 2)
     if head != record.base or Path(directory, "modules").exists():
@@ -314,7 +299,7 @@ class Filler:
             if lock is None:
                 continue  # It is being taken.
             try:
-                useful = free_bytes(Path(settings.folder)) >= settings.disk_floor_bytes
+                useful = making.free_bytes(Path(settings.folder)) >= settings.disk_floor_bytes
                 useful = useful and self._is_useful(record)
             except (GitError, OSError):
                 useful = False
@@ -331,7 +316,9 @@ class Filler:
         state = _state(self._records, record)
         if state is None or state.recipe != _recipe(self._settings):
             return False
-        changed = changed_files(record.path, state.at, base_of(replace(self._settings, remote="")))
+        changed = changed_files(
+            record.path, state.at, making.base_of(replace(self._settings, remote=""))
+        )
         return changed is not None and not must_set_up(self._settings, changed)
 
     def _made(self) -> None:
@@ -378,7 +365,7 @@ def main() -> int:
                 else:
                     key.data()
     except OSError as error:
-        say(f"no worktrees are made ahead: {error.filename}: {error.strerror}")
+        making.say(f"no worktrees are made ahead: {error.filename}: {error.strerror}")
         return 1
     finally:
         filler.close()
@@ -390,8 +377,8 @@ def _main_of_maker(asked: Refill) -> int:
     try:
         records = Records(Path(asked.worktrees.state_directory))
         make(asked.worktrees, records, asked.run_id, NICE)
-    except CannotPrepare as error:
-        say(f"cannot make a worktree ahead: {error}")
+    except making.CannotPrepare as error:
+        making.say(f"cannot make a worktree ahead: {error}")
         return NEVER if isinstance(error, NotAhead) else 1
     return 0
 

@@ -11,21 +11,9 @@ from pathlib import Path
 
 from beads_workers.core.settings import Worktrees
 from beads_workers.executors.files import branch_part, file_name
-from beads_workers.worktrees import pool, programs, removal
+from beads_workers.worktrees import making, pool, programs, removal
 from beads_workers.worktrees.asked import Preparation, read_preparation
 from beads_workers.worktrees.git import BRANCHES, GitError, git, unlock_worktree
-from beads_workers.worktrees.making import (
-    CannotPrepare,
-    add_worktree,
-    alone,
-    base_of,
-    check_disk,
-    copy_files,
-    environment,
-    left_by_set_up,
-    say,
-    set_up,
-)
 from beads_workers.worktrees.records import REFS_FILE, Records, WorktreeRecord, named_in, new_token
 
 # What it prints goes to the attempt's log, and the last line of a failure is the error that people
@@ -52,7 +40,7 @@ def prepare(asked: Preparation) -> None:
     if goes_on:
         return
     try:
-        check_disk(settings)
+        making.check_disk(settings)
         _make(asked, records, place_file)
     finally:
         if settings.pool:
@@ -62,16 +50,16 @@ def prepare(asked: Preparation) -> None:
 def _make(asked: Preparation, records: Records, place_file: Path) -> None:
     settings = asked.worktrees
     try:
-        base = base_of(settings)
+        base = making.base_of(settings)
         taken = pool.take(settings, records, base) if settings.pool else None
-        with alone(settings.common):
+        with making.alone(settings.common):
             record, lock = _begin(asked, records, base, taken)
             if taken is None:
-                records.mark(record, add_worktree(settings, record), settings)
+                records.mark(record, making.add_worktree(settings, record), settings)
             else:
                 pool.hand_over(taken, records, record)
     except GitError as error:
-        raise CannotPrepare(str(error)) from None
+        raise making.CannotPrepare(str(error)) from None
     try:
         if taken is None:
             _fill(settings, record)
@@ -80,7 +68,7 @@ def _make(asked: Preparation, records: Records, place_file: Path) -> None:
         if asked.lands:
             keep_refs(record.path)
         _write_place(settings, record, place_file)
-        say(f"worktree {record.path}, branch {record.branch} from {record.base[:12]}")
+        making.say(f"worktree {record.path}, branch {record.branch} from {record.base[:12]}")
         records.ready(record)
     finally:
         os.close(lock)
@@ -98,9 +86,9 @@ def keep_refs(folder: str) -> None:
         Path(directory, REFS_FILE).write_text(told, "utf-8", "surrogateescape")
         programs.keep(Path(directory))
     except GitError as error:
-        raise CannotPrepare(str(error)) from None
+        raise making.CannotPrepare(str(error)) from None
     except OSError as error:
-        raise CannotPrepare(f"{error.filename}: {error.strerror}") from None
+        raise making.CannotPrepare(f"{error.filename}: {error.strerror}") from None
 
 
 def _fill(settings: Worktrees, record: WorktreeRecord) -> None:
@@ -108,20 +96,22 @@ def _fill(settings: Worktrees, record: WorktreeRecord) -> None:
     try:
         git(record.path, "reset", "--hard", "--quiet")
         os.makedirs(folder, exist_ok=True)  # noqa: PTH103 - no Path here
-        for warning in copy_files(settings, record.path):
-            say(f"warning: {warning}")
+        for warning in making.copy_files(settings, record.path):
+            making.say(f"warning: {warning}")
     except GitError as error:
-        raise CannotPrepare(str(error)) from None
+        raise making.CannotPrepare(str(error)) from None
     except OSError as error:
-        raise CannotPrepare(f"{error.filename}: {error.strerror}") from None
+        raise making.CannotPrepare(f"{error.filename}: {error.strerror}") from None
 
 
 def _run_set_up(settings: Worktrees, record: WorktreeRecord) -> None:
     assert settings.setup is not None
-    added = environment(settings, record)
-    set_up(settings.setup, added["PWD"], added)
-    if left := left_by_set_up(record.path):
-        say(f"warning: setup left what git does not ignore, so this worktree is kept: {left}")
+    added = making.environment(settings, record)
+    making.set_up(settings.setup, added["PWD"], added)
+    if left := making.left_by_set_up(record.path):
+        making.say(
+            f"warning: setup left what git does not ignore, so this worktree is kept: {left}"
+        )
 
 
 def _go_on(asked: Preparation, records: Records, place_file: Path) -> bool:
@@ -146,13 +136,13 @@ def _go_on(asked: Preparation, records: Records, place_file: Path) -> bool:
         finally:
             os.close(lock)
         unlock_worktree(taken.path)
-        say(f"worktree {taken.path}, branch {taken.branch}: the work goes on")
+        making.say(f"worktree {taken.path}, branch {taken.branch}: the work goes on")
         return True
     return False
 
 
 def _write_place(settings: Worktrees, record: WorktreeRecord, place_file: Path) -> None:
-    added = environment(settings, record)
+    added = making.environment(settings, record)
     place = {"name": record.name, "folder": added["PWD"], "environment": added}
     place_file.write_text(json.dumps(place))
 
@@ -185,7 +175,7 @@ def _begin(
         known = records.find(record.name) is not None
         if not known and (taken or not os.path.lexists(record.path)) and _is_free(settings, record):
             return record, records.begin(record)
-    raise CannotPrepare(f"attempt {asked.attempt} has left {NAMES_MAX} worktrees")
+    raise making.CannotPrepare(f"attempt {asked.attempt} has left {NAMES_MAX} worktrees")
 
 
 def _is_free(settings: Worktrees, record: WorktreeRecord) -> bool:
@@ -197,8 +187,8 @@ def main() -> int:
     """See the module text; 0, or 1 after saying why."""
     try:
         prepare(read_preparation(sys.stdin.read()))
-    except CannotPrepare as error:
-        say(str(error))
+    except making.CannotPrepare as error:
+        making.say(str(error))
         return 1
     return 0
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from beads_workers.agents import events
 from beads_workers.agents.adapter import (
     ARGUMENT_BYTES_MAX,
     AgentRequest,
@@ -13,15 +14,6 @@ from beads_workers.agents.adapter import (
     load,
     names,
     shown,
-)
-from beads_workers.agents.events import (
-    Denied,
-    FinalResult,
-    Limit,
-    OpenQuestion,
-    Printed,
-    Retrying,
-    Usage,
 )
 from tests.agents.streams import GOOD, adapter, heard
 from tests.test_tidy import PACKAGE, impurities, loaded, tree
@@ -99,7 +91,7 @@ def test_a_session_is_resumed_and_ours_is_given_where_it_takes_one(name: str) ->
 @pytest.mark.parametrize("name", sorted(GOOD))
 def test_a_good_run_is_understood(name: str) -> None:
     tally = heard(name, GOOD[name])
-    assert tally.result == FinalResult("All is there.", True)
+    assert tally.result == events.FinalResult("All is there.", True)
     assert tally.session and tally.activity
     assert tally.failure is None and not tally.printed and not tally.denied
 
@@ -120,10 +112,10 @@ def test_a_line_is_readable() -> None:
 
 
 def test_events_are_shown_as_people_say_them() -> None:
-    assert shown(OpenQuestion("In euros?\nOr not?")) == "asks: In euros?"
-    assert shown(Denied("Bash")) == "refused: Bash"
-    assert shown(Retrying("overloaded 529")) == "tries again: overloaded 529"
-    assert shown(Limit("five_hour", rejected=True)) == "reached: 5-hour limit"
-    assert shown(Limit("five_hour", 0.9)) is None
-    assert shown(FinalResult("\n It broke.\nmore", False)) == "failed: It broke."
-    assert shown(Printed("  ")) is None and shown(Usage("a", 1)) is None
+    assert shown(events.OpenQuestion("In euros?\nOr not?")) == "asks: In euros?"
+    assert shown(events.Denied("Bash")) == "refused: Bash"
+    assert shown(events.Retrying("overloaded 529")) == "tries again: overloaded 529"
+    assert shown(events.Limit("five_hour", rejected=True)) == "reached: 5-hour limit"
+    assert shown(events.Limit("five_hour", 0.9)) is None
+    assert shown(events.FinalResult("\n It broke.\nmore", False)) == "failed: It broke."
+    assert shown(events.Printed("  ")) is None and shown(events.Usage("a", 1)) is None

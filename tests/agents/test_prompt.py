@@ -9,21 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beads_workers.agents.prompt import (
-    PLACEHOLDERS,
-    TEMPLATE,
-    Briefing,
-    Comment,
-    Delivered,
-    Lessons,
-    block,
-    check_template,
-    commit_in,
-    of_issue,
-    render,
-)
+from beads_workers.agents import prompt
 
-WHOLE = Briefing(
+WHOLE = prompt.Briefing(
     id="shop-7",
     title="Add the cart",
     priority=1,
@@ -33,12 +21,14 @@ WHOLE = Briefing(
     acceptance="The total is a sum.",
     design="One class.",
     notes="Ask nobody.",
-    comments=(Comment("bob", "In euros.", "2026-11-22T10:00:00Z"),),
+    comments=(prompt.Comment("bob", "In euros.", "2026-11-22T10:00:00Z"),),
     labels=("shop", "no-change"),
     parent="shop-1",
     parent_title="A shop",
-    delivered=(Delivered("shop-3", "Prices", "0123abc", "Prices are read."),),
-    lessons=Lessons("verify failed", "1 failed", "Name it total.", ("4567def Add taxes (shop-5)",)),
+    delivered=(prompt.Delivered("shop-3", "Prices", "0123abc", "Prices are read."),),
+    lessons=prompt.Lessons(
+        "verify failed", "1 failed", "Name it total.", ("4567def Add taxes (shop-5)",)
+    ),
     verify="pytest -q",
 )
 
@@ -77,7 +67,7 @@ def blocks(text: str) -> list[str]:
 
 
 def test_the_prompt_holds_the_whole_issue() -> None:
-    text = render(WHOLE)
+    text = prompt.render(WHOLE)
     assert "Issue shop-7 (priority 1, attempt 2)\nLabels: shop, no-change\nPart of: shop-1" in text
     assert "Comment of 2026-11-22T10:00:00Z (by bob):" in text
     assert "Done before this: shop-3, commit 0123abc:" in text
@@ -90,17 +80,17 @@ def test_the_prompt_holds_the_whole_issue() -> None:
 
 
 def test_the_prompt_says_what_it_overrides() -> None:
-    rules = render(WHOLE).partition("\nRules:\n")[2]
+    rules = prompt.render(WHOLE).partition("\nRules:\n")[2]
     assert "This overrides what CLAUDE.md, AGENTS.md or any other file" in rules
     assert "do not push" in rules
     assert "this has to pass: pytest -q" in rules
     assert "worktree of your own" in rules
-    assert "same folder" in render(replace(WHOLE, worktree=False))
-    assert "the project's own tests" in render(replace(WHOLE, verify=""))
+    assert "same folder" in prompt.render(replace(WHOLE, worktree=False))
+    assert "the project's own tests" in prompt.render(replace(WHOLE, verify=""))
 
 
 def test_what_there_is_not_leaves_no_trace() -> None:
-    text = render(Briefing("x-1", "Do it"))
+    text = prompt.render(prompt.Briefing("x-1", "Do it"))
     assert blocks(text) == ["Do it"]
     assert "\n\n\n" not in text and "earlier attempt" not in text
     assert not [line for line in text.splitlines() if line.endswith((":", " ")) and line != "Rules:"
@@ -109,8 +99,8 @@ def test_what_there_is_not_leaves_no_trace() -> None:
 
 def test_a_session_that_goes_on_is_told_so() -> None:
     lessons = replace(WHOLE.lessons, same_session=True)
-    assert "It is still here: go on with it." in render(replace(WHOLE, lessons=lessons))
-    assert "did not succeed" in render(WHOLE)
+    assert "It is still here: go on with it." in prompt.render(replace(WHOLE, lessons=lessons))
+    assert "did not succeed" in prompt.render(WHOLE)
 
 
 TEXTS = st.text(st.sampled_from("`~ \n\r\t{}abc#\0\ud800é"), max_size=60)
@@ -120,38 +110,40 @@ TEXTS = st.text(st.sampled_from("`~ \n\r\t{}abc#\0\ud800é"), max_size=60)
 @given(TEXTS, TEXTS, TEXTS)
 def test_no_text_ends_its_own_block(description: str, comment: str, author: str) -> None:
     """Nor does it move into another one; it stands there as it was."""
-    briefing = Briefing(
+    briefing = prompt.Briefing(
         "x-1", "Title", author=author, description=description,
-        comments=(Comment(author, comment),),
+        comments=(prompt.Comment(author, comment),),
     )  # fmt: skip
     expected = [
         text.replace("\0", "\N{REPLACEMENT CHARACTER}").replace("\ud800", "?").strip("\n")
         for text in ("Title", description, comment)
         if text.strip()
     ]
-    assert blocks(render(briefing)) == expected
+    assert blocks(prompt.render(briefing)) == expected
 
 
 @settings(deadline=None)
 @given(TEXTS)
 def test_a_line_of_a_person_stays_a_line(text: str) -> None:
-    found = render(Briefing(text, text, parent=text, labels=(text,)), "{id}{title}{labels}{parent}")
+    found = prompt.render(
+        prompt.Briefing(text, text, parent=text, labels=(text,)), "{id}{title}{labels}{parent}"
+    )
     assert "\n" not in found and "`" not in found
 
 
 def test_placeholders_in_texts_are_not_looked_at() -> None:
-    briefing = Briefing("x-1", "{id}", description="{notes} {verify}", verify="make {id}")
-    assert blocks(render(briefing)) == ["{id}", "{notes} {verify}"]
-    assert "make {id}" in render(briefing)
+    briefing = prompt.Briefing("x-1", "{id}", description="{notes} {verify}", verify="make {id}")
+    assert blocks(prompt.render(briefing)) == ["{id}", "{notes} {verify}"]
+    assert "make {id}" in prompt.render(briefing)
 
 
 def test_a_template_has_all_pieces_as_placeholders() -> None:
-    for name in PLACEHOLDERS:
-        assert render(WHOLE, f"<{{{name}}}>") != f"<{{{name}}}>"
-    assert render(WHOLE, "Do {id}, {title}: {{id}} stays. { } {X}") == (
+    for name in prompt.PLACEHOLDERS:
+        assert prompt.render(WHOLE, f"<{{{name}}}>") != f"<{{{name}}}>"
+    assert prompt.render(WHOLE, "Do {id}, {title}: {{id}} stays. { } {X}") == (
         "Do shop-7, Add the cart: {id} stays. { } {X}"
     )
-    assert check_template(TEMPLATE) is None
+    assert prompt.check_template(prompt.TEMPLATE) is None
 
 
 @pytest.mark.parametrize(
@@ -162,38 +154,38 @@ def test_a_template_has_all_pieces_as_placeholders() -> None:
     ],
 )
 def test_an_unknown_placeholder_is_refused(template: str, why: str) -> None:
-    trouble = check_template(template)
+    trouble = prompt.check_template(template)
     assert trouble is not None and trouble.startswith(why)
     with pytest.raises(ValueError, match="unknown placeholder"):
-        render(WHOLE, template)
+        prompt.render(WHOLE, template)
 
 
 def test_empty_paragraphs_and_lines_of_a_template_are_left_out() -> None:
     template = "Do it.\n\n{notes}\n\n{design}\n{id}\n\n\nEnd."
-    assert render(Briefing("x-1", "t"), template) == "Do it.\n\nx-1\n\n\nEnd."
+    assert prompt.render(prompt.Briefing("x-1", "t"), template) == "Do it.\n\nx-1\n\n\nEnd."
 
 
 def test_a_block_that_is_too_long_loses_its_middle_and_says_so() -> None:
     text = "a" * 500 + "b" * 500
-    found = block("Notes", text, "ann", 100)
+    found = prompt.block("Notes", text, "ann", 100)
     assert found.startswith("Notes (by ann), without 900 characters of its middle:\n")
     assert blocks(found) == ["a" * 50 + "\n[...]\n" + "b" * 50]
 
 
 def test_a_prompt_fits_where_it_has_to_be_an_argument() -> None:
     briefing = replace(WHOLE, description="é" * 200_000, notes="n" * 500)
-    text = render(briefing, bytes_max=120_000)
+    text = prompt.render(briefing, bytes_max=120_000)
     assert len(text.encode()) <= 120_000
     assert "n" * 500 in text
     with pytest.raises(ValueError, match="does not fit"):
-        render(briefing, bytes_max=500)
+        prompt.render(briefing, bytes_max=500)
 
 
 @pytest.mark.parametrize(
     ("whose", "texts"), [("all", ["In euros.", "Yes."]), ("owner", ["Yes."]), ("none", [])]
 )
 def test_an_issue_is_read_as_bd_shows_it(whose: str, texts: list[str]) -> None:
-    briefing = of_issue(JSON, whose)
+    briefing = prompt.of_issue(JSON, whose)
     assert [comment.text for comment in briefing.comments] == texts
     assert (briefing.acceptance, briefing.parent, briefing.author) == ("A sum.", "shop-1", "ann")
     assert briefing.parent_title == "A shop"
@@ -208,10 +200,10 @@ def test_what_it_waited_for_is_told_once_it_is_closed() -> None:
         {"id": "shop-5", **needed, "status": "open"},
         {"id": "shop-6", "dependency_type": "related", **needed},
     ]
-    briefing = of_issue({**JSON, "dependencies": rows})
+    briefing = prompt.of_issue({**JSON, "dependencies": rows})
     assert briefing.delivered == (
-        Delivered("shop-3", "Prices", "0123abc", "commit 0123abc: read"),
-        Delivered("shop-4", "Prices", "", "tree 0123abc"),
+        prompt.Delivered("shop-3", "Prices", "0123abc", "commit 0123abc: read"),
+        prompt.Delivered("shop-4", "Prices", "", "tree 0123abc"),
     )
 
 
@@ -247,7 +239,7 @@ DIGITS = "1234567890" * 4
 def test_the_commit_of_a_close_is_found_however_its_reason_is_worded(
     reason: str, commit: str
 ) -> None:
-    assert commit_in(reason) == commit
+    assert prompt.commit_in(reason) == commit
 
 
 @settings(deadline=None)
@@ -265,4 +257,4 @@ def test_the_commit_of_a_close_is_found_however_its_reason_is_worded(
     )
 )
 def test_any_object_is_an_issue(fields: dict[str, object]) -> None:
-    assert "Rules:" in render(of_issue(fields))
+    assert "Rules:" in prompt.render(prompt.of_issue(fields))

@@ -9,15 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from beads_workers.agents import texts
 from beads_workers.agents.events import Kind
-from beads_workers.agents.texts import (
-    PATTERNS,
-    RESET_SECONDS_MAX,
-    SLACK_SECONDS,
-    recognise,
-    reset,
-    sentence,
-)
 
 BERLIN, NEW_YORK = ZoneInfo("Europe/Berlin"), ZoneInfo("America/New_York")
 
@@ -72,21 +65,21 @@ SEEN = {
 
 @pytest.mark.parametrize("text", SEEN)
 def test_a_text_that_was_seen_is_recognised(text: str) -> None:
-    found = recognise(f"something before\n{text}\nsomething behind")
+    found = texts.recognise(f"something before\n{text}\nsomething behind")
     assert found is not None
     assert found.kind is SEEN[text]
     assert found.session_lost is (found.kind is Kind.UNFINISHED)
 
 
 def test_every_pattern_has_a_text_that_it_alone_finds_first() -> None:
-    assert {recognise(text) for text in SEEN} == set(PATTERNS)
+    assert {texts.recognise(text) for text in SEEN} == set(texts.PATTERNS)
 
 
 @pytest.mark.parametrize(
     "text", ["", "Done.", "I added a limit of 5 to the cart.", "the limit on hour 3", "x" * 9999]
 )
 def test_other_words_are_not_recognised(text: str) -> None:
-    assert recognise(text) is None
+    assert texts.recognise(text) is None
 
 
 @pytest.mark.parametrize(
@@ -100,7 +93,7 @@ def test_other_words_are_not_recognised(text: str) -> None:
     ],
 )
 def test_a_sentence_is_the_beginning(text: str, short: str) -> None:
-    assert sentence(text) == short
+    assert texts.sentence(text) == short
 
 
 # --- resets -----------------------------------------------------------------------------------
@@ -110,7 +103,7 @@ NOW = datetime(2026, 11, 22, 9, 33, 20, tzinfo=UTC)
 
 def at(text: str, now: datetime = NOW, zone: ZoneInfo | None = None) -> datetime | None:
     """The reset, in UTC."""
-    found = reset(text, now.timestamp(), zone or ZoneInfo("UTC"))
+    found = texts.reset(text, now.timestamp(), zone or ZoneInfo("UTC"))
     return None if found is None else datetime.fromtimestamp(found, UTC)
 
 
@@ -199,7 +192,7 @@ def test_a_moment_that_a_program_writes_is_read_back(
     local = datetime.fromtimestamp(moment, zone)
     clock = local.strftime("%I:%M%p").lower().lstrip("0")
     day = f"{local:%b} {local.day}, " if with_date else ""
-    found = reset(f"limit · resets {day}{clock} ({zone.key})", float(now), UTC)
+    found = texts.reset(f"limit · resets {day}{clock} ({zone.key})", float(now), UTC)
     assert found is not None
     whole_minute = moment - moment % 60
     overlap = (
@@ -209,14 +202,14 @@ def test_a_moment_that_a_program_writes_is_read_back(
         else {0}
     )
     assert abs(found - whole_minute) in overlap
-    assert found > now - SLACK_SECONDS
+    assert found > now - texts.SLACK_SECONDS
 
 
 @settings(deadline=None)
 @given(st.text(max_size=60), MOMENTS, ZONES)
 def test_no_text_raises_or_leads_far(text: str, now: int, zone: ZoneInfo) -> None:
-    found = reset(f"resets {text}", float(now), zone)
-    assert found is None or now - SLACK_SECONDS < found <= now + RESET_SECONDS_MAX
+    found = texts.reset(f"resets {text}", float(now), zone)
+    assert found is None or now - texts.SLACK_SECONDS < found <= now + texts.RESET_SECONDS_MAX
 
 
 @settings(deadline=None)
@@ -224,5 +217,5 @@ def test_no_text_raises_or_leads_far(text: str, now: int, zone: ZoneInfo) -> Non
     st.from_regex(r"(again|resets) (in )?[0-9a-zA-Z :,()/|]{0,40}", fullmatch=True), MOMENTS, ZONES
 )
 def test_nothing_that_looks_like_a_reset_raises(text: str, now: int, zone: ZoneInfo) -> None:
-    found = reset(text, float(now), zone)
-    assert found is None or now - SLACK_SECONDS < found <= now + RESET_SECONDS_MAX
+    found = texts.reset(text, float(now), zone)
+    assert found is None or now - texts.SLACK_SECONDS < found <= now + texts.RESET_SECONDS_MAX

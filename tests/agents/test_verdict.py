@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from beads_workers.agents import verdict
 from beads_workers.agents.events import (
     Denied,
     Event,
@@ -15,35 +16,27 @@ from beads_workers.agents.events import (
     Tally,
     Words,
 )
-from beads_workers.agents.verdict import (
-    RunEnding,
-    Verdict,
-    judge,
-    last_question,
-    of_status,
-    said_outcome,
-)
 from tests.agents.streams import NOW
 
-WELL = RunEnding(0, changed=True, at=NOW)
+WELL = verdict.RunEnding(0, changed=True, at=NOW)
 GOOD = FinalResult("All is there.", True)
 LIMIT = "You've hit your 5-hour limit · resets 10:22am (UTC)"
 
 
-def judged(*events: Event, ending: RunEnding = WELL) -> Verdict:
+def judged(*events: Event, ending: verdict.RunEnding = WELL) -> verdict.Verdict:
     """The verdict on a run that said this."""
     tally = Tally()
     tally.hear(events)
-    return judge(tally, ending)
+    return verdict.judge(tally, ending)
 
 
-def kind(*events: Event, ending: RunEnding = WELL) -> Kind:
+def kind(*events: Event, ending: verdict.RunEnding = WELL) -> Kind:
     """Its kind."""
     return judged(*events, ending=ending).kind
 
 
 def test_a_good_result_with_a_change_is_done() -> None:
-    assert judged(GOOD) == Verdict(Kind.DONE, text="All is there.")
+    assert judged(GOOD) == verdict.Verdict(Kind.DONE, text="All is there.")
 
 
 def test_exit_status_0_alone_is_never_done() -> None:
@@ -52,41 +45,48 @@ def test_exit_status_0_alone_is_never_done() -> None:
 
 
 def test_a_result_is_not_believed_where_the_process_ended_otherwise() -> None:
-    assert judged(GOOD, ending=RunEnding(1, changed=True)).why == "it exited with status 1"
-    assert judged(GOOD, ending=RunEnding(None, 9, changed=True)).why == "it was ended by signal 9"
-    assert kind(GOOD, ending=RunEnding(143, clock="timeout", changed=True)) is Kind.UNFINISHED
+    assert judged(GOOD, ending=verdict.RunEnding(1, changed=True)).why == "it exited with status 1"
+    assert (
+        judged(GOOD, ending=verdict.RunEnding(None, 9, changed=True)).why
+        == "it was ended by signal 9"
+    )
+    assert (
+        kind(GOOD, ending=verdict.RunEnding(143, clock="timeout", changed=True)) is Kind.UNFINISHED
+    )
 
 
 def test_a_process_that_lingers_after_its_result_has_ended_well() -> None:
-    assert kind(GOOD, ending=RunEnding(None, 15, clock="result", changed=True)) is Kind.DONE
+    assert kind(GOOD, ending=verdict.RunEnding(None, 15, clock="result", changed=True)) is Kind.DONE
 
 
 def test_nothing_changed_is_not_done() -> None:
-    assert kind(GOOD, ending=RunEnding(0, changed=False)) is Kind.NO_CHANGE
-    assert kind(GOOD, ending=RunEnding(0, changed=None)) is Kind.DONE
+    assert kind(GOOD, ending=verdict.RunEnding(0, changed=False)) is Kind.NO_CHANGE
+    assert kind(GOOD, ending=verdict.RunEnding(0, changed=None)) is Kind.DONE
 
 
 def test_refused_tools_are_nothing_where_there_is_a_change() -> None:
     assert kind(Denied("Bash"), GOOD) is Kind.DONE
-    refused = judged(Denied("Bash"), GOOD, ending=RunEnding(0, changed=False))
+    refused = judged(Denied("Bash"), GOOD, ending=verdict.RunEnding(0, changed=False))
     assert refused.kind is Kind.UNFINISHED
     assert refused.why == "refused: Bash; nothing changed"
-    assert kind(Denied("Bash"), GOOD, ending=RunEnding(0)) is Kind.UNFINISHED
+    assert kind(Denied("Bash"), GOOD, ending=verdict.RunEnding(0)) is Kind.UNFINISHED
 
 
 @pytest.mark.parametrize("which", [k for k in Kind if k not in (Kind.NO_CHANGE, Kind.DONE)])
 def test_what_the_agent_says_of_its_failure_holds(which: Kind) -> None:
     failure = RunFailure(which, "So it went. And more.")
-    found = judged(failure, FinalResult("", False), ending=RunEnding(1))
+    found = judged(failure, FinalResult("", False), ending=verdict.RunEnding(1))
     assert (found.kind, found.why) == (which, "So it went.")
-    assert kind(failure, ending=RunEnding(None, 9)) is which
+    assert kind(failure, ending=verdict.RunEnding(None, 9)) is which
     assert kind(failure, GOOD) is Kind.DONE
 
 
 def test_the_reset_of_a_limit_is_that_of_the_event_or_of_the_text() -> None:
     assert judged(RunFailure(Kind.LIMITED, LIMIT, NOW + 60)).until == NOW + 60
     from_text = judged(
-        RunFailure(Kind.LIMITED, LIMIT), FinalResult(LIMIT, False), ending=RunEnding(1, at=NOW)
+        RunFailure(Kind.LIMITED, LIMIT),
+        FinalResult(LIMIT, False),
+        ending=verdict.RunEnding(1, at=NOW),
     )
     assert from_text.until == 1_795_342_920.0
     assert judged(RunFailure(Kind.LIMITED, LIMIT, NOW + 1e12)).until is None
@@ -94,22 +94,22 @@ def test_the_reset_of_a_limit_is_that_of_the_event_or_of_the_text() -> None:
 
 
 def test_a_text_is_the_fallback() -> None:
-    assert kind(FinalResult(LIMIT, False), ending=RunEnding(1)) is Kind.LIMITED
-    assert kind(Printed(LIMIT), Printed("bye"), ending=RunEnding(1)) is Kind.LIMITED
-    assert kind(Printed("Not logged in"), ending=RunEnding(1)) is Kind.NEEDS_PERSON
+    assert kind(FinalResult(LIMIT, False), ending=verdict.RunEnding(1)) is Kind.LIMITED
+    assert kind(Printed(LIMIT), Printed("bye"), ending=verdict.RunEnding(1)) is Kind.LIMITED
+    assert kind(Printed("Not logged in"), ending=verdict.RunEnding(1)) is Kind.NEEDS_PERSON
     assert (
-        kind(FinalResult("It broke.", False), Printed(LIMIT), ending=RunEnding(1))
+        kind(FinalResult("It broke.", False), Printed(LIMIT), ending=verdict.RunEnding(1))
         is Kind.UNFINISHED
     )
     assert kind(Printed(LIMIT), GOOD) is Kind.DONE
 
 
 def test_a_run_that_was_ended_while_it_tried_again_is_what_it_tried_against() -> None:
-    stalled = RunEnding(None, 15, clock="stall")
+    stalled = verdict.RunEnding(None, 15, clock="stall")
     assert kind(Retrying("overloaded"), ending=stalled) is Kind.TRANSIENT
     assert kind(Retrying("401", Kind.NEEDS_PERSON), ending=stalled) is Kind.NEEDS_PERSON
     assert judged(ending=stalled).why == "it said nothing for too long"
-    assert judged(ending=RunEnding(143, clock="timeout")).why == "it ran into its time-out"
+    assert judged(ending=verdict.RunEnding(143, clock="timeout")).why == "it ran into its time-out"
 
 
 def test_a_session_that_is_lost_is_said() -> None:
@@ -129,7 +129,7 @@ def test_a_session_that_is_lost_is_said() -> None:
     ],
 )
 def test_the_outcome_stands_in_the_last_line(text: str, outcome: tuple[str, str]) -> None:
-    assert said_outcome(text) == outcome
+    assert verdict.said_outcome(text) == outcome
 
 
 @pytest.mark.parametrize(
@@ -143,18 +143,18 @@ def test_the_outcome_stands_in_the_last_line(text: str, outcome: tuple[str, str]
     ],
 )
 def test_a_question_at_the_end_of_an_answer_is_known(text: str, question: str) -> None:
-    assert last_question(text) == question
+    assert verdict.last_question(text) == question
 
 
 def test_what_the_agent_says_of_the_outcome_is_heard_but_not_believed() -> None:
     blocked = judged(FinalResult("Outcome: blocked: no key", True))
     assert (blocked.kind, blocked.why) == (Kind.UNFINISHED, "no key")
     unneeded = FinalResult("Outcome: no change needed: it is there", True)
-    assert judged(unneeded, ending=RunEnding(0)).why == "it is there"
-    assert kind(unneeded, ending=RunEnding(0)) is Kind.NO_CHANGE
+    assert judged(unneeded, ending=verdict.RunEnding(0)).why == "it is there"
+    assert kind(unneeded, ending=verdict.RunEnding(0)) is Kind.NO_CHANGE
     assert kind(unneeded) is Kind.DONE
     assert (
-        kind(FinalResult("Outcome: done", True), ending=RunEnding(0, changed=False))
+        kind(FinalResult("Outcome: done", True), ending=verdict.RunEnding(0, changed=False))
         is Kind.NO_CHANGE
     )
 
@@ -168,5 +168,5 @@ def test_what_the_agent_says_of_the_outcome_is_heard_but_not_believed() -> None:
     ],
 )
 def test_an_http_status_is_known(status: int, expected: Kind) -> None:
-    assert of_status(status, "").kind is expected
-    assert of_status(status, LIMIT).kind is Kind.LIMITED
+    assert verdict.of_status(status, "").kind is expected
+    assert verdict.of_status(status, LIMIT).kind is Kind.LIMITED

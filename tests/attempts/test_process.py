@@ -10,14 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.attempts.process import (
-    AgentNotStarted,
-    Clocks,
-    EndedBy,
-    Hearing,
-    ProcessEnd,
-    run_agent,
-)
+from beads_workers.attempts import process
 
 
 class Heard:
@@ -26,10 +19,15 @@ class Heard:
     def __init__(self, result: bytes = b"\0") -> None:
         self.out, self.err, self.result = bytearray(), bytearray(), result
 
-    def run(self, line: str, prompt: str | None = None, **clocks: float) -> ProcessEnd:
-        hearing = Hearing(self.output, self.err.extend, lambda: None)
-        return run_agent(
-            ("sh", "-c", line), prompt, dict(os.environ), hearing, Clocks(**clocks), lambda: False
+    def run(self, line: str, prompt: str | None = None, **clocks: float) -> process.ProcessEnd:
+        hearing = process.Hearing(self.output, self.err.extend, lambda: None)
+        return process.run_agent(
+            ("sh", "-c", line),
+            prompt,
+            dict(os.environ),
+            hearing,
+            process.Clocks(**clocks),
+            lambda: False,
         )
 
     def output(self, data: bytes) -> bool:
@@ -40,7 +38,7 @@ class Heard:
 def test_it_reads_its_prompt_to_the_end_and_is_heard() -> None:
     heard = Heard()
     ended = heard.run("wc -c; echo trouble >&2; exit 3", "ä" * 500_000)
-    assert (ended.status, ended.ended_by) == (3, EndedBy.NOBODY)
+    assert (ended.status, ended.ended_by) == (3, process.EndedBy.NOBODY)
     assert (heard.out.strip(), bytes(heard.err)) == (b"1000000", b"trouble\n")
 
 
@@ -55,47 +53,47 @@ def test_a_signal_is_told_as_one() -> None:
 
 
 def test_one_that_cannot_be_started_is_an_error() -> None:
-    with pytest.raises(AgentNotStarted, match="No such file"):
-        run_agent(
+    with pytest.raises(process.AgentNotStarted, match="No such file"):
+        process.run_agent(
             ("no-such-agent",),
             "",
             dict(os.environ),
-            Hearing(len, len, lambda: None),
-            Clocks(),
+            process.Hearing(len, len, lambda: None),
+            process.Clocks(),
             bool,
         )
 
 
 def test_silence_ends_it_and_a_word_in_time_does_not() -> None:
     ended = Heard().run("sleep 60", stall_seconds=1.0, term_seconds=0.5)
-    assert (ended.ended_by, ended.status) == (EndedBy.STALL, -15)
+    assert (ended.ended_by, ended.status) == (process.EndedBy.STALL, -15)
     talks = Heard().run("for i in 1 2 3 4 5; do echo $i; sleep 0.5; done", stall_seconds=2.0)
-    assert (talks.ended_by, talks.status) == (EndedBy.NOBODY, 0)
+    assert (talks.ended_by, talks.status) == (process.EndedBy.NOBODY, 0)
 
 
 def test_one_that_ignores_term_is_killed() -> None:
     ended = Heard().run(
         "trap '' TERM; while :; do sleep 0.1; done", stall_seconds=0.5, term_seconds=0.5
     )
-    assert (ended.ended_by, ended.status) == (EndedBy.STALL, -9)
+    assert (ended.ended_by, ended.status) == (process.EndedBy.STALL, -9)
 
 
 def test_one_that_lingers_after_its_result_is_ended() -> None:
     ended = Heard(b"RESULT").run("echo RESULT; sleep 60", after_result_seconds=0.5)
-    assert ended.ended_by is EndedBy.IDLE_AFTER_RESULT
+    assert ended.ended_by is process.EndedBy.IDLE_AFTER_RESULT
 
 
 def test_somebody_may_end_it() -> None:
     began = time.monotonic()
-    ended = run_agent(
+    ended = process.run_agent(
         ("sleep", "60"),
         None,
         dict(os.environ),
-        Hearing(len, len, lambda: None),
-        Clocks(term_seconds=0.5),
+        process.Hearing(len, len, lambda: None),
+        process.Clocks(term_seconds=0.5),
         lambda: time.monotonic() - began > 0.5,
     )
-    assert ended.ended_by is EndedBy.TOLD
+    assert ended.ended_by is process.EndedBy.TOLD
 
 
 def test_nothing_that_it_started_in_its_session_is_left(tmp_path: Path) -> None:

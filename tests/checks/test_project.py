@@ -10,13 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.checks.project import (
-    TrackerChoice,
-    access,
-    cannot_open,
-    commands_of_issues,
-    committed_commands,
-)
+from beads_workers.checks import project
 from beads_workers.checks.rules import Check
 from beads_workers.core.source import SourceError
 from beads_workers.trackers.sqlite.store import create
@@ -29,13 +23,16 @@ def test_commands_of_a_committed_tracker_are_refused_also_if_git_is_killed(
 ) -> None:
     top = make_repository(tmp_path / "r")
     commit(top, "tracker.db")
-    committed = TrackerChoice("sqlite", top / "tracker.db", top)
-    ours = TrackerChoice("sqlite", top / "other.db", top)
-    assert committed_commands(ours, 1) is None and committed_commands(committed, 0) is None
-    found = committed_commands(committed, 1)
+    committed = project.TrackerChoice("sqlite", top / "tracker.db", top)
+    ours = project.TrackerChoice("sqlite", top / "other.db", top)
+    assert (
+        project.committed_commands(ours, 1) is None
+        and project.committed_commands(committed, 0) is None
+    )
+    found = project.committed_commands(committed, 1)
     assert found is not None and "is committed to git" in found.text
     kill_git(monkeypatch, tmp_path, "ls-files")
-    found = committed_commands(committed, 1)
+    found = project.committed_commands(committed, 1)
     assert found is not None and "git does not say whether" in found.text
 
 
@@ -83,7 +80,10 @@ def test_a_tracker_that_cannot_be_written_is_opened_up_and_never_moved_aside(
     os.chown(database, USER, USER)
     (database if closed == "file" else folder).chmod(0o444 if closed == "file" else 0o555)
     error = SourceError(f"{database}: attempt to write a readonly database")
-    for look in (lambda: list(access(database)), lambda: [cannot_open(database, error)]):
+    for look in (
+        lambda: list(project.access(database)),
+        lambda: [project.cannot_open(database, error)],
+    ):
         text, remedy = as_user(look)
         assert text == f"{database if closed == 'file' else folder} cannot be written"
         assert remedy == f"chmod -R u+rwX {folder}"
@@ -92,7 +92,7 @@ def test_a_tracker_that_cannot_be_written_is_opened_up_and_never_moved_aside(
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be two users")
 def test_a_tracker_of_root_is_handed_over_by_name(database: Path) -> None:
     os.chown(database.parent, USER, USER)
-    text, remedy = as_user(lambda: list(access(database)))
+    text, remedy = as_user(lambda: list(project.access(database)))
     assert text.startswith(f"{database} cannot be written: it belongs to root (uid 0), and this is")
     assert remedy == f'sudo chown -R "$(id -u)" {database.parent}'
 
@@ -101,8 +101,8 @@ def test_only_a_damaged_tracker_is_moved_aside(tmp_path: Path) -> None:
     (tmp_path / ".beads-workers").mkdir()
     database = tmp_path / ".beads-workers" / "tracker.db"
     database.write_text("this is no database " * 30)
-    tracker = TrackerChoice("sqlite", database, tmp_path)
-    damaged = commands_of_issues(tracker)
+    tracker = project.TrackerChoice("sqlite", database, tmp_path)
+    damaged = project.commands_of_issues(tracker)
     assert isinstance(damaged, Check) and damaged.remedy.startswith(f"mv {database} ")
     for error in (SourceError("database is locked"), SourceError("was made by a newer one")):
-        assert cannot_open(database, error).remedy == ""
+        assert project.cannot_open(database, error).remedy == ""

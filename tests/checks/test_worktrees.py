@@ -9,16 +9,10 @@ from typing import Any
 import pytest
 
 from beads_workers.agents.presets import PLAIN_PROMPT
+from beads_workers.checks import worktrees
 from beads_workers.checks.fleet import in_worktrees
 from beads_workers.checks.plan import FleetPlan
 from beads_workers.checks.rules import Check
-from beads_workers.checks.worktrees import (
-    crowd,
-    find_worktrees,
-    is_repository,
-    patterns_without_files,
-    shares_checkout,
-)
 from beads_workers.cli.config import resolve
 from beads_workers.core.settings import Agent, Work, Worktrees
 from beads_workers.options import AgentTable, Options
@@ -35,13 +29,15 @@ def options(tmp_path: Path, **said: Any) -> Options:
 
 
 def made(said: Options, project: Path, state: str) -> Worktrees:
-    found = find_worktrees(said, project, state)
+    found = worktrees.find_worktrees(said, project, state)
     assert isinstance(found, Worktrees), found
     return found
 
 
 def refusal(project: Path, **said: Any) -> Check:
-    found = find_worktrees(options(project, worktree=True, **said), project, str(project / "state"))
+    found = worktrees.find_worktrees(
+        options(project, worktree=True, **said), project, str(project / "state")
+    )
     assert isinstance(found, Check) and found.exit_code == 2
     return found
 
@@ -51,7 +47,7 @@ def test_a_killed_git_lets_nobody_work_in_the_users_own_checkout(
 ) -> None:
     project = make_repository(tmp_path / "r")
     kill_git(monkeypatch, tmp_path, "rev-parse")
-    assert is_repository(project)
+    assert worktrees.is_repository(project)
     assert "was ended by signal 9" in refusal(project).text
 
 
@@ -59,27 +55,27 @@ def test_a_killed_git_lets_nobody_work_in_the_users_own_checkout(
 
 
 def test_several_agents_in_one_checkout_are_refused_with_the_two_ways_out(tmp_path: Path) -> None:
-    found = crowd(Work(agents=(AGENT,)), options(tmp_path, workers=2))
+    found = worktrees.crowd(Work(agents=(AGENT,)), options(tmp_path, workers=2))
     assert found is not None and found.exit_code == 2
     assert "--worktree" in found.hint and "--shared-checkout" in found.hint
 
 
 def test_so_are_as_many_as_the_default(tmp_path: Path) -> None:
-    found = crowd(Work(agents=(AGENT,)), options(tmp_path))
+    found = worktrees.crowd(Work(agents=(AGENT,)), options(tmp_path))
     assert found is not None and "4 agents in one checkout" in found.text
 
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_one_agent_is_fine_and_is_not_to_become_more(tmp_path: Path, workers: int) -> None:
     work, said = Work(agents=(AGENT,)), options(tmp_path, workers=workers)
-    assert crowd(work, said) is None and shares_checkout(work, said)
+    assert worktrees.crowd(work, said) is None and worktrees.shares_checkout(work, said)
 
 
 def test_commands_and_a_person_who_says_so_are_not_restricted(tmp_path: Path) -> None:
     eight = options(tmp_path, workers=8)
     alone = replace(eight, shared_checkout=True)
     for work, said in ((Work(command=("make",)), eight), (Work(agents=(AGENT,)), alone)):
-        assert crowd(work, said) is None and not shares_checkout(work, said)
+        assert worktrees.crowd(work, said) is None and not worktrees.shares_checkout(work, said)
 
 
 # --- where worktrees can be made --------------------------------------------------------------
@@ -154,7 +150,7 @@ def test_an_agent_with_our_prompt_is_told_to_commit_and_any_other_prompt_is_left
     found = made(options(top, worktree=True, worktree_copy=("nothing",)), top, "s")
     work = in_worktrees(Work(agents=(PLAIN,)), found, None)
     assert work.agent is not None and "Commit your" in work.agent.prompt
-    (warning,) = patterns_without_files(found)
+    (warning,) = worktrees.patterns_without_files(found)
     assert "nothing that git ignores matches nothing" in warning.text
     own = in_worktrees(Work(agents=(AGENT,)), found, "/b/.beads")
     assert own.agent == AGENT and own.worktrees is not None and own.worktrees.beads == "/b/.beads"

@@ -14,31 +14,11 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
+from beads_workers.core import source
 from beads_workers.core.model import Filters, IssueId, ListedIssue
-from beads_workers.core.source import (
-    Action,
-    Calls,
-    CrashedRun,
-    Renewed,
-    Result,
-    Seen,
-    Settled,
-    Settlement,
-    Source,
-    SourceError,
-    Taken,
-)
 from beads_workers.kinds import Capabilities, Located, Opening, SourceKind
+from beads_workers.trackers import settlement_rules
 from beads_workers.trackers.issue import Dependency, TrackerIssue, to_job, to_seen
-from beads_workers.trackers.settlement_rules import (
-    CLOSED,
-    IN_PROGRESS,
-    OPEN,
-    Ownership,
-    is_left_by,
-    pending,
-    rule,
-)
 from tests.contracts.memory import is_wanted
 
 PREFIX = "github:"
@@ -66,7 +46,7 @@ class GitHubSource:
         program: str = "gh",
     ) -> None:
         self.actor = actor
-        self.calls = Calls()
+        self.calls = source.Calls()
         self._repository = repository
         self._filters = filters
         self._listed_max = listed_max
@@ -77,7 +57,7 @@ class GitHubSource:
         version = self._gh("--version").split("\n")[0]
         return f"github: {self._repository}, {version}; {len(self._all())} issues"
 
-    def take(self, limit: int, skip: Collection[IssueId]) -> Taken:
+    def take(self, limit: int, skip: Collection[IssueId]) -> source.Taken:
         """Claim what is ready; each claim is read back, because GitHub has no atomic ones."""
         known = self._all()
         wanted = [i for i in _in_order(known) if is_wanted(i, self._filters)]
@@ -86,10 +66,12 @@ class GitHubSource:
         ready = [i for i in free if i.id not in blocked and i.id not in skip]
         claimed = [each.id for each in ready[: max(limit, 0)]]
         for number in claimed:
-            self._put(known[number], Ownership(IN_PROGRESS, self.actor))
+            self._put(
+                known[number], settlement_rules.Ownership(settlement_rules.IN_PROGRESS, self.actor)
+            )
         after = self._all() if claimed else {}
         others = ready[max(limit, 0) :]
-        return Taken(
+        return source.Taken(
             jobs=tuple(to_job(after[i], self.name) for i in claimed if self._is_ours(after, i)),
             listed=tuple(
                 ListedIssue(IssueId(i.id), i.title, i.priority) for i in others[: self._listed_max]
@@ -98,37 +80,43 @@ class GitHubSource:
             blocked=len(blocked),
         )
 
-    def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
+    def settle(self, settlements: Sequence[source.Settlement]) -> list[source.Settled]:
         """One listing for the group, and a call or two for each."""
         return self._settled(settlements, self.actor) if settlements else []
 
-    def renew(self, issue_ids: Sequence[IssueId]) -> Renewed:
+    def renew(self, issue_ids: Sequence[IssueId]) -> source.Renewed:
         """There are no leases."""
-        return Renewed()
+        return source.Renewed()
 
-    def recover(self, dead: CrashedRun) -> list[Settled]:
+    def recover(self, dead: source.CrashedRun) -> list[source.Settled]:
         """Close what the crashed run had done, requeue whatever else is in its name."""
         held = [
             IssueId(each.id)
             for each in _in_order(self._all())
-            if is_left_by(dead, each.id, Ownership(each.status, each.assignee))
+            if settlement_rules.is_left_by(
+                dead, each.id, settlement_rules.Ownership(each.status, each.assignee)
+            )
         ]
-        return self._settled(pending(dead, held), dead.actor)
+        return self._settled(settlement_rules.pending(dead, held), dead.actor)
 
-    def look(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, Seen]:
+    def look(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, source.Seen]:
         """These issues, from one listing."""
         known = self._all() if issue_ids else {}
         return {i: to_seen(known[i]) for i in issue_ids if i in known}
 
-    def unfinished(self, rows_max: int) -> list[Seen]:
+    def unfinished(self, rows_max: int) -> list[source.Seen]:
         """Everything that is not closed."""
-        found = [to_seen(each) for each in _in_order(self._all()) if each.status != CLOSED]
+        found = [
+            to_seen(each)
+            for each in _in_order(self._all())
+            if each.status != settlement_rules.CLOSED
+        ]
         return found[:rows_max]
 
     def ready(self) -> frozenset[IssueId]:
         """Open, and waiting for nothing."""
         known = self._all()
-        open_ones = [each for each in known.values() if each.status == OPEN]
+        open_ones = [each for each in known.values() if each.status == settlement_rules.OPEN]
         return frozenset(IssueId(each.id) for each in open_ones if not _waits(each, known))
 
     def close(self) -> None:
@@ -137,33 +125,40 @@ class GitHubSource:
     def _is_ours(self, known: dict[str, TrackerIssue], issue_id: str) -> bool:
         return issue_id in known and known[issue_id].assignee == self.actor
 
-    def _settled(self, settlements: Sequence[Settlement], actor: str) -> list[Settled]:
+    def _settled(
+        self, settlements: Sequence[source.Settlement], actor: str
+    ) -> list[source.Settled]:
         known = self._all()
         answers = []
         for settlement in settlements:
             found = known.get(settlement.issue_id)
-            holding = Ownership(found.status, found.assignee) if found else None
-            ruling = rule(settlement, holding, actor)
+            holding = settlement_rules.Ownership(found.status, found.assignee) if found else None
+            ruling = settlement_rules.rule(settlement, holding, actor)
             try:
                 if found is not None and ruling.write is not None:
                     self._write(found, settlement, ruling.write)
-                answers.append(Settled(settlement, ruling.result, ruling.error))
-            except SourceError as error:
-                answers.append(Settled(settlement, Result.FAILED, str(error)))
+                answers.append(source.Settled(settlement, ruling.result, ruling.error))
+            except source.SourceError as error:
+                answers.append(source.Settled(settlement, source.Result.FAILED, str(error)))
         return answers
 
-    def _write(self, found: TrackerIssue, settlement: Settlement, holding: Ownership) -> None:
-        if settlement.action is Action.QUARANTINE and settlement.note:
+    def _write(
+        self,
+        found: TrackerIssue,
+        settlement: source.Settlement,
+        holding: settlement_rules.Ownership,
+    ) -> None:
+        if settlement.action is source.Action.QUARANTINE and settlement.note:
             self._gh("issue", "comment", found.id, "--body", settlement.note)
-        if holding.status == CLOSED:
+        if holding.status == settlement_rules.CLOSED:
             said = ("--comment", settlement.note) if settlement.note else ()
             self._gh("issue", "close", found.id, *said)
             return
-        if found.status == CLOSED:
+        if found.status == settlement_rules.CLOSED:
             self._gh("issue", "reopen", found.id)
         self._put(found, holding)
 
-    def _put(self, found: TrackerIssue, holding: Ownership) -> None:
+    def _put(self, found: TrackerIssue, holding: settlement_rules.Ownership) -> None:
         before = {*_label(STATUS, found.status), *_label(HELD, found.assignee)}
         after = {*_label(STATUS, holding.status), *_label(HELD, holding.assignee)}
         words = [f"--add-label={label}" for label in sorted(after - before)]
@@ -177,7 +172,7 @@ class GitHubSource:
             rows = json.loads(self._gh(*words))
             return {issue.id: issue for issue in map(_issue, rows)}
         except (ValueError, KeyError, TypeError) as error:
-            raise SourceError(f"gh answers what is no list of issues: {error}") from None
+            raise source.SourceError(f"gh answers what is no list of issues: {error}") from None
 
     def _gh(self, *words: str) -> str:
         self.calls.count += 1
@@ -191,12 +186,12 @@ class GitHubSource:
                 check=False,
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise SourceError(
+            raise source.SourceError(
                 f"gh cannot be asked: {error}", "install gh: cli.github.com"
             ) from None
         if done.returncode:
             said = " ".join(done.stderr.split())[:200]
-            raise SourceError(f"gh {' '.join(words[:2])}: {said}", "gh auth status")
+            raise source.SourceError(f"gh {' '.join(words[:2])}: {said}", "gh auth status")
         return done.stdout
 
 
@@ -208,7 +203,7 @@ def _issue(row: dict[str, Any]) -> TrackerIssue:
         id=str(row["number"]),
         title=row["title"],
         description=row["body"],
-        status=CLOSED if closed else _of(labels, STATUS) or OPEN,
+        status=settlement_rules.CLOSED if closed else _of(labels, STATUS) or settlement_rules.OPEN,
         priority=priority,
         issue_type=_of(labels, TYPE) or "task",
         assignee=_of(labels, HELD),
@@ -231,7 +226,7 @@ def _of(labels: list[str], prefix: str) -> str:
 
 
 def _label(prefix: str, value: str) -> tuple[str, ...]:
-    return (prefix + value,) if value and value != OPEN else ()
+    return (prefix + value,) if value and value != settlement_rules.OPEN else ()
 
 
 def _in_order(known: dict[str, TrackerIssue]) -> list[TrackerIssue]:
@@ -240,10 +235,10 @@ def _in_order(known: dict[str, TrackerIssue]) -> list[TrackerIssue]:
 
 def _waits(issue: TrackerIssue, known: dict[str, TrackerIssue]) -> bool:
     others = (known.get(each.depends_on_id) for each in issue.dependencies)
-    return any(other is not None and other.status != CLOSED for other in others)
+    return any(other is not None and other.status != settlement_rules.CLOSED for other in others)
 
 
-def _open(opening: Opening) -> Source:
+def _open(opening: Opening) -> source.Source:
     return GitHubSource(
         opening.settings.source_options["repository"],
         actor=opening.actor,
@@ -255,7 +250,7 @@ def _open(opening: Opening) -> Source:
 def _locate(text: str, folder: Path) -> Located:
     repository = text.removeprefix(PREFIX)
     if not _REPOSITORY.fullmatch(repository):
-        raise SourceError(f"{text!r} names no repository", "github:OWNER/REPOSITORY")
+        raise source.SourceError(f"{text!r} names no repository", "github:OWNER/REPOSITORY")
     return Located(folder / ".beads-workers", folder, {"repository": repository})
 
 

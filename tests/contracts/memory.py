@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TypeVar
 
+from beads_workers.core import source
 from beads_workers.core.model import Filters, IssueId, ListedIssue
 from beads_workers.core.ready import (
     FINISHED,
@@ -21,29 +22,8 @@ from beads_workers.core.ready import (
     UNTIL_CLOSED,
     WAITS_FOR,
 )
-from beads_workers.core.source import (
-    BLOCKING,
-    Calls,
-    CrashedRun,
-    Renewed,
-    Result,
-    Seen,
-    Settled,
-    Settlement,
-    SourceError,
-    Taken,
-    brought,
-)
+from beads_workers.trackers import settlement_rules
 from beads_workers.trackers.issue import TrackerIssue, to_job, to_seen
-from beads_workers.trackers.settlement_rules import (
-    CLOSED,
-    IN_PROGRESS,
-    OPEN,
-    Ownership,
-    is_left_by,
-    pending,
-    rule,
-)
 
 _Answer = TypeVar("_Answer")
 
@@ -89,7 +69,7 @@ class MemoryTracker:
     def put(self, issue_id: str, status: str, assignee: str, note: str = "") -> None:
         """Change who holds an issue, as a stranger may do at any time."""
         issue = self.issues[issue_id]
-        reason = note if status == CLOSED else issue.close_reason
+        reason = note if status == settlement_rules.CLOSED else issue.close_reason
         self.issues[issue_id] = replace(
             issue, status=status, assignee=assignee, close_reason=reason
         )
@@ -101,10 +81,10 @@ class MemoryTracker:
         notes = f"{issue.notes}\n{note}" if issue.notes else note
         self.issues[issue_id] = replace(issue, notes=notes)
 
-    def holding(self, issue_id: str) -> Ownership | None:
+    def holding(self, issue_id: str) -> settlement_rules.Ownership | None:
         """Its status and assignee; None where there is no such issue."""
         issue = self.issues.get(issue_id)
-        return None if issue is None else Ownership(issue.status, issue.assignee)
+        return None if issue is None else settlement_rules.Ownership(issue.status, issue.assignee)
 
     def is_blocked(self, issue_id: str, seen: frozenset[str] = frozenset()) -> bool:
         """Whether it, or a parent of it, waits for an unfinished issue."""
@@ -162,7 +142,7 @@ class MemorySource:
         self_claiming: bool = False,
     ) -> None:
         self.actor = actor
-        self.calls = Calls()
+        self.calls = source.Calls()
         self.self_claiming = self_claiming
         self.tracker = MemoryTracker() if tracker is None else tracker
         self.faults = list(faults)
@@ -176,46 +156,49 @@ class MemorySource:
         """How many issues there are."""
         return self._faulty("describe", lambda: f"memory: {len(self.tracker.issues)} issues")
 
-    def take(self, limit: int, skip: Collection[IssueId]) -> Taken:
+    def take(self, limit: int, skip: Collection[IssueId]) -> source.Taken:
         """Claim up to ``limit`` ready issues, most urgent first, oldest first among equals."""
         taken = self._faulty("take", lambda: self._taken(max(limit, 0), frozenset(skip)))
         self._unanswered = ()
         return taken
 
-    def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
+    def settle(self, settlements: Sequence[source.Settlement]) -> list[source.Settled]:
         """Apply a group, one by one."""
         if not settlements:
             return []
         return self._faulty("settle", lambda: self._settled("settle", settlements, self.actor))
 
-    def renew(self, issue_ids: Sequence[IssueId]) -> Renewed:
+    def renew(self, issue_ids: Sequence[IssueId]) -> source.Renewed:
         """There are no leases."""
-        return Renewed()
+        return source.Renewed()
 
-    def recover(self, dead: CrashedRun) -> list[Settled]:
+    def recover(self, dead: source.CrashedRun) -> list[source.Settled]:
         """Close what the crashed run had done, requeue whatever else is in its name."""
         held = [
             IssueId(issue.id)
             for issue in self._in_order()
-            if is_left_by(dead, issue.id, Ownership(issue.status, issue.assignee))
+            if settlement_rules.is_left_by(
+                dead, issue.id, settlement_rules.Ownership(issue.status, issue.assignee)
+            )
         ]
         return self._faulty(
-            "recover", lambda: self._settled("recover", pending(dead, held), dead.actor)
+            "recover",
+            lambda: self._settled("recover", settlement_rules.pending(dead, held), dead.actor),
         )
 
-    def look(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, Seen]:
+    def look(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, source.Seen]:
         """See ``Source``."""
         known = self.tracker.issues
         return self._faulty("look", lambda: {i: to_seen(known[i]) for i in issue_ids if i in known})
 
-    def unfinished(self, rows_max: int) -> list[Seen]:
+    def unfinished(self, rows_max: int) -> list[source.Seen]:
         """See ``Source``."""
         found = [to_seen(each) for each in self._in_order() if each.status not in FINISHED]
         return self._faulty("unfinished", lambda: found[:rows_max])
 
     def ready(self) -> frozenset[IssueId]:
         """See ``Source``."""
-        open_ones = [each for each in self._in_order() if each.status == OPEN]
+        open_ones = [each for each in self._in_order() if each.status == settlement_rules.OPEN]
         shown = [each.id for each in open_ones if each.issue_type not in HIDDEN_TYPES]
         found = frozenset(IssueId(i) for i in shown if not self.tracker.is_blocked(i))
         return self._faulty("ready", lambda: found)
@@ -226,11 +209,13 @@ class MemorySource:
 
     def _requeue_unanswered(self) -> None:
         for issue_id in self._unanswered:
-            if self.tracker.holding(issue_id) == Ownership(IN_PROGRESS, self.actor):
-                self.tracker.put(issue_id, OPEN, "")
+            if self.tracker.holding(issue_id) == settlement_rules.Ownership(
+                settlement_rules.IN_PROGRESS, self.actor
+            ):
+                self.tracker.put(issue_id, settlement_rules.OPEN, "")
         self._unanswered = ()
 
-    def _taken(self, limit: int, skip: frozenset[str]) -> Taken:
+    def _taken(self, limit: int, skip: frozenset[str]) -> source.Taken:
         self._requeue_unanswered()
         open_ones = [each for each in self._in_order() if self._wanted(each)]
         blocked = {each.id for each in open_ones if self.tracker.is_blocked(each.id)}
@@ -240,10 +225,10 @@ class MemorySource:
             if each.id not in blocked and each.id not in skip and each.assignee in ("", self.actor)
         ]
         for each in ready[:limit]:
-            self.tracker.put(each.id, IN_PROGRESS, self.actor)
+            self.tracker.put(each.id, settlement_rules.IN_PROGRESS, self.actor)
         self._unanswered = tuple(each.id for each in ready[:limit])
         others = ready[limit:]
-        return Taken(
+        return source.Taken(
             jobs=tuple(to_job(self.tracker.issues[e.id], self.name) for e in ready[:limit]),
             listed=tuple(
                 ListedIssue(IssueId(e.id), e.title, e.priority) for e in others[: self._listed_max]
@@ -252,22 +237,24 @@ class MemorySource:
             blocked=len(blocked),
         )
 
-    def _settled(self, call: str, settlements: Sequence[Settlement], actor: str) -> list[Settled]:
+    def _settled(
+        self, call: str, settlements: Sequence[source.Settlement], actor: str
+    ) -> list[source.Settled]:
         return [self._settled_one(call, each, actor) for each in settlements]
 
-    def _settled_one(self, call: str, settlement: Settlement, actor: str) -> Settled:
+    def _settled_one(self, call: str, settlement: source.Settlement, actor: str) -> source.Settled:
         issue_id = settlement.issue_id
         fault = self._next_fault(call, (FaultKind.NOT_APPLIED, FaultKind.REPORT_LOST), issue_id)
         if fault is FaultKind.NOT_APPLIED:
-            return Settled(settlement, Result.FAILED, "the tracker did not do it")
-        ruling = rule(settlement, self.tracker.holding(issue_id), actor)
+            return source.Settled(settlement, source.Result.FAILED, "the tracker did not do it")
+        ruling = settlement_rules.rule(settlement, self.tracker.holding(issue_id), actor)
         if ruling.write is not None:
             self.tracker.put(issue_id, ruling.write.status, ruling.write.assignee, settlement.note)
-            if settlement.action in BLOCKING and settlement.note:
+            if settlement.action in source.BLOCKING and settlement.note:
                 self.tracker.annotate(issue_id, settlement.note)
         if fault is FaultKind.REPORT_LOST:
-            return Settled(settlement, Result.FAILED, "the tracker's answer was lost")
-        return Settled(settlement, ruling.result, ruling.error)
+            return source.Settled(settlement, source.Result.FAILED, "the tracker's answer was lost")
+        return source.Settled(settlement, ruling.result, ruling.error)
 
     def _in_order(self) -> list[TrackerIssue]:
         return sorted(self.tracker.issues.values(), key=lambda issue: issue.priority)
@@ -279,10 +266,10 @@ class MemorySource:
         self.calls.count += 1
         fault = self._next_fault(call, (FaultKind.REFUSED, FaultKind.ANSWER_LOST))
         if fault is FaultKind.REFUSED:
-            raise SourceError("the tracker does not answer")
+            raise source.SourceError("the tracker does not answer")
         found = answer()
         if fault is FaultKind.ANSWER_LOST:
-            raise SourceError("the tracker's answer was lost")
+            raise source.SourceError("the tracker's answer was lost")
         return found
 
     def _next_fault(
@@ -304,7 +291,7 @@ def is_wanted(
     """Whether it is open and passes the filters; ``is_under``: the first is below the second."""
     f, labels = filters, set(issue.labels)
     return (
-        issue.status == OPEN
+        issue.status == settlement_rules.OPEN
         and (issue.issue_type in f.types if f.types else issue.issue_type not in NO_WORK)
         and labels.issuperset(f.labels)
         and (not f.labels_any or not labels.isdisjoint(f.labels_any))
@@ -312,6 +299,6 @@ def is_wanted(
         and (not f.priorities or issue.priority in f.priorities)
         and (f.parent is None or is_under(issue.id, f.parent))
         and (not f.only or issue.id in f.only)
-        and (not f.bring or not brought(to_seen(issue)).isdisjoint(f.bring))
+        and (not f.bring or not source.brought(to_seen(issue)).isdisjoint(f.bring))
         and not f.holds(issue.extra.get("created_by"))
     )

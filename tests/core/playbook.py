@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from beads_workers.core import events as ev
 from beads_workers.core import journal as rec
-from beads_workers.core import model
+from beads_workers.core import model, source, wire
 from beads_workers.core.commands import Command, End, RoundTrip, Send, WatchOwner, Write
 from beads_workers.core.events import ConnId, Event
 from beads_workers.core.journal import Checkpointed, Entry, Record
@@ -25,27 +25,6 @@ from beads_workers.core.model import IssueId, Job, OutcomeKind
 from beads_workers.core.orchestrator import Orchestrator
 from beads_workers.core.settings import FleetSettings
 from beads_workers.core.snapshot import Board
-from beads_workers.core.source import (
-    Action,
-    HeldElsewhere,
-    Lease,
-    Lost,
-    Renewed,
-    Result,
-    Settled,
-    Settlement,
-    Taken,
-)
-from beads_workers.core.wire import (
-    CANCEL,
-    GROUPED,
-    RETURNED_UNSTARTED,
-    Done,
-    Failed,
-    Ready,
-    Task,
-    ToWorker,
-)
 from tests.simulation.folds import DoubleRun
 
 T = TypeVar("T")
@@ -69,18 +48,22 @@ def job(issue_id: str, priority: int = 2, **fields: Any) -> Job:
 
 def ready(conn: int, *, v1: bool = False, called: str = "w") -> ev.Received:
     """READY, as our own workers say it, or as plain version 1."""
-    message = Ready(called) if v1 else Ready(called, "1.1", frozenset({GROUPED, CANCEL}))
+    message = (
+        wire.Ready(called)
+        if v1
+        else wire.Ready(called, "1.1", frozenset({wire.GROUPED, wire.CANCEL}))
+    )
     return ev.Received(ConnId(conn), message)
 
 
 def done(conn: int, issue_id: str, **fields: Any) -> ev.Received:
     """DONE."""
-    return ev.Received(ConnId(conn), Done(IssueId(issue_id), "w", **fields))
+    return ev.Received(ConnId(conn), wire.Done(IssueId(issue_id), "w", **fields))
 
 
 def failed(conn: int, issue_id: str, error: str = "boom", **fields: Any) -> ev.Received:
     """FAILED; ``outcome`` and the rest of 1.1 as keywords."""
-    return ev.Received(ConnId(conn), Failed(IssueId(issue_id), "w", error, **fields))
+    return ev.Received(ConnId(conn), wire.Failed(IssueId(issue_id), "w", error, **fields))
 
 
 def cancelled(conn: int, issue_id: str) -> ev.Received:
@@ -108,14 +91,14 @@ def notes(commands: Iterable[Command], level: str) -> list[str]:
     return [n.text for n in records(commands, rec.Noted) if n.level == level]
 
 
-def said(commands: Iterable[Command], conn: int | None = None) -> list[ToWorker]:
+def said(commands: Iterable[Command], conn: int | None = None) -> list[wire.ToWorker]:
     """What is sent, to one connection or to all."""
     return [c.message for c in of(commands, Send) if conn in (None, c.conn_id)]
 
 
 def task_of(commands: Iterable[Command], conn: int | None = None) -> str | None:
     """The issue of the one TASK that is sent; None if there is none."""
-    tasks = [m.issue_id for m in said(commands, conn) if isinstance(m, Task)]
+    tasks = [m.issue_id for m in said(commands, conn) if isinstance(m, wire.Task)]
     assert len(tasks) <= 1, tasks
     return tasks[0] if tasks else None
 
@@ -200,11 +183,11 @@ class Play:
         self,
         *taken: str | Job,
         listed: Iterable[str] = (),
-        results: Mapping[str, Result] | None = None,
+        results: Mapping[str, source.Result] | None = None,
         seconds: float = 0.1,
         lease: float | None = None,
         lost: Iterable[str] = (),
-        held: tuple[HeldElsewhere, ...] | None = None,
+        held: tuple[source.HeldElsewhere, ...] | None = None,
         **others: Any,
     ) -> list[Command]:
         """The tracker answers the turn: everything applied, unless ``results`` says otherwise.
@@ -219,7 +202,7 @@ class Play:
         assert len(claimed) <= (round_trip.take or 0), "more than it was asked for"
         assert not {j.issue_id for j in claimed} & round_trip.skip, "it was to be left out"
         rows = tuple(model.ListedIssue(IssueId(i), i) for i in listed)
-        found = Taken(
+        found = source.Taken(
             claimed, rows, leases=self._leases([j.issue_id for j in claimed], lease), held=held
         )
         silent = "settle_error" in others
@@ -248,12 +231,12 @@ class Play:
 
     # --- what can be looked at ----------------------------------------------------------------
 
-    def pending(self) -> list[tuple[Action, str]]:
+    def pending(self) -> list[tuple[source.Action, str]]:
         """What the turn under way is to settle."""
         assert self.round_trip is not None, "nothing is asked of the tracker"
         return [(s.action, str(s.issue_id)) for s in self.round_trip.settlements]
 
-    def settlement(self) -> Settlement:
+    def settlement(self) -> source.Settlement:
         """The one settlement of the turn under way."""
         assert self.round_trip is not None and len(self.round_trip.settlements) == 1, (
             self.round_trip
@@ -271,25 +254,33 @@ class Play:
 
     # --- inside -------------------------------------------------------------------------------
 
-    def _leases(self, issue_ids: Iterable[IssueId], seconds: float | None) -> tuple[Lease, ...]:
+    def _leases(
+        self, issue_ids: Iterable[IssueId], seconds: float | None
+    ) -> tuple[source.Lease, ...]:
         boot = self.now + self.slept
-        return tuple(Lease(i, boot, boot + seconds) for i in issue_ids if seconds is not None)
+        return tuple(
+            source.Lease(i, boot, boot + seconds) for i in issue_ids if seconds is not None
+        )
 
     def _renewed(
         self, round_trip: RoundTrip, lost: set[str], lease: float | None
-    ) -> Renewed | None:
+    ) -> source.Renewed | None:
         assert lost <= set(round_trip.renew), "it was not asked about that"
         kept = [i for i in round_trip.renew if i not in lost]
         gone = tuple(
-            Lost(i, "it is in_progress, assigned to bob") for i in round_trip.renew if i in lost
+            source.Lost(i, "it is in_progress, assigned to bob")
+            for i in round_trip.renew
+            if i in lost
         )
-        return Renewed(self._leases(kept, lease), gone) if round_trip.renew else None
+        return source.Renewed(self._leases(kept, lease), gone) if round_trip.renew else None
 
     def _settled(
-        self, settlements: tuple[Settlement, ...], results: Mapping[str, Result]
-    ) -> tuple[Settled, ...]:
-        told = [(s, results.get(s.issue_id, Result.APPLIED)) for s in settlements]
-        return tuple(Settled(s, r, "" if r is Result.APPLIED else r.value) for s, r in told)
+        self, settlements: tuple[source.Settlement, ...], results: Mapping[str, source.Result]
+    ) -> tuple[source.Settled, ...]:
+        told = [(s, results.get(s.issue_id, source.Result.APPLIED)) for s in settlements]
+        return tuple(
+            source.Settled(s, r, "" if r is source.Result.APPLIED else r.value) for s, r in told
+        )
 
     def _took(self, commands: list[Command]) -> list[Command]:
         for command in commands:
@@ -301,7 +292,7 @@ class Play:
                     self.round_trip = command
                     for settlement in command.settlements:
                         assert self._is_told(settlement), f"not in the journal: {settlement}"
-                case Send(message=Task(issue_id=issue_id)):
+                case Send(message=wire.Task(issue_id=issue_id)):
                     assert self._last(issue_id, rec.Started), f"{issue_id}: TASK before its record"
                 case WatchOwner(pid):
                     kinds = rec.OwnerLost | rec.Inherited
@@ -321,29 +312,29 @@ class Play:
         self.board.apply(self.entries[-1])
         self.folds.applied(self.entries[-1])
 
-    def _is_told(self, settlement: Settlement) -> bool:
+    def _is_told(self, settlement: source.Settlement) -> bool:
         """Whether the journal says why this write is pending."""
         issue_id = settlement.issue_id
         finished = self._last(issue_id, rec.Finished)
         verdict = finished.verdict if finished else ""
         match settlement.action:
-            case Action.CLOSE:
+            case source.Action.CLOSE:
                 landed = self._last(issue_id, rec.BranchLanded) is not None
                 return verdict == "finish" or landed
-            case Action.CONFIRM:
+            case source.Action.CONFIRM:
                 return verdict == "land" or self._last(issue_id, Checkpointed) is not None
-            case Action.SHELVE:
+            case source.Action.SHELVE:
                 return self._last(issue_id, rec.LandingEnded) is not None
-            case Action.QUARANTINE:
+            case source.Action.QUARANTINE:
                 ended = self._last(issue_id, rec.LandingEnded)
                 return verdict == "quarantined" or bool(ended and ended.verdict == "quarantined")
-            case Action.RELEASE:
+            case source.Action.RELEASE:
                 return bool(
                     self._last(issue_id, rec.Claimed) or self._last(issue_id, rec.Inherited)
                 )
-            case Action.HAND_OVER:
+            case source.Action.HAND_OVER:
                 return self._last(issue_id, rec.ClaimDelegated) is not None
-            case Action.REOPEN:
+            case source.Action.REOPEN:
                 told = (rec.RetryAsked, rec.Refunded, rec.LandingEnded)
                 return any(self._last(issue_id, kind) for kind in told)
 
@@ -357,13 +348,13 @@ class Play:
 
 def unstarted(conn: int, issue_id: str, request_id: str = "") -> ev.Received:
     """FAILED, for what was queued on it."""
-    message = Failed(
+    message = wire.Failed(
         IssueId(issue_id),
         "w",
         "not wanted",
         0,
         OutcomeKind.CANCELLED,
-        error_detail=RETURNED_UNSTARTED,
+        error_detail=wire.RETURNED_UNSTARTED,
         request_id=request_id,
     )
     return ev.Received(ConnId(conn), message)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from beads_workers.core import events as ev
 from beads_workers.core import journal as rec
-from beads_workers.core import limits
+from beads_workers.core import limits, wire
 from beads_workers.core import worker_events as wev
 from beads_workers.core.commands import Command
 from beads_workers.core.events import ConnId
@@ -12,18 +12,6 @@ from beads_workers.core.model import IssueId
 from beads_workers.core.plans import NotRunnable, Plan
 from beads_workers.core.settings import Work
 from beads_workers.core.states import WorkerState
-from beads_workers.core.wire import (
-    BATCH,
-    CANCEL,
-    GROUPED,
-    PAUSE,
-    REVOKED,
-    STATUS,
-    Batch,
-    Cancel,
-    Ready,
-    Task,
-)
 from beads_workers.core.worker import WorkerHalf
 from tests.core.playbook import Play, done, job, lost, notes, records, said, task_of, unstarted
 from tests.core.test_worker import CONNECTED, OK, RUN, SHUTDOWN
@@ -31,13 +19,13 @@ from tests.core.test_worker import CONNECTED, OK, RUN, SHUTDOWN
 
 def asks(conn: int, size: int = 3, *features: str) -> ev.Received:
     """READY of a worker that takes batches."""
-    named = frozenset(features or (GROUPED, CANCEL, BATCH))
-    return ev.Received(ConnId(conn), Ready("w", "1.1", named, batch_size=size))
+    named = frozenset(features or (wire.GROUPED, wire.CANCEL, wire.BATCH))
+    return ev.Received(ConnId(conn), wire.Ready("w", "1.1", named, batch_size=size))
 
 
 def batch_of(commands: list[Command], conn: int = 1) -> list[str]:
     """The issues of the one BATCH that is sent."""
-    (batch,) = [m for m in said(commands, conn) if isinstance(m, Batch)]
+    (batch,) = [m for m in said(commands, conn) if isinstance(m, wire.Batch)]
     return [task.issue_id for task in batch.tasks]
 
 
@@ -81,7 +69,7 @@ def test_one_alone_is_a_plain_task() -> None:
 def test_it_needs_grouped_and_cancel() -> None:
     play = Play()
     play.connect(1)
-    play.do(asks(1, 3, GROUPED, BATCH))
+    play.do(asks(1, 3, wire.GROUPED, wire.BATCH))
     assert play.asked() == 1
 
 
@@ -99,7 +87,7 @@ def test_what_it_has_not_begun_is_revoked_only_for_somebody_who_is_idle() -> Non
     assert not said(play.wait(60.0), 1), "it has asked for them"
     play.join(2)
     revoked = said(play.wait(1.0), 1)
-    assert revoked == [Cancel(IssueId(i), REVOKED) for i in ("b", "c")]
+    assert revoked == [wire.Cancel(IssueId(i), wire.REVOKED) for i in ("b", "c")]
     play.do(unstarted(1, "b"), unstarted(1, "c"))
     ends = [e.record for e in play.entries if isinstance(e.record, rec.Finished)]
     assert [(r.issue_id, r.charged) for r in ends] == [("b", 0), ("c", 0)]
@@ -145,8 +133,8 @@ class Book:
             batch_size=3,
         )
         (ready,) = self.tell(CONNECTED)
-        features = frozenset({BATCH, CANCEL, GROUPED, PAUSE, STATUS})
-        assert ready == Ready("W1", "1.1", features, batch_size=3)
+        features = frozenset({wire.BATCH, wire.CANCEL, wire.GROUPED, wire.PAUSE, wire.STATUS})
+        assert ready == wire.Ready("W1", "1.1", features, batch_size=3)
 
     def tell(self, event: wev.Event) -> list[object]:
         """What it says, and what it runs."""
@@ -155,8 +143,8 @@ class Book:
 
     def batch(self, *issue_ids: str) -> list[str]:
         """A BATCH comes; what it does about it, in short."""
-        tasks = [Task(IssueId(i), 2, i, request_id=f"r-{i}") for i in issue_ids]
-        return _short(self.tell(wev.MessageReceived(Batch(tuple(tasks)))))
+        tasks = [wire.Task(IssueId(i), 2, i, request_id=f"r-{i}") for i in issue_ids]
+        return _short(self.tell(wev.MessageReceived(wire.Batch(tuple(tasks)))))
 
 
 _REFUSED = NotRunnable("no way")
@@ -185,6 +173,6 @@ def test_it_says_ready_only_when_none_is_left() -> None:
 def test_it_returns_what_it_has_not_begun() -> None:
     book = Book()
     book.batch("a", "b", "c")
-    cancel = wev.MessageReceived(Cancel(IssueId("b"), REVOKED))
+    cancel = wev.MessageReceived(wire.Cancel(IssueId("b"), wire.REVOKED))
     assert _short(book.tell(cancel)) == ["Failed b"]
     assert _short(book.tell(SHUTDOWN)) == ["Failed c", "EndStep"]

@@ -10,32 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beads_workers.core import limits
+from beads_workers.core import limits, wire
 from beads_workers.core.model import IssueId, OutcomeKind
-from beads_workers.core.wire import (
-    CANCEL,
-    GROUPED,
-    Cancel,
-    Done,
-    Failed,
-    Message,
-    Ready,
-    Shutdown,
-    Task,
-    Wait,
-    encode,
-    parse,
-)
 
 NOW = 1733423456.789
 HEAD = b'"worker_id":"W1","timestamp":1733423456.789000'
 ISSUE = IssueId("beads-workers-abc")
-TASK = Task(ISSUE, 2, "Implement feature X")
+TASK = wire.Task(ISSUE, 2, "Implement feature X")
 
 
-def written(message: Message, *, v1: bool = True, worker_id: str = "W1") -> bytes:
+def written(message: wire.Message, *, v1: bool = True, worker_id: str = "W1") -> bytes:
     """The bytes of a message at the timestamp of the text's examples."""
-    return encode(message, worker_id, NOW, v1=v1)
+    return wire.encode(message, worker_id, NOW, v1=v1)
 
 
 # --- exact bytes of version 1: the fields of the text, all of them, no others, in its order ---
@@ -44,39 +30,41 @@ def written(message: Message, *, v1: bool = True, worker_id: str = "W1") -> byte
 @pytest.mark.parametrize(
     ("message", "expected"),
     [
-        (Ready("W1", "1.1", frozenset({GROUPED})), b'{"type":"READY",' + HEAD + b"}\n"),
+        (wire.Ready("W1", "1.1", frozenset({wire.GROUPED})), b'{"type":"READY",' + HEAD + b"}\n"),
         (
-            Done(ISSUE, duration_ms=15234, result={"x": 1}, result_file="/run/r.json"),
+            wire.Done(ISSUE, duration_ms=15234, result={"x": 1}, result_file="/run/r.json"),
             b'{"type":"DONE",' + HEAD + b',"issue_id":"beads-workers-abc","duration_ms":15234}\n',
         ),
         (
-            Failed(ISSUE, "", "boom", 1234, OutcomeKind.RETRY, 5.0, "detail"),
+            wire.Failed(ISSUE, "", "boom", 1234, OutcomeKind.RETRY, 5.0, "detail"),
             b'{"type":"FAILED",'
             + HEAD
             + b',"issue_id":"beads-workers-abc","error":"boom","duration_ms":1234}\n',
         ),
         (
-            Task(ISSUE, 2, "Feature X", "long", "bug", ("a",), 3, 60.0, {"command": ["x"]}, "/f"),
+            wire.Task(
+                ISSUE, 2, "Feature X", "long", "bug", ("a",), 3, 60.0, {"command": ["x"]}, "/f"
+            ),
             b'{"type":"TASK",'
             + HEAD
             + b',"issue_id":"beads-workers-abc","priority":2,"title":"Feature X"}\n',
         ),
-        (Wait(30), b'{"type":"WAIT",' + HEAD + b',"wait_seconds":30}\n'),
+        (wire.Wait(30), b'{"type":"WAIT",' + HEAD + b',"wait_seconds":30}\n'),
         (
-            Shutdown("user_requested"),
+            wire.Shutdown("user_requested"),
             b'{"type":"SHUTDOWN",' + HEAD + b',"reason":"user_requested"}\n',
         ),
     ],
 )
 def test_version_1_has_exactly_the_fields_of_the_text_in_its_order(
-    message: Message, expected: bytes
+    message: wire.Message, expected: bytes
 ) -> None:
     assert written(message) == expected
 
 
 @pytest.mark.parametrize("moment", [0.0, 1733423456.0, 1733423456.5, 1733423456.789])
 def test_a_timestamp_has_three_decimals_at_least(moment: float) -> None:
-    text = encode(Wait(1), "W1", moment, v1=True)
+    text = wire.encode(wire.Wait(1), "W1", moment, v1=True)
     number = text.split(b'"timestamp":')[1].split(b",")[0]
     assert len(number.split(b".")[1]) >= 3
     assert float(number) == moment
@@ -84,21 +72,21 @@ def test_a_timestamp_has_three_decimals_at_least(moment: float) -> None:
 
 def test_a_message_is_one_line_of_ascii_whatever_the_title_holds() -> None:
     title = 'a"b\n\r\u2028\x1b[31m\x00 $(touch x) é 🐝 --help'
-    text = written(Task(ISSUE, 0, title))
+    text = written(wire.Task(ISSUE, 0, title))
     assert text.isascii() and text.count(b"\n") == 1 and text.endswith(b"\n")
-    parsed = parse(text)
-    assert isinstance(parsed, Task) and parsed.title == title
+    parsed = wire.parse(text)
+    assert isinstance(parsed, wire.Task) and parsed.title == title
 
 
 def test_a_duration_that_is_not_known_is_written_as_nought() -> None:
-    assert b'"duration_ms":0}' in written(Done(ISSUE))
-    assert b'"duration_ms":0}' in written(Failed(ISSUE))
+    assert b'"duration_ms":0}' in written(wire.Done(ISSUE))
+    assert b'"duration_ms":0}' in written(wire.Failed(ISSUE))
 
 
 # --- what 1.1 adds ----------------------------------------------------------------------------
 
 
-def additions(message: Message) -> dict[str, Any]:
+def additions(message: wire.Message) -> dict[str, Any]:
     """The keys that a message has in 1.1 and has not in 1, but for its version."""
     more = json.loads(written(message, v1=False))
     fewer = json.loads(written(message))
@@ -108,13 +96,13 @@ def additions(message: Message) -> dict[str, Any]:
 
 
 def test_ready_announces_its_version_and_features_in_a_fixed_order() -> None:
-    ready = Ready("W1", "1.1", frozenset({GROUPED, CANCEL}))
+    ready = wire.Ready("W1", "1.1", frozenset({wire.GROUPED, wire.CANCEL}))
     assert additions(ready) == {"features": ["cancel", "grouped"]}
-    assert parse(written(ready, v1=False)) == ready
+    assert wire.parse(written(ready, v1=False)) == ready
 
 
 def test_a_task_carries_the_whole_issue() -> None:
-    task = Task(ISSUE, 2, "X", "long", "bug", ("a", "b"), 3, 60.5, {"command": ["x", "y"]})
+    task = wire.Task(ISSUE, 2, "X", "long", "bug", ("a", "b"), 3, 60.5, {"command": ["x", "y"]})
     assert additions(task) == {
         "description": "long",
         "issue_type": "bug",
@@ -126,29 +114,31 @@ def test_a_task_carries_the_whole_issue() -> None:
 
 
 def test_a_long_title_is_cut_and_whole_in_a_field_of_its_own() -> None:
-    long = Task(ISSUE, 2, "\N{SNOWMAN}" * limits.TITLE_CHARS_MAX)
+    long = wire.Task(ISSUE, 2, "\N{SNOWMAN}" * limits.TITLE_CHARS_MAX)
     assert len(json.loads(written(long))["title"]) == limits.TITLE_CHARS_SHORT == 500
     assert len(written(long)) < 64 << 10
     assert len(written(long, v1=False)) < limits.LINE_BYTES_MAX
     more = additions(long)
     assert next(iter(more)) == "full_title" and more["full_title"] == long.title
-    assert parse(written(long, v1=False)) == long
-    short = Task(ISSUE, 2, "x" * limits.TITLE_CHARS_SHORT)
+    assert wire.parse(written(long, v1=False)) == long
+    short = wire.Task(ISSUE, 2, "x" * limits.TITLE_CHARS_SHORT)
     assert "full_title" not in additions(short)
 
 
 def test_a_task_says_who_claims_where_its_worker_has_not() -> None:
-    assert additions(Task(ISSUE, 2, "X", claims="worker"))["claims"] == "worker"
+    assert additions(wire.Task(ISSUE, 2, "X", claims="worker"))["claims"] == "worker"
     assert "claims" not in additions(TASK)
 
 
-@pytest.mark.parametrize("message", [Wait(1), Shutdown("error"), Cancel(ISSUE, "user")])
-def test_every_message_of_1_1_says_so(message: Message) -> None:
+@pytest.mark.parametrize(
+    "message", [wire.Wait(1), wire.Shutdown("error"), wire.Cancel(ISSUE, "user")]
+)
+def test_every_message_of_1_1_says_so(message: wire.Message) -> None:
     assert json.loads(written(message, v1=False))["version"] == "1.1"
 
 
 def test_a_task_names_the_file_instead_of_carrying_a_large_payload() -> None:
-    task = Task(ISSUE, 2, "X", payload={"issue": {}}, payload_file="/run/issues/1.json")
+    task = wire.Task(ISSUE, 2, "X", payload={"issue": {}}, payload_file="/run/issues/1.json")
     assert additions(task)["payload_file"] == "/run/issues/1.json"
     assert "payload" not in additions(task)
 
@@ -158,26 +148,26 @@ def test_a_task_leaves_out_a_timeout_and_a_payload_that_it_has_not() -> None:
 
 
 def test_failed_says_how_it_ended() -> None:
-    failed = Failed(ISSUE, "", "boom", 5, OutcomeKind.RETRY, 30.0, "the log's end")
+    failed = wire.Failed(ISSUE, "", "boom", 5, OutcomeKind.RETRY, 30.0, "the log's end")
     assert additions(failed) == {
         "outcome": "retry",
         "retry_after_seconds": 30.0,
         "error_detail": "the log's end",
     }
-    assert additions(Failed(ISSUE)) == {"outcome": "error"}
+    assert additions(wire.Failed(ISSUE)) == {"outcome": "error"}
 
 
 def test_done_carries_a_result_only_where_there_is_one() -> None:
-    assert additions(Done(ISSUE, result={"x": [1]})) == {"result": {"x": [1]}}
-    assert additions(Done(ISSUE)) == {}
-    assert additions(Done(ISSUE, result_file="/run/r.json")) == {"result_file": "/run/r.json"}
+    assert additions(wire.Done(ISSUE, result={"x": [1]})) == {"result": {"x": [1]}}
+    assert additions(wire.Done(ISSUE)) == {}
+    assert additions(wire.Done(ISSUE, result_file="/run/r.json")) == {"result_file": "/run/r.json"}
 
 
 def test_cancel_names_its_issue_and_reason() -> None:
     said = b',"version":"1.1","issue_id":"beads-workers-abc","reason":"user"}\n'
     expected = b'{"type":"CANCEL",' + HEAD + said
-    assert written(Cancel(ISSUE, "user"), v1=False) == expected
-    assert parse(expected) == Cancel(ISSUE, "user")
+    assert written(wire.Cancel(ISSUE, "user"), v1=False) == expected
+    assert wire.parse(expected) == wire.Cancel(ISSUE, "user")
 
 
 # --- round trips ------------------------------------------------------------------------------
@@ -197,11 +187,13 @@ FAILURES = st.sampled_from(
     [k for k in OutcomeKind if k not in (OutcomeKind.SUCCESS, OutcomeKind.LOST)]
 )
 MESSAGES = st.one_of(
-    st.builds(Ready, SENDERS, st.just("1.1"), st.frozensets(SENDERS)),
-    st.builds(Done, IDS, st.just("W1"), MILLISECONDS, JSON),
-    st.builds(Failed, IDS, st.just("W1"), TEXT, MILLISECONDS, FAILURES, st.none() | SECONDS, TEXT),
+    st.builds(wire.Ready, SENDERS, st.just("1.1"), st.frozensets(SENDERS)),
+    st.builds(wire.Done, IDS, st.just("W1"), MILLISECONDS, JSON),
     st.builds(
-        Task,
+        wire.Failed, IDS, st.just("W1"), TEXT, MILLISECONDS, FAILURES, st.none() | SECONDS, TEXT
+    ),
+    st.builds(
+        wire.Task,
         IDS,
         st.integers(0, 4),
         TEXT,
@@ -212,23 +204,23 @@ MESSAGES = st.one_of(
         st.none() | SECONDS,
         st.dictionaries(TEXT, JSON, max_size=3),
     ),
-    st.builds(Wait, st.integers(1, 3600)),
-    st.builds(Shutdown, TEXT),
-    st.builds(Cancel, IDS, TEXT),
+    st.builds(wire.Wait, st.integers(1, 3600)),
+    st.builds(wire.Shutdown, TEXT),
+    st.builds(wire.Cancel, IDS, TEXT),
 )
 
 
 @given(message=MESSAGES)
-def test_what_is_written_in_1_1_is_read_back_the_same(message: Message) -> None:
-    sender = message.worker_id if isinstance(message, Ready) else "W1"
-    assert parse(written(message, v1=False, worker_id=sender)) == message
+def test_what_is_written_in_1_1_is_read_back_the_same(message: wire.Message) -> None:
+    sender = message.worker_id if isinstance(message, wire.Ready) else "W1"
+    assert wire.parse(written(message, v1=False, worker_id=sender)) == message
 
 
 @given(message=MESSAGES)
-def test_what_is_written_in_1_can_always_be_read(message: Message) -> None:
-    assert type(parse(written(message))) is type(message)
+def test_what_is_written_in_1_can_always_be_read(message: wire.Message) -> None:
+    assert type(wire.parse(written(message))) is type(message)
 
 
 def test_written_numbers_are_finite() -> None:
-    value = json.loads(written(Failed(ISSUE, retry_after_seconds=0.1), v1=False))
+    value = json.loads(written(wire.Failed(ISSUE, retry_after_seconds=0.1), v1=False))
     assert math.isfinite(value["retry_after_seconds"])

@@ -16,17 +16,7 @@ from beads_workers.core.recovery import recovery_state
 from beads_workers.core.requests.release import ReleaseAskedFor
 from beads_workers.core.requests.retry import RetryAskedFor
 from beads_workers.core.source import Action
-from tests.core.playbook import (
-    EPOCH,
-    Play,
-    done,
-    lost,
-    notes,
-    of,
-    ready,
-    records,
-    task_of,
-)
+from tests.core import playbook
 
 GRACE = limits.ORPHAN_GRACE_SECONDS
 INHERITED = rec.Inherited("a", "run-0", "W7", 907, 77, "title of a", 1)
@@ -34,23 +24,23 @@ INHERITED = rec.Inherited("a", "run-0", "W7", 907, 77, "title of a", 1)
 
 def ended(commands: list[Command]) -> list[str]:
     """The outcomes of the attempts that ended."""
-    return [finished.outcome for finished in records(commands, rec.Finished)]
+    return [finished.outcome for finished in playbook.records(commands, rec.Finished)]
 
 
-def inheriting(*inherited: rec.Inherited, **others: object) -> Play:
+def inheriting(*inherited: rec.Inherited, **others: object) -> playbook.Play:
     """A run that has found these with the workers of an earlier one."""
-    play = Play(recovering=True, **others)  # type: ignore[arg-type]
+    play = playbook.Play(recovering=True, **others)  # type: ignore[arg-type]
     play.do(ev.RecoveryEnded(inherited=inherited or (INHERITED,)))
     return play
 
 
-def of_one_process(*connections: int, pid: int = 950) -> Play:
+def of_one_process(*connections: int, pid: int = 950) -> playbook.Play:
     """So many connections of one process, each with an issue: i1, i2..."""
-    play = Play()
+    play = playbook.Play()
     for number in connections:
         play.connect(number, pid=pid)
-        play.do(ready(number))
-        assert task_of(play.answer(f"i{number}"), number)
+        play.do(playbook.ready(number))
+        assert playbook.task_of(play.answer(f"i{number}"), number)
     return play
 
 
@@ -58,31 +48,31 @@ def of_one_process(*connections: int, pid: int = 950) -> Play:
 
 
 def test_a_process_that_lives_on_keeps_its_issue_for_the_grace_and_no_longer() -> None:
-    play = Play()
+    play = playbook.Play()
     play.working("a")
-    (told,) = records(play.do(lost(1)), rec.OwnerLost)
+    (told,) = playbook.records(play.do(playbook.lost(1)), rec.OwnerLost)
     assert told == rec.OwnerLost("a", "W1", 901, grace_seconds=GRACE)
     assert ended(play.wait(GRACE - 0.1)) == []
-    (finished,) = records(play.wait(0.2), rec.Finished)
+    (finished,) = playbook.records(play.wait(0.2), rec.Finished)
     assert (finished.outcome, finished.charged) == ("lost", 1)
     assert "lives on" in finished.error
     play.quiet()
-    assert records(play.do(ev.OwnerGone(901)), rec.Finished) == [], "it is over"
+    assert playbook.records(play.do(ev.OwnerGone(901)), rec.Finished) == [], "it is over"
 
 
 def test_a_death_within_the_grace_ends_it_at_once_and_once() -> None:
-    play = Play()
+    play = playbook.Play()
     play.working("a")
-    play.do(lost(1))
+    play.do(playbook.lost(1))
     assert ended(play.do(ev.OwnerGone(901))) == ["lost"]
     assert ended(play.wait(2 * GRACE)) == []
 
 
 def test_our_own_worker_has_no_grace_but_its_death() -> None:
-    play = Play(1)
+    play = playbook.Play(1)
     play.own(1)
     play.answer("a")
-    (told,) = records(play.do(lost(1)), rec.OwnerLost)
+    (told,) = playbook.records(play.do(playbook.lost(1)), rec.OwnerLost)
     assert (told.grace_seconds, told.several) == (0.0, False)
     assert ended(play.wait(3600.0)) == []
 
@@ -91,26 +81,26 @@ def test_our_own_worker_has_no_grace_but_its_death() -> None:
 def test_a_person_gives_it_back_knowingly(
     event: type[ReleaseAskedFor] | type[RetryAskedFor],
 ) -> None:
-    play = Play(orphan_grace_seconds=None)
+    play = playbook.Play(orphan_grace_seconds=None)
     play.working("a")
-    play.do(lost(1))
+    play.do(playbook.lost(1))
     play.quiet()
     commands = play.do(event(Ticket(1), (IssueId("a"),)))
-    (answer,) = of(commands, Answer)
+    (answer,) = playbook.of(commands, Answer)
     assert "a" in answer.text and not answer.error
     assert ended(commands) == ["cancelled"]
-    assert bool(records(commands, rec.PutOnHold)) is (event is ReleaseAskedFor)
+    assert bool(playbook.records(commands, rec.PutOnHold)) is (event is ReleaseAskedFor)
     assert play.pending() == [(Action.RELEASE, "a")]
     assert play.settlement().read_first
 
 
 def test_nobody_gives_back_what_a_living_worker_of_ours_has_lost() -> None:
-    play = Play(1)
+    play = playbook.Play(1)
     play.own(1)
     play.answer("a")
-    play.do(lost(1))
+    play.do(playbook.lost(1))
     commands = play.do(ReleaseAskedFor(Ticket(1), (IssueId("a"),)))
-    assert of(commands, Answer)[0].not_found and ended(commands) == []
+    assert playbook.of(commands, Answer)[0].not_found and ended(commands) == []
 
 
 # --- several connections of one process -----------------------------------------------------------
@@ -118,47 +108,47 @@ def test_nobody_gives_back_what_a_living_worker_of_ours_has_lost() -> None:
 
 def test_a_ready_of_one_connection_says_nothing_of_what_another_lost() -> None:
     play = of_one_process(1, 2, 3)
-    (told,) = records(play.do(lost(1)), rec.OwnerLost)
+    (told,) = playbook.records(play.do(playbook.lost(1)), rec.OwnerLost)
     assert told.several
     play.connect(4, pid=950)
-    assert ended(play.do(ready(4))) == [], "which of them it is, nobody can tell"
+    assert ended(play.do(playbook.ready(4))) == [], "which of them it is, nobody can tell"
     assert ended(play.wait(GRACE + 0.1)) == ["lost"]
 
 
 def test_nor_where_all_of_them_were_lost() -> None:
     play = of_one_process(1, 2, 3)
-    play.do(lost(1), lost(2), lost(3))
+    play.do(playbook.lost(1), playbook.lost(2), playbook.lost(3))
     play.connect(4, pid=950)
-    assert ended(play.do(ready(4))) == []
+    assert ended(play.do(playbook.ready(4))) == []
     assert ended(play.do(ev.OwnerGone(950))) == ["lost", "lost", "lost"]
 
 
 def test_a_process_that_only_tries_another_connection_has_one() -> None:
-    play = Play()
+    play = playbook.Play()
     play.working("a")
     play.connect(2, pid=901)  # The end of the first one is heard after that.
-    play.do(lost(1))
-    assert ended(play.do(ready(2))) == ["lost"]
+    play.do(playbook.lost(1))
+    assert ended(play.do(playbook.ready(2))) == ["lost"]
 
 
 def test_slots_of_our_own_process_end_each_by_itself() -> None:
-    play = Play(1)
+    play = playbook.Play(1)
     play.do(ev.WorkerSpawned("W1", 101))
     for number, called in ((1, "W1"), (2, "W1.2")):
         play.connect(number, pid=101)
-        play.do(ready(number, called=called))
+        play.do(playbook.ready(number, called=called))
         play.answer(f"i{number}")
-    assert ended(play.do(lost(2))) == []
-    assert ended(play.do(done(1, "i1"))) == ["success"]
+    assert ended(play.do(playbook.lost(2))) == []
+    assert ended(play.do(playbook.done(1, "i1"))) == ["success"]
     assert ended(play.reap(1, 137)) == ["lost"]
 
 
 # --- a stop ---------------------------------------------------------------------------------------
 
 
-def stopped(seconds: float = 2.0) -> tuple[Play, list[Command]]:
+def stopped(seconds: float = 2.0) -> tuple[playbook.Play, list[Command]]:
     """Worker 1 was told to stop, has not left in time, and was hung up on."""
-    play = Play()
+    play = playbook.Play()
     play.working("a")
     play.do(ev.StopAsked(seconds=seconds))
     play.wait(seconds)
@@ -169,10 +159,10 @@ def stopped(seconds: float = 2.0) -> tuple[Play, list[Command]]:
 
 def test_who_does_not_leave_is_named_and_keeps_its_issue() -> None:
     play, commands = stopped()
-    assert records(commands, rec.OwnerLost)[0].told_to_stop
+    assert playbook.records(commands, rec.OwnerLost)[0].told_to_stop
     end = play.wait(limits.LAST_LOOK_SECONDS + 0.1)
-    assert "W1 (pid 901) has not left, and keeps a" in notes(end, "error")
-    assert of(end, End) == [End(1, (), settled=False)]
+    assert "W1 (pid 901) has not left, and keeps a" in playbook.notes(end, "error")
+    assert playbook.of(end, End) == [End(1, (), settled=False)]
     assert ended(end) == [] and play.board.orphaned[0].lost_pid == 901
 
 
@@ -184,9 +174,9 @@ def test_who_leaves_when_hung_up_on_leaves_nothing_behind() -> None:
 
 
 def test_who_was_lost_before_the_stop_keeps_what_is_left_of_its_grace() -> None:
-    play = Play()
+    play = playbook.Play()
     play.working("a")
-    play.do(lost(1), ev.StopAsked(seconds=2.0))
+    play.do(playbook.lost(1), ev.StopAsked(seconds=2.0))
     play.wait(4.0)
     assert play.ended == 1
     left = recovery_state(play.entries)
@@ -197,9 +187,9 @@ def test_who_was_lost_before_the_stop_keeps_what_is_left_of_its_grace() -> None:
 
 
 def test_what_an_earlier_run_left_is_told_to_the_next_one() -> None:
-    play = Play()
+    play = playbook.Play()
     for number in (1, 2):
-        play.do(ev.Connected(ConnId(number), 907, 77), ready(number))
+        play.do(ev.Connected(ConnId(number), 907, 77), playbook.ready(number))
         play.answer(f"i{number}")
     left = recovery_state(play.entries)
     assert set(left.owners) == {"i1", "i2"}
@@ -208,19 +198,19 @@ def test_what_an_earlier_run_left_is_told_to_the_next_one() -> None:
     assert (one.run_id, one.pid, one.start_time) == ("run-1", 907, 77)
     assert one.title == "title of i1" and one.several and two.several
     play.do(ev.StopAsked(seconds=0.0))
-    play.do(lost(1))
+    play.do(playbook.lost(1))
     (one,) = recovery_state(play.entries).inherited(["i1"])
-    assert one.lost_at == pytest.approx(EPOCH)
+    assert one.lost_at == pytest.approx(playbook.EPOCH)
 
 
 def test_it_holds_up_nothing_else() -> None:
     play = inheriting(issues_max=1)
     play.join(1)
     assert play.asked() >= 1 and "a" in play.round_trip.skip  # type: ignore[union-attr]
-    assert task_of(play.answer("b"), 1) == "b"
-    play.do(done(1, "b"))
+    assert playbook.task_of(play.answer("b"), 1) == "b"
+    play.do(playbook.done(1, "b"))
     play.answer()
-    play.do(lost(1))
+    play.do(playbook.lost(1))
     assert play.ended == 1, "it is named, and left to the next start"
 
 
@@ -237,17 +227,17 @@ def test_it_goes_back_in_the_name_of_the_run_that_holds_it_after_the_grace() -> 
 
 
 def test_the_grace_began_when_it_was_lost() -> None:
-    play = inheriting(replace(INHERITED, lost_at=EPOCH - GRACE + 5.0))
+    play = inheriting(replace(INHERITED, lost_at=playbook.EPOCH - GRACE + 5.0))
     play.quiet()
     commands = play.wait(5.1)
-    assert records(commands, rec.Requeued) == [rec.Requeued("a")]
+    assert playbook.records(commands, rec.Requeued) == [rec.Requeued("a")]
 
 
 def test_who_was_told_to_stop_keeps_it_until_it_is_gone() -> None:
-    play = inheriting(replace(INHERITED, told_to_stop=True, lost_at=EPOCH))
+    play = inheriting(replace(INHERITED, told_to_stop=True, lost_at=playbook.EPOCH))
     play.quiet()
-    assert records(play.wait(3600.0), rec.Requeued) == []
-    assert records(play.do(ev.OwnerGone(907)), rec.Requeued) == [rec.Requeued("a")]
+    assert playbook.records(play.wait(3600.0), rec.Requeued) == []
+    assert playbook.records(play.do(ev.OwnerGone(907)), rec.Requeued) == [rec.Requeued("a")]
 
 
 @pytest.mark.parametrize("start_time, freed", [(77, 1), (78, 0)])
@@ -255,27 +245,27 @@ def test_a_ready_of_the_same_process_settles_it(start_time: int, freed: int) -> 
     play = inheriting()
     play.quiet()
     play.do(ev.Connected(ConnId(1), 907, start_time))
-    assert len(records(play.do(ready(1)), rec.Requeued)) == freed
+    assert len(playbook.records(play.do(playbook.ready(1)), rec.Requeued)) == freed
 
 
 def test_also_one_that_was_said_before_the_earlier_run_was_settled() -> None:
-    play = Play(recovering=True)
-    play.do(ev.Connected(ConnId(1), 907, 77), ready(1))
+    play = playbook.Play(recovering=True)
+    play.do(ev.Connected(ConnId(1), 907, 77), playbook.ready(1))
     commands = play.do(ev.RecoveryEnded(inherited=(INHERITED,)))
-    assert records(commands, rec.Requeued) == [rec.Requeued("a")]
+    assert playbook.records(commands, rec.Requeued) == [rec.Requeued("a")]
 
 
 def test_but_none_of_a_process_that_had_several_connections() -> None:
     play = inheriting(replace(INHERITED, several=True))
     play.quiet()
     play.do(ev.Connected(ConnId(1), 907, 77))
-    assert records(play.do(ready(1)), rec.Requeued) == []
+    assert playbook.records(play.do(playbook.ready(1)), rec.Requeued) == []
 
 
 def test_it_is_watched_by_pid_and_start_time() -> None:
-    play = Play(recovering=True)
+    play = playbook.Play(recovering=True)
     commands = play.do(ev.RecoveryEnded(inherited=(INHERITED,)))
-    assert of(commands, WatchOwner) == [WatchOwner(907, 77, "a")]
+    assert playbook.of(commands, WatchOwner) == [WatchOwner(907, 77, "a")]
 
 
 def test_until_empty_waits_for_it_and_then_takes_it() -> None:
@@ -287,16 +277,16 @@ def test_until_empty_waits_for_it_and_then_takes_it() -> None:
     play.do(ev.OwnerGone(907))
     play.answer()
     play.quiet()
-    play.do(ready(1))
-    assert task_of(play.answer("a"), 1) == "a"
+    play.do(playbook.ready(1))
+    assert playbook.task_of(play.answer("a"), 1) == "a"
 
 
 def test_a_drain_and_a_stop_leave_it_to_the_next_start_and_name_it() -> None:
     play = inheriting(orphan_grace_seconds=None)
     play.quiet()
     commands = play.do(ev.StopAsked(drain=True))
-    assert "W7 (pid 907) has not left, and keeps a" in notes(commands, "error")
-    assert of(commands, End) == [End(1, ())], "what it holds is the earlier run's"
+    assert "W7 (pid 907) has not left, and keeps a" in playbook.notes(commands, "error")
+    assert playbook.of(commands, End) == [End(1, ())], "what it holds is the earlier run's"
 
 
 @pytest.mark.parametrize("event", [ReleaseAskedFor, RetryAskedFor])
@@ -306,7 +296,7 @@ def test_a_person_gives_back_what_was_inherited(
     play = inheriting(replace(INHERITED, told_to_stop=True))
     play.quiet()
     commands = play.do(event(Ticket(1), (IssueId("a"),)))
-    assert not of(commands, Answer)[0].error
+    assert not playbook.of(commands, Answer)[0].error
     assert play.settlement().run_id == "run-0"
     play.answer()
     on_hold = IssueId("a") in play.core._parts.retry_state.not_to_take()

@@ -6,7 +6,7 @@ import pytest
 
 from beads_workers.core import events as ev
 from beads_workers.core import journal as rec
-from beads_workers.core import limits
+from beads_workers.core import limits, wire
 from beads_workers.core import worker_events as wev
 from beads_workers.core.commands import Answer
 from beads_workers.core.events import BY_HAND, ConnId, Ticket
@@ -15,22 +15,6 @@ from beads_workers.core.plans import Plan
 from beads_workers.core.settings import Work
 from beads_workers.core.states import RunState, WorkerState
 from beads_workers.core.status import status
-from beads_workers.core.wire import (
-    CANCEL,
-    GROUPED,
-    PAUSE,
-    REVOKED,
-    Batch,
-    Cancel,
-    Done,
-    Failed,
-    Pause,
-    Ready,
-    Resume,
-    Shutdown,
-    Task,
-    Wait,
-)
 from beads_workers.core.worker import WorkerHalf
 from tests.core.playbook import Play, job, notes, of, ready, records, said, task_of
 from tests.core.test_worker import CONNECTED, LOST, OK, RUN, SHUTDOWN
@@ -40,8 +24,8 @@ TICKET = Ticket(1)
 
 def asks(conn: int = 1, *features: str) -> ev.Received:
     """READY of a worker that knows PAUSE."""
-    named = frozenset(features or (GROUPED, CANCEL, PAUSE))
-    return ev.Received(ConnId(conn), Ready("w", "1.1", named, batch_size=3))
+    named = frozenset(features or (wire.GROUPED, wire.CANCEL, wire.PAUSE))
+    return ev.Received(ConnId(conn), wire.Ready("w", "1.1", named, batch_size=3))
 
 
 def hold(*worker_ids: str) -> ev.PauseAsked:
@@ -68,7 +52,7 @@ def waiting() -> Play:
 def test_its_ready_is_held_and_nothing_is_claimed_for_it() -> None:
     play = waiting()
     commands = play.do(hold())
-    assert said(commands, 1) == [Pause(BY_HAND)]
+    assert said(commands, 1) == [wire.Pause(BY_HAND)]
     assert [a.text for a in of(commands, Answer)] == ["paused: W1"]
     commands = play.answer("a")
     commands += play.wait(limits.HOLD_SECONDS + 60.0)
@@ -83,7 +67,7 @@ def test_a_worker_that_does_not_understand_pause_is_told_to_wait_in_time() -> No
     play.do(ready(1))
     play.quiet()
     play.do(hold())
-    assert said(play.wait(limits.IDLE_SECONDS_MAX), 1) == [Wait(1)]
+    assert said(play.wait(limits.IDLE_SECONDS_MAX), 1) == [wire.Wait(1)]
 
 
 def test_resume_has_it_served_again() -> None:
@@ -91,14 +75,14 @@ def test_resume_has_it_served_again() -> None:
     play.do(hold())
     play.quiet()
     commands = play.do(let_go("W1"))
-    assert said(commands, 1) == [Resume()]
+    assert said(commands, 1) == [wire.Resume()]
     assert task_of(play.answer("a"), 1) == "a"
 
 
 def test_resume_of_the_fleet_is_resume_of_every_worker() -> None:
     play = waiting()
     play.do(hold())
-    assert said(play.do(let_go()), 1) == [Resume()]
+    assert said(play.do(let_go()), 1) == [wire.Resume()]
 
 
 def test_twice_is_once() -> None:
@@ -124,11 +108,11 @@ def test_one_that_does_not_know_pause_is_told_to_wait() -> None:
     play = Play()
     play.join(1, v1=True)
     commands = play.do(hold())
-    assert not any(isinstance(m, Pause) for m in said(commands, 1))
+    assert not any(isinstance(m, wire.Pause) for m in said(commands, 1))
     for _ in range(3):
         play.quiet()
         commands = play.wait(10.0) + play.do(ready(1, v1=True)) + play.quiet()
-        assert not [m for m in said(commands, 1) if not isinstance(m, Wait)]
+        assert not [m for m in said(commands, 1) if not isinstance(m, wire.Wait)]
     play.do(let_go())
     commands = play.do(ready(1, v1=True))
     assert task_of(commands + play.answer("a"), 1) == "a"
@@ -137,7 +121,7 @@ def test_one_that_does_not_know_pause_is_told_to_wait() -> None:
 def test_shutdown_is_for_the_paused_too() -> None:
     play = waiting()
     play.do(hold())
-    assert said(play.do(ev.StopAsked()), 1) == [Shutdown("user_requested")]
+    assert said(play.do(ev.StopAsked()), 1) == [wire.Shutdown("user_requested")]
 
 
 def test_an_unknown_worker_is_an_error() -> None:
@@ -157,7 +141,7 @@ def test_a_new_process_of_a_paused_worker_of_ours_is_paused() -> None:
     play.wait(limits.RESPAWN_DELAY_SECONDS)
     play.do(ev.WorkerSpawned("W1", 202))
     play.connect(2, 202)
-    assert said(play.do(asks(2)), 2) == [Pause(BY_HAND)]
+    assert said(play.do(asks(2)), 2) == [wire.Pause(BY_HAND)]
 
 
 def test_what_is_claimed_goes_back_where_every_worker_is_paused() -> None:
@@ -186,18 +170,18 @@ def test_it_is_shown() -> None:
 
 def test_a_worker_asks_for_nothing_until_it_says_resume() -> None:
     play = waiting()
-    play.do(ev.Received(ConnId(1), Pause("lunch")))
+    play.do(ev.Received(ConnId(1), wire.Pause("lunch")))
     commands = play.answer("a") + play.wait(60.0)
     assert not said(commands, 1)
     play.quiet()
-    play.do(ev.Received(ConnId(1), Resume()))
+    play.do(ev.Received(ConnId(1), wire.Resume()))
     assert task_of(play.answer("b"), 1) == "b"
 
 
 def test_both_have_to_resume() -> None:
     play = waiting()
-    play.do(ev.Received(ConnId(1), Pause()), hold())
-    play.do(ev.Received(ConnId(1), Resume()))
+    play.do(ev.Received(ConnId(1), wire.Pause()), hold())
+    play.do(ev.Received(ConnId(1), wire.Resume()))
     assert [e.record for e in play.entries if isinstance(e.record, rec.WorkerResumed)] == []
     play.do(let_go())
     assert [e.record for e in play.entries if isinstance(e.record, rec.WorkerResumed)]
@@ -206,7 +190,7 @@ def test_both_have_to_resume() -> None:
 def test_version_1_has_no_pause() -> None:
     play = Play()
     play.join(1, v1=True)
-    assert len(notes(play.do(ev.Received(ConnId(1), Pause())), "error")) == 1
+    assert len(notes(play.do(ev.Received(ConnId(1), wire.Pause())), "error")) == 1
     assert task_of(play.answer("a"), 1) == "a"
 
 
@@ -222,8 +206,8 @@ class Book:
         self.now = 100.0
         self.half = WorkerHalf("W1", work, lambda task: plan, heartbeat_seconds=None, batch_size=3)
         self.tell(CONNECTED)
-        tasks = [Task(IssueId(i), 2, i, request_id=f"r-{i}") for i in ("a", "b")]
-        self.tell(wev.MessageReceived(Batch(tuple(tasks))))
+        tasks = [wire.Task(IssueId(i), 2, i, request_id=f"r-{i}") for i in ("a", "b")]
+        self.tell(wev.MessageReceived(wire.Batch(tuple(tasks))))
 
     def tell(self, *events: wev.Event) -> list[object]:
         """What it says, and what it asks its edge for, at the last of these events."""
@@ -233,8 +217,8 @@ class Book:
         return [c.message if isinstance(c, wev.SendMessage) else c for c in commands]
 
 
-PAUSED, RESUMED = wev.MessageReceived(Pause("x")), wev.MessageReceived(Resume())
-DONE_A = Done(IssueId("a"), "W1", 0)
+PAUSED, RESUMED = wev.MessageReceived(wire.Pause("x")), wev.MessageReceived(wire.Resume())
+DONE_A = wire.Done(IssueId("a"), "W1", 0)
 
 
 def test_it_begins_nothing_that_is_queued_until_resume() -> None:
@@ -250,8 +234,8 @@ def test_it_begins_nothing_that_is_queued_until_resume() -> None:
 def test_what_is_taken_from_it_meanwhile_leaves_it_ready() -> None:
     book = Book()
     book.tell(PAUSED, OK)
-    failed, ready = book.tell(wev.MessageReceived(Cancel(IssueId("b"), REVOKED)))
-    assert isinstance(failed, Failed) and isinstance(ready, Ready)
+    failed, ready = book.tell(wev.MessageReceived(wire.Cancel(IssueId("b"), wire.REVOKED)))
+    assert isinstance(failed, wire.Failed) and isinstance(ready, wire.Ready)
     assert book.half.state is WorkerState.ASKING
     assert book.tell(RESUMED) == []
 
@@ -274,10 +258,12 @@ def test_a_command_that_can_bear_it_is_stopped_and_its_time_with_it() -> None:
     assert book.half.deadline() == book.now + 6.0
     book.now += 1.0
     (done_a, _) = book.tell(OK)
-    assert done_a == Done(IssueId("a"), "W1", 5000), "of which nothing was the pause"
+    assert done_a == wire.Done(IssueId("a"), "W1", 5000), "of which nothing was the pause"
 
 
-@pytest.mark.parametrize("end", [SHUTDOWN, LOST, wev.MessageReceived(Cancel(IssueId("a"), "x"))])
+@pytest.mark.parametrize(
+    "end", [SHUTDOWN, LOST, wev.MessageReceived(wire.Cancel(IssueId("a"), "x"))]
+)
 def test_what_is_to_be_ended_goes_on_first(end: wev.Event) -> None:
     book = Book(suspends=True)
     book.tell(PAUSED)

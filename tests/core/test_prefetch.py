@@ -6,7 +6,7 @@ import pytest
 
 from beads_workers.core import events as ev
 from beads_workers.core import journal as rec
-from beads_workers.core import limits
+from beads_workers.core import limits, wire
 from beads_workers.core import worker_events as wev
 from beads_workers.core.commands import Command
 from beads_workers.core.events import ConnId
@@ -16,20 +16,6 @@ from beads_workers.core.requests.release import ReleaseAskedFor
 from beads_workers.core.settings import Work
 from beads_workers.core.source import Action
 from beads_workers.core.status import status
-from beads_workers.core.wire import (
-    CANCEL,
-    GROUPED,
-    RETURNED_UNSTARTED,
-    REVOKED,
-    Cancel,
-    Done,
-    Failed,
-    Ready,
-    Shutdown,
-    Task,
-    encode,
-    parse,
-)
 from beads_workers.core.worker import WorkerHalf
 from tests.core.playbook import Play, done, lost, notes, records, said, unstarted
 from tests.core.test_worker import CONNECTED, LOST, OK, RUN, SHUTDOWN, TERM, Keeper, task
@@ -39,13 +25,15 @@ PREFETCH_COUNT = 3
 
 def asks(conn: int) -> ev.Received:
     """READY of a worker that prefetches three."""
-    ready = Ready("w", "1.1", frozenset({GROUPED, CANCEL}), prefetch_count=PREFETCH_COUNT)
+    ready = wire.Ready(
+        "w", "1.1", frozenset({wire.GROUPED, wire.CANCEL}), prefetch_count=PREFETCH_COUNT
+    )
     return ev.Received(ConnId(conn), ready)
 
 
 def tasks(commands: list[Command], conn: int | None = None) -> list[str]:
     """The issues of all TASKs that are sent."""
-    return [m.issue_id for m in said(commands, conn) if isinstance(m, Task)]
+    return [m.issue_id for m in said(commands, conn) if isinstance(m, wire.Task)]
 
 
 def hurried(*more: str, workers: int = 0) -> Play:
@@ -162,7 +150,7 @@ def test_what_is_taken_back_and_begun_again_is_the_same_attempt_under_another_re
     play.quiet()
     play.connect(2)
     commands = play.do(asks(2))
-    told = [m for m in said(commands, 2) if isinstance(m, Task)]
+    told = [m for m in said(commands, 2) if isinstance(m, wire.Task)]
     requests = {e.record.request_id for e in play.entries if isinstance(e.record, rec.Started)}
     assert told[0].attempt == 1 and told[0].request_id in requests
 
@@ -170,7 +158,7 @@ def test_what_is_taken_back_and_begun_again_is_the_same_attempt_under_another_re
 def test_what_is_queued_behind_a_long_task_is_revoked() -> None:
     play = full()
     commands = play.wait(2 * limits.REVOKE_SECONDS)
-    assert said(commands, 1) == [Cancel(IssueId(i), REVOKED) for i in ("c", "d", "e")]
+    assert said(commands, 1) == [wire.Cancel(IssueId(i), wire.REVOKED) for i in ("c", "d", "e")]
     back = play.do(unstarted(1, "c"), unstarted(1, "d"), unstarted(1, "e"))
     assert not tasks(back) and not records(back, rec.SettledRecord)
     assert play.board.workers["W1"].issue_id == "b"
@@ -196,10 +184,10 @@ def test_an_answer_for_an_earlier_time_is_none_for_this_one() -> None:
 
 def test_a_stop_requeues_what_was_not_begun() -> None:
     play = full()
-    assert Shutdown("user_requested") in said(play.do(ev.StopAsked()), 1)
+    assert wire.Shutdown("user_requested") in said(play.do(ev.StopAsked()), 1)
     commands = play.do(*(unstarted(1, i) for i in "cde"))
     assert free(commands) == dict.fromkeys("cde", ("cancelled", 0, 0, 0.0))
-    play.do(ev.Received(ConnId(1), Failed(IssueId("b"), "w", "", 0, OutcomeKind.CANCELLED)))
+    play.do(ev.Received(ConnId(1), wire.Failed(IssueId("b"), "w", "", 0, OutcomeKind.CANCELLED)))
     play.do(lost(1))
     pending = dict.fromkeys("bcdef", Action.RELEASE)
     while play.round_trip is not None:
@@ -224,7 +212,7 @@ def test_what_was_not_begun_costs_nothing_in_a_fleet_that_drains_either(dies: bo
 def test_what_a_person_takes_away_is_taken_from_those_who_keep_it() -> None:
     play = full()
     commands = play.do(ReleaseAskedFor(ev.Ticket(1), (IssueId("d"),)))
-    assert said(commands, 1) == [Cancel(IssueId("d"), "released")]
+    assert said(commands, 1) == [wire.Cancel(IssueId("d"), "released")]
     commands = play.do(unstarted(1, "d"))
     assert records(commands, rec.PutOnHold)
     play.wait(limits.LINGER_SECONDS_MAX)
@@ -234,7 +222,7 @@ def test_what_a_person_takes_away_is_taken_from_those_who_keep_it() -> None:
 def test_a_worker_that_stops_by_itself_requeues_what_it_keeps() -> None:
     play = full()
     commands = play.do(*(unstarted(1, i) for i in "cde"), done(1, "b", is_stopping=True), asks(1))
-    assert Shutdown("user_requested") in said(commands, 1)
+    assert wire.Shutdown("user_requested") in said(commands, 1)
     assert [r.issue_id for r in records(commands, rec.Claimed)] == ["c", "d", "e"]
 
 
@@ -246,7 +234,7 @@ def test_tasks_that_came_early_are_run_in_their_order_and_ready_is_said_at_the_e
     keeper.tell(task("a"), task("b"), task("c"))
     assert keeper.messages(OK) == [("Done", "a")]
     (answer, run) = keeper.tell(OK)
-    assert isinstance(answer, wev.SendMessage) and isinstance(answer.message, Done)
+    assert isinstance(answer, wev.SendMessage) and isinstance(answer.message, wire.Done)
     assert isinstance(run, wev.RunStep) and run.step.argv == ("c",), "answered before the next"
     assert keeper.messages(OK) == [("Done", "c"), ("Ready", "")]
 
@@ -263,25 +251,27 @@ def test_a_task_that_comes_twice_is_kept_once() -> None:
     assert keeper.messages(OK, OK) == [("Done", "a"), ("Done", "b"), ("Ready", "")]
 
 
-@pytest.mark.parametrize("why", [REVOKED, "released"])
+@pytest.mark.parametrize("why", [wire.REVOKED, "released"])
 def test_what_is_kept_and_cancelled_comes_back_as_it_went(why: str) -> None:
     keeper = Keeper()
     keeper.tell(task("a"), task("b", request_id="r-2"))
-    (command,) = keeper.tell(wev.MessageReceived(Cancel(IssueId("b"), why)))
+    (command,) = keeper.tell(wev.MessageReceived(wire.Cancel(IssueId("b"), why)))
     assert isinstance(command, wev.SendMessage)
     back = command.message
     assert (
-        isinstance(back, Failed) and back.error_detail == RETURNED_UNSTARTED and back.error == why
+        isinstance(back, wire.Failed)
+        and back.error_detail == wire.RETURNED_UNSTARTED
+        and back.error == why
     )
-    assert back.request_id == "r-2" and back == parse(encode(back, "W1", 1.0, v1=False))
+    assert back.request_id == "r-2" and back == wire.parse(wire.encode(back, "W1", 1.0, v1=False))
     assert keeper.messages(OK) == [("Done", "a"), ("Ready", "")]
 
 
 def test_what_has_started_is_not_revoked() -> None:
     keeper = Keeper()
     keeper.tell(task("a"))
-    assert keeper.tell(wev.MessageReceived(Cancel(IssueId("a"), REVOKED))) == []
-    assert keeper.tell(wev.MessageReceived(Cancel(IssueId("a"), "released"))) == [TERM]
+    assert keeper.tell(wev.MessageReceived(wire.Cancel(IssueId("a"), wire.REVOKED))) == []
+    assert keeper.tell(wev.MessageReceived(wire.Cancel(IssueId("a"), "released"))) == [TERM]
 
 
 def test_a_stop_sends_back_what_is_kept_and_ends_what_runs() -> None:
@@ -317,5 +307,5 @@ def test_a_task_that_wants_its_worker_to_end_sends_the_others_back_first() -> No
 def test_only_who_calls_functions_and_nothing_else_prefetches(work: Work) -> None:
     half = WorkerHalf("W1", work, lambda _: Plan((RUN,), "i", "", "l", "o"), heartbeat_seconds=None)
     (command,) = half.handle(CONNECTED, 0.0)
-    assert isinstance(command, wev.SendMessage) and isinstance(command.message, Ready)
+    assert isinstance(command, wev.SendMessage) and isinstance(command.message, wire.Ready)
     assert command.message.prefetch_count == 0

@@ -9,25 +9,17 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beads_workers.core import limits
+from beads_workers.core import limits, receipts
 from beads_workers.core.plain import from_plain
-from beads_workers.core.receipts import (
-    AccountTrouble,
-    Receipt,
-    Tokens,
-    close_reason,
-    read_receipt,
-    to_json,
-)
 
-WHOLE = Receipt(
+WHOLE = receipts.Receipt(
     verdict="done",
     why="2 commits",
     agent="claude",
     model="opus",
     session="5f0c",
     totals={"reported": {"opus": [1, 2, 3, 4, 0.5]}},
-    usage={"opus": Tokens(100, 20, 3000, 40), "haiku": Tokens(output=1)},
+    usage={"opus": receipts.Tokens(100, 20, 3000, 40), "haiku": receipts.Tokens(output=1)},
     money=0.25,
     branch="bw/a-1/1",
     commits=("c1", "c2"),
@@ -46,33 +38,48 @@ json_values = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
     max_leaves=8,
 )
-field_names = st.sampled_from([*Receipt.__slots__, "other"])
+field_names = st.sampled_from([*receipts.Receipt.__slots__, "other"])
 
 
 def test_a_receipt_comes_back_as_it_was() -> None:
-    assert read_receipt(to_json(WHOLE)) == from_plain(Receipt, to_json(WHOLE)) == WHOLE
+    assert (
+        receipts.read_receipt(receipts.to_json(WHOLE))
+        == from_plain(receipts.Receipt, receipts.to_json(WHOLE))
+        == WHOLE
+    )
 
 
 def test_what_is_empty_is_not_written() -> None:
-    assert to_json(Receipt(verdict="limited", until=1.0)) == {"verdict": "limited", "until": 1.0}
+    assert receipts.to_json(receipts.Receipt(verdict="limited", until=1.0)) == {
+        "verdict": "limited",
+        "until": 1.0,
+    }
 
 
 def test_tokens_of_all_models_are_summed() -> None:
-    assert WHOLE.tokens == Tokens(100, 21, 3000, 40)
+    assert WHOLE.tokens == receipts.Tokens(100, 21, 3000, 40)
     assert WHOLE.tokens.total == 3161
 
 
 def test_a_limit_says_what_it_closes() -> None:
-    refusal = Receipt(verdict="limited", why="5-hour limit", until=9.0, limited_model="m").refusal
+    refusal = receipts.Receipt(
+        verdict="limited", why="5-hour limit", until=9.0, limited_model="m"
+    ).refusal
     assert refusal is not None
-    assert (refusal.trouble, refusal.until, refusal.model) == (AccountTrouble.LIMITED, 9.0, "m")
+    assert (refusal.trouble, refusal.until, refusal.model) == (
+        receipts.AccountTrouble.LIMITED,
+        9.0,
+        "m",
+    )
     assert WHOLE.refusal is None
-    said = Receipt(verdict="limited", why="You've hit your limit.").refusal
+    said = receipts.Receipt(verdict="limited", why="You've hit your limit.").refusal
     assert said is not None and said.why == "You've hit your limit", "our sentence goes on"
 
 
 def test_texts_are_cut_to_what_the_journal_keeps() -> None:
-    receipt = read_receipt({"why": "x" * 100_000, "lesson": "y" * 100_000, "denied": ["z"] * 999})
+    receipt = receipts.read_receipt(
+        {"why": "x" * 100_000, "lesson": "y" * 100_000, "denied": ["z"] * 999}
+    )
     assert receipt is not None
     assert len(receipt.why) == limits.ERROR_CHARS_MAX
     assert len(receipt.lesson) == limits.LESSON_CHARS_MAX
@@ -81,20 +88,28 @@ def test_texts_are_cut_to_what_the_journal_keeps() -> None:
 
 @given(st.dictionaries(field_names, json_values, max_size=5))
 def test_anything_that_is_sent_becomes_a_receipt_that_can_be_written(sent: dict[str, Any]) -> None:
-    receipt = read_receipt(sent)
+    receipt = receipts.read_receipt(sent)
     assert receipt is not None
-    assert from_plain(Receipt, json.loads(json.dumps(to_json(receipt), allow_nan=False))) == receipt
+    assert (
+        from_plain(
+            receipts.Receipt, json.loads(json.dumps(receipts.to_json(receipt), allow_nan=False))
+        )
+        == receipt
+    )
 
 
 def test_numbers_beyond_all_floats_and_totals_without_a_bottom_are_left_out() -> None:
-    assert read_receipt({"totals": {"spent": [math.inf]}, "money": math.nan}) == Receipt()
+    assert (
+        receipts.read_receipt({"totals": {"spent": [math.inf]}, "money": math.nan})
+        == receipts.Receipt()
+    )
     deep = json.loads('{"a":' * 500 + "1" + "}" * 500)
     sent = {"agent": "a", "money": 10**400, "until": -(10**400), "totals": deep}
-    assert read_receipt(sent) == Receipt(agent="a")
+    assert receipts.read_receipt(sent) == receipts.Receipt(agent="a")
 
 
 def test_the_reason_of_a_close_says_what_was_done_without_a_word_of_the_agent() -> None:
-    receipt = Receipt(
+    receipt = receipts.Receipt(
         verdict="done",
         why="SECRET",
         agent="claude",
@@ -107,7 +122,7 @@ def test_the_reason_of_a_close_says_what_was_done_without_a_word_of_the_agent() 
         message="SECRET",
         lesson="SECRET",
     )
-    assert close_reason(receipt, 2) == (
+    assert receipts.close_reason(receipt, 2) == (
         "done, by claude; branch bw/a-1/2; 2 commits: 0123456789ab fedcba987654;"
         " 3 files changed, 10 insertions(+); verify passed on tree abcdef012345: make test;"
         " attempt 2"
@@ -115,9 +130,9 @@ def test_the_reason_of_a_close_says_what_was_done_without_a_word_of_the_agent() 
 
 
 def test_the_reason_of_a_close_has_a_limit() -> None:
-    receipt = Receipt(
+    receipt = receipts.Receipt(
         "no_change", agent="a" * 500, branch="b" * 500, diffstat="d" * 500, verify="v" * 500
     )
-    said = close_reason(receipt, 1)
+    said = receipts.close_reason(receipt, 1)
     assert said.startswith("no change needed, by a")
     assert len(said) == limits.CLOSE_REASON_CHARS_MAX

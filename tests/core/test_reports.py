@@ -16,22 +16,8 @@ from beads_workers.core.plans import Step, StepKind
 from beads_workers.core.source import Action, Settlement
 from beads_workers.core.wire import Done
 from beads_workers.ui.lines import line
+from tests.core import test_worker
 from tests.core.playbook import Play, done, job, records
-from tests.core.test_worker import (
-    BAD,
-    CLAIM,
-    CLOSE,
-    INTERRUPTED,
-    LOST,
-    OK,
-    RUN,
-    SHUTDOWN,
-    TERM,
-    TERMINATED,
-    Playbook,
-    busy,
-    cancel,
-)
 
 REPORT = Step(StepKind.REPORT, ("look",))
 SAID = ev.StepEnded(0, "2 commits on bw/t-1/1\n")
@@ -45,11 +31,13 @@ def told(commands: list[ev.Command]) -> Any:
     return message.result
 
 
-def reporting(*, self_claiming: bool = False, timeout: float | None = None) -> Playbook:
+def reporting(*, self_claiming: bool = False, timeout: float | None = None) -> test_worker.Playbook:
     """A worker whose task has succeeded, and whose report runs."""
-    steps = (CLAIM, RUN, REPORT) if self_claiming else (RUN, REPORT)
-    book = busy(*steps, self_claiming=self_claiming, timeout=timeout)
-    assert book.tell(OK) == book.run(REPORT)
+    steps = (
+        (test_worker.CLAIM, test_worker.RUN, REPORT) if self_claiming else (test_worker.RUN, REPORT)
+    )
+    book = test_worker.busy(*steps, self_claiming=self_claiming, timeout=timeout)
+    assert book.tell(test_worker.OK) == book.run(REPORT)
     return book
 
 
@@ -57,33 +45,37 @@ def test_what_a_report_says_goes_out_with_done() -> None:
     assert told(reporting().tell(SAID)) == {"note": "2 commits on bw/t-1/1"}
 
 
-@pytest.mark.parametrize("ended", [BAD, OK, ev.StepNotStarted("no such program", missing=True)])
+@pytest.mark.parametrize(
+    "ended", [test_worker.BAD, test_worker.OK, ev.StepNotStarted("no such program", missing=True)]
+)
 def test_a_report_that_says_nothing_is_no_failure(
     ended: ev.StepEnded | ev.StepNotStarted,
 ) -> None:
     assert told(reporting().tell(ended)) is None
 
 
-@pytest.mark.parametrize("event", [cancel(), SHUTDOWN, INTERRUPTED])
+@pytest.mark.parametrize(
+    "event", [test_worker.cancel(), test_worker.SHUTDOWN, test_worker.INTERRUPTED]
+)
 def test_done_work_is_not_requeued_for_what_comes_during_its_report(event: ev.Event) -> None:
     book = reporting()
-    assert book.tell(event) == [TERM]
-    assert told(book.tell(TERMINATED)) is None
+    assert book.tell(event) == [test_worker.TERM]
+    assert told(book.tell(test_worker.TERMINATED)) is None
 
 
 def test_nor_for_a_timeout() -> None:
     book = reporting(timeout=5.0)
-    assert book.tick() == [TERM]
-    assert told(book.tell(TERMINATED)) is None
+    assert book.tick() == [test_worker.TERM]
+    assert told(book.tell(test_worker.TERMINATED)) is None
 
 
 def test_a_worker_that_holds_its_claim_closes_after_the_report_also_alone() -> None:
     book = reporting(self_claiming=True)
-    assert book.tell(SAID) == book.run(CLOSE)
-    assert told(book.tell(OK)) == {"note": "2 commits on bw/t-1/1"}
+    assert book.tell(SAID) == book.run(test_worker.CLOSE)
+    assert told(book.tell(test_worker.OK)) == {"note": "2 commits on bw/t-1/1"}
     alone = reporting(self_claiming=True)
-    alone.tell(LOST)
-    assert alone.tell(TERMINATED) == alone.run(CLOSE)
+    alone.tell(test_worker.LOST)
+    assert alone.tell(test_worker.TERMINATED) == alone.run(test_worker.CLOSE)
 
 
 def test_a_self_claiming_worker_timed_out_in_its_report_leaves_the_close_to_the_orchestrator() -> (
@@ -91,7 +83,7 @@ def test_a_self_claiming_worker_timed_out_in_its_report_leaves_the_close_to_the_
 ):
     book = reporting(self_claiming=True, timeout=5.0)
     book.tick()
-    assert told(book.tell(TERMINATED)) is None
+    assert told(book.tell(test_worker.TERMINATED)) is None
 
 
 def test_the_note_is_journalled_shown_and_the_reason_of_the_close() -> None:

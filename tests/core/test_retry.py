@@ -18,61 +18,50 @@ from beads_workers.core.requests.why import WhyAsked
 from beads_workers.core.source import Action
 from beads_workers.core.states import RunState
 from beads_workers.core.status import status
-from tests.core.playbook import (
-    Play,
-    cancelled,
-    done,
-    failed,
-    notes,
-    of,
-    ready,
-    records,
-    said,
-    task_of,
-)
+from tests.core import playbook
 
 FIVE = ("a", "b", "c", "d", "e")
 T = ev.Ticket(1)
 
 
-def fleet(size: int = 5, **others: object) -> Play:
+def fleet(size: int = 5, **others: object) -> playbook.Play:
     """So many workers, each with an issue that has just begun."""
-    play = Play(**others)  # type: ignore[arg-type]
+    play = playbook.Play(**others)  # type: ignore[arg-type]
     play.working(*(chr(ord("a") + i) for i in range(size)))
     return play
 
 
-def breaker(play: Play, *issue_ids: str, **how: object) -> list[Command]:
+def breaker(play: playbook.Play, *issue_ids: str, **how: object) -> list[Command]:
     """They fail one after the other, as they were handed out."""
     commands: list[Command] = []
     for number, issue_id in enumerate(issue_ids or FIVE, 1):
-        commands += play.do(failed(number, issue_id, **how))  # type: ignore[arg-type]
+        commands += play.do(playbook.failed(number, issue_id, **how))  # type: ignore[arg-type]
     return commands
 
 
-def hand(play: Play, number: int, issue_id: str) -> None:
+def hand(play: playbook.Play, number: int, issue_id: str) -> None:
     """This worker asks for work until it has got this issue."""
-    if task_of(play.do(ready(number)), number) is None:
+    if playbook.task_of(play.do(playbook.ready(number)), number) is None:
         while (
             play.round_trip is None or not play.round_trip.take or issue_id in play.round_trip.skip
         ):
             play.quiet()
             play.wait(0.0 if play.round_trip else 1.0)
-        if task_of(play.answer(issue_id), number) is None:
-            play.do(ready(number))
+        if playbook.task_of(play.answer(issue_id), number) is None:
+            play.do(playbook.ready(number))
 
 
-def one_by_one(play: Play, *issue_ids: str) -> None:
+def one_by_one(play: playbook.Play, *issue_ids: str) -> None:
     """A fleet of one worker has them fail in turn."""
     play.connect(1)
     for issue_id in issue_ids:
         hand(play, 1, issue_id)
-        play.do(failed(1, issue_id))
+        play.do(playbook.failed(1, issue_id))
 
 
 def test_five_issues_that_fail_at_their_start_pause_the_fleet_with_one_message() -> None:
     play = fleet()
-    (changed,) = records(breaker(play, error="Not logged in"), rec.RunChanged)
+    (changed,) = playbook.records(breaker(play, error="Not logged in"), rec.RunChanged)
     assert changed.state == "paused"
     for words in ("not logged in, or the wrong folder", "Not logged in", "'beads-workers resume'"):
         assert words in changed.reason
@@ -84,7 +73,7 @@ def test_the_message_stands_in_status_in_needs_and_in_why() -> None:
     shown = status(play.board, 1.0)
     assert "'beads-workers resume'" in shown["state_reason"]
     assert [n["todo"] for n in shown["needs"] if "wrong folder" in n["text"]] == ["resume"]
-    (answer,) = of(play.do(WhyAsked(T, ())), Answer)
+    (answer,) = playbook.of(play.do(WhyAsked(T, ())), Answer)
     assert answer.facts is not None and "wrong folder" in answer.facts.state_reason
 
 
@@ -110,7 +99,7 @@ def test_what_counts_is_a_failure_within_two_seconds(
 
 
 def test_workers_that_die_are_no_storm() -> None:
-    play = Play(5)
+    play = playbook.Play(5)
     for number in range(1, 6):
         play.own(number)
     play.quiet()
@@ -125,14 +114,14 @@ def test_four_issues_are_no_storm_however_often_they_fail() -> None:
     breaker(play, *FIVE[:4])
     for number, issue_id in enumerate(FIVE[:4], 1):
         hand(play, number, issue_id)
-        play.do(failed(number, issue_id))
+        play.do(playbook.failed(number, issue_id))
     assert _charged(play, FIVE[:4]) == {2}
     assert play.core.state is RunState.RUNNING
 
 
 def test_after_one_success_failures_are_the_issues_own() -> None:
     play = fleet(6)
-    play.do(done(6, "f"))
+    play.do(playbook.done(6, "f"))
     breaker(play)
     assert play.core.state is RunState.RUNNING
     assert _charged(play) == {1}
@@ -140,7 +129,7 @@ def test_after_one_success_failures_are_the_issues_own() -> None:
 
 def test_nothing_is_charged_to_any_of_them_in_the_retry_state_or_in_the_journal() -> None:
     play = fleet()
-    assert len(records(breaker(play), rec.Refunded)) == 5
+    assert len(playbook.records(breaker(play), rec.Refunded)) == 5
     assert _charged(play) == {0}
     assert recovery_state(play.entries).checkpoint() == []
 
@@ -159,14 +148,14 @@ def test_those_that_were_still_running_when_it_broke_out_are_not_charged_either(
 
 
 def test_a_fleet_of_one_worker_has_a_storm_as_well() -> None:
-    play = Play()
+    play = playbook.Play()
     one_by_one(play, *FIVE)
     assert play.core.state is RunState.PAUSED
     assert recovery_state(play.entries).checkpoint() == []
 
 
 def test_what_was_quarantined_at_once_goes_back_to_the_tracker() -> None:
-    play = Play(policy=Policy(attempts_max=1))
+    play = playbook.Play(policy=Policy(attempts_max=1))
     one_by_one(play, *FIVE)
     assert set(play.pending()) == {(Action.RELEASE, "e"), *((Action.REOPEN, i) for i in FIVE[:4])}
     play.answer()
@@ -195,7 +184,7 @@ def test_resume_gives_one_more_chance_and_then_it_pauses_again() -> None:
     for number, issue_id in enumerate(FIVE, 1):
         assert play.core.state is RunState.RUNNING
         hand(play, number, issue_id)
-        play.do(failed(number, issue_id))
+        play.do(playbook.failed(number, issue_id))
     assert play.core.state is RunState.PAUSED
 
 
@@ -203,29 +192,29 @@ def test_a_success_of_what_still_ran_shows_that_it_was_no_storm_and_goes_on() ->
     play = fleet(6)
     breaker(play)
     play.wait(60.0)
-    (changed,) = records(play.do(done(6, "f")), rec.RunChanged)
+    (changed,) = playbook.records(play.do(playbook.done(6, "f")), rec.RunChanged)
     assert changed == rec.RunChanged("running", "an attempt has succeeded after all")
 
 
 def test_a_person_who_pauses_as_well_is_obeyed_also_after_a_success() -> None:
     play = fleet(6)
     breaker(play)
-    play.do(ev.PauseAsked(T), done(6, "f"))
+    play.do(ev.PauseAsked(T), playbook.done(6, "f"))
     assert play.core.state is RunState.PAUSED
 
 
 def test_until_empty_lets_finish_what_runs_requeues_the_rest_and_exits_7() -> None:
-    play = Play(until_empty=True)
+    play = playbook.Play(until_empty=True)
     for number in range(1, 7):
         play.join(number)
     play.answer(listed=("a",))
     play.answer(*FIVE, "f")
     commands = breaker(play)
-    (message,) = notes(commands, "error")
+    (message,) = playbook.notes(commands, "error")
     assert "wrong folder" in message and "start again" in message
     assert play.core.state is RunState.DRAINING
-    commands = play.do(failed(6, "f"))
-    assert {m.reason for m in said(commands) if hasattr(m, "reason")} == {"error"}
+    commands = play.do(playbook.failed(6, "f"))
+    assert {m.reason for m in playbook.said(commands) if hasattr(m, "reason")} == {"error"}
     for number in range(1, 7):
         play.do(ev.Disconnected(ev.ConnId(number), ""))
     while play.round_trip is not None:
@@ -244,7 +233,7 @@ def test_a_run_that_is_stopped_in_a_storm_exits_7() -> None:
 
 
 def test_a_retry_by_hand_in_between_leaves_nothing_to_requeue() -> None:
-    play = Play(policy=Policy(attempts_max=1))
+    play = playbook.Play(policy=Policy(attempts_max=1))
     one_by_one(play, "a")
     play.do(RetryAskedFor(T, (IssueId("a"),)))
     while play.round_trip is not None:
@@ -254,7 +243,7 @@ def test_a_retry_by_hand_in_between_leaves_nothing_to_requeue() -> None:
 
 def test_an_error_that_would_move_the_cursor_is_shown_and_not_obeyed() -> None:
     play = fleet()
-    (changed,) = records(breaker(play, error="\x1b[2Jgone"), rec.RunChanged)
+    (changed,) = playbook.records(breaker(play, error="\x1b[2Jgone"), rec.RunChanged)
     assert "\x1b" not in changed.reason
 
 
@@ -262,16 +251,16 @@ def _reopened(record: rec.Record) -> bool:
     return isinstance(record, rec.SettledRecord) and record.action == Action.REOPEN.value
 
 
-def _charged(play: Play, issue_ids: Iterable[str] = FIVE) -> set[int]:
+def _charged(play: playbook.Play, issue_ids: Iterable[str] = FIVE) -> set[int]:
     retry_state = play.core._parts.retry_state
     return {retry_state.history(IssueId(each)).charged for each in issue_ids}
 
 
 def test_what_is_stopped_without_fault_may_be_taken_at_once_and_leaves_no_past() -> None:
-    play = Play()
+    play = playbook.Play()
     play.working("a")
-    play.do(ev.Withdrawn((IssueId("a"),), "nobody wants it"), cancelled(1, "a"))
+    play.do(ev.Withdrawn((IssueId("a"),), "nobody wants it"), playbook.cancelled(1, "a"))
     assert play.core._parts.retry_state.not_to_take() == set()
     play.quiet()
-    answer = of(play.do(RetryAskedFor(T, (IssueId("a"),))), Answer)[0]
+    answer = playbook.of(play.do(RetryAskedFor(T, (IssueId("a"),))), Answer)[0]
     assert answer.error == "nothing to retry: a"

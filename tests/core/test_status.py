@@ -7,16 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from beads_workers.core import events as ev
+from beads_workers.core import journal as rec
 from beads_workers.core import limits
-from beads_workers.core.journal import (
-    Checkpointed,
-    Claimed,
-    Entry,
-    Finished,
-    Listed,
-    Noted,
-    Started,
-)
 from beads_workers.core.model import IssueId
 from beads_workers.core.policy import Policy
 from beads_workers.core.requests.retry import RetryAskedFor
@@ -145,7 +137,7 @@ def test_what_is_quarantined_is_listed_with_its_reason_until_a_person_asks() -> 
 def test_a_snapshot_fits_a_connection_however_much_went_wrong() -> None:
     """The client that owns a fleet watches it: a snapshot that is too long would end the fleet."""
     checkpointed = [
-        Checkpointed(
+        rec.Checkpointed(
             f"old-{n}", title="\N{SNOWMAN}" * 9_000, quarantined=True, error="\N{SNOWMAN}" * 2000
         )
         for n in range(3000)
@@ -154,17 +146,23 @@ def test_a_snapshot_fits_a_connection_however_much_went_wrong() -> None:
     title = "\N{SNOWMAN}" * limits.TITLE_CHARS_MAX
     for n in range(limits.RECENT_MAX):
         worker_id, issue_id = f"W{n}", f"i-{n}"
-        started = Started(issue_id, worker_id, 1, f"r{n}", title)
-        ended = Finished(issue_id, worker_id, 1, f"r{n}", "error", "quarantined", title)
-        for record in (Claimed(issue_id, title), started, ended, started, Noted("warning", title)):
-            play.board.apply(Entry(record, EPOCH, 1.0))
+        started = rec.Started(issue_id, worker_id, 1, f"r{n}", title)
+        ended = rec.Finished(issue_id, worker_id, 1, f"r{n}", "error", "quarantined", title)
+        for record in (
+            rec.Claimed(issue_id, title),
+            started,
+            ended,
+            started,
+            rec.Noted("warning", title),
+        ):
+            play.board.apply(rec.Entry(record, EPOCH, 1.0))
     found = shown(play)
     assert found["queue"]["quarantined"] == 3000 + limits.RECENT_MAX
     assert len(json.dumps({"snapshot": found})) < limits.OUTBOX_BYTES_MAX
 
 
 def test_a_reopening_that_finds_the_issue_closed_is_no_work_of_ours() -> None:
-    play = Play(checkpointed=[Checkpointed("a", charged=3, quarantined=True)])
+    play = Play(checkpointed=[rec.Checkpointed("a", charged=3, quarantined=True)])
     play.do(RetryAskedFor(ev.Ticket(1), (IssueId("a"),)))
     play.answer(results={"a": Result.FOUND_CLOSED})
     assert shown(play)["totals"]["done"] == 0
@@ -173,9 +171,9 @@ def test_a_reopening_that_finds_the_issue_closed_is_no_work_of_ours() -> None:
 def test_what_earlier_runs_left_is_shown_from_the_start() -> None:
     play = Play(
         checkpointed=[
-            Checkpointed("a", charged=3, quarantined=True, error="boom"),
-            Checkpointed("b", charged=1, not_before=EPOCH + 60.0),
-            Checkpointed("c", claimed_by="actor/run-0"),
+            rec.Checkpointed("a", charged=3, quarantined=True, error="boom"),
+            rec.Checkpointed("b", charged=1, not_before=EPOCH + 60.0),
+            rec.Checkpointed("c", claimed_by="actor/run-0"),
         ]
     )
     queue = shown(play)["queue"]
@@ -232,8 +230,8 @@ def test_the_rate_is_that_of_the_last_two_hundred_however_soon_they_came() -> No
     assert status(board, 1.0)["rate_per_minute"] == 0.0
 
     def done_at(elapsed: float, number: int) -> None:
-        record = Finished(f"i{number}", "W1", 1, f"r{number}", "success", "finish")
-        board.apply(Entry(record, EPOCH + elapsed, elapsed))
+        record = rec.Finished(f"i{number}", "W1", 1, f"r{number}", "success", "finish")
+        board.apply(rec.Entry(record, EPOCH + elapsed, elapsed))
 
     for number in range(5):
         done_at(1.0 + 0.001 * number, number)
@@ -246,7 +244,7 @@ def test_the_rate_is_that_of_the_last_two_hundred_however_soon_they_came() -> No
 
 def test_what_agents_filed_is_told_with_the_command_that_takes_it() -> None:
     board = Board()
-    board.apply(Entry(Listed(discovered=("shop-8", "shop-9")), 0.0, 0.0))
+    board.apply(rec.Entry(rec.Listed(discovered=("shop-8", "shop-9")), 0.0, 0.0))
     found = status(board, 0.0)
     assert found["discovered"] == ["shop-8", "shop-9"]
     (need,) = found["needs"]

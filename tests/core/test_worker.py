@@ -7,24 +7,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from beads_workers.core import limits
+from beads_workers.core import limits, wire
 from beads_workers.core import worker_events as ev
 from beads_workers.core.limits import SELF_CLAIM_CALL_SECONDS
 from beads_workers.core.model import IssueId, OutcomeKind
 from beads_workers.core.plans import NotRunnable, Plan, Step, StepKind
 from beads_workers.core.settings import Work
 from beads_workers.core.states import WORKER, WorkerReaction, WorkerState, WorkerStimulus
-from beads_workers.core.wire import (
-    CANNOT_PREPARE,
-    CANNOT_START,
-    Cancel,
-    Done,
-    Failed,
-    Ready,
-    Shutdown,
-    Task,
-    Wait,
-)
 from beads_workers.core.worker import WorkerHalf
 
 CLAIM = Step(StepKind.CLAIM, ("bd", "update"))
@@ -36,19 +25,22 @@ GRACE = 5.0
 
 CONNECTED, LOST, INTERRUPTED = ev.OrchestratorConnected(), ev.ConnectionLost(), ev.Interrupted()
 OK, BAD, TERMINATED = ev.StepEnded(0), ev.StepEnded(1, "oops\n"), ev.StepEnded(-15, "", "TERM")
-SHUTDOWN, WAIT = ev.MessageReceived(Shutdown("user_requested")), ev.MessageReceived(Wait(30))
+SHUTDOWN, WAIT = (
+    ev.MessageReceived(wire.Shutdown("user_requested")),
+    ev.MessageReceived(wire.Wait(30)),
+)
 TERM, KILL = ev.EndStep(hard=False), ev.EndStep(hard=True)
 
 
 def task(
     issue_id: str = "t-1", timeout: float | None = None, request_id: str = ""
 ) -> ev.MessageReceived:
-    said = Task(IssueId(issue_id), 2, "title", timeout_seconds=timeout, request_id=request_id)
+    said = wire.Task(IssueId(issue_id), 2, "title", timeout_seconds=timeout, request_id=request_id)
     return ev.MessageReceived(said)
 
 
 def cancel(issue_id: str = "t-1") -> ev.MessageReceived:
-    return ev.MessageReceived(Cancel(IssueId(issue_id), "released"))
+    return ev.MessageReceived(wire.Cancel(IssueId(issue_id), "released"))
 
 
 class Playbook:
@@ -78,7 +70,7 @@ class Playbook:
         )
         self.half = WorkerHalf("W1", work, self._plan, (1.0, 2.0, 4.0), heartbeat)
 
-    def _plan(self, wanted: Task) -> Plan | NotRunnable:
+    def _plan(self, wanted: wire.Task) -> Plan | NotRunnable:
         return NotRunnable("no way") if wanted.issue_id == "odd" else self.plan
 
     def tell(self, *events: ev.Event) -> list[ev.Command]:
@@ -109,7 +101,7 @@ class Keeper:
         self.now = 100.0
         self.tell(CONNECTED)
 
-    def _plan(self, wanted: Task) -> Plan:
+    def _plan(self, wanted: wire.Task) -> Plan:
         return Plan((Step(StepKind.RUN, (wanted.issue_id,)),), "i", wanted.issue_id, "l", "o")
 
     def tell(self, *events: ev.Event) -> list[ev.Command]:
@@ -125,12 +117,14 @@ class Keeper:
 
 def ready(*features: str) -> ev.SendMessage:
     return ev.SendMessage(
-        Ready("W1", "1.1", frozenset({"pause", "status", *(features or ("cancel", "grouped"))}))
+        wire.Ready(
+            "W1", "1.1", frozenset({"pause", "status", *(features or ("cancel", "grouped"))})
+        )
     )
 
 
 def failed(kind: OutcomeKind, error: str, ms: int = 0, issue_id: str = "t-1") -> ev.SendMessage:
-    return ev.SendMessage(Failed(IssueId(issue_id), "W1", error, ms, kind))
+    return ev.SendMessage(wire.Failed(IssueId(issue_id), "W1", error, ms, kind))
 
 
 def busy(*steps: Step, self_claiming: bool = False, timeout: float | None = None) -> Playbook:
@@ -209,7 +203,7 @@ def test_an_idle_worker_leaves_at_once(
 def test_success_is_done_then_ready_with_the_time_it_took() -> None:
     book = busy()
     book.now += 1.5
-    assert book.tell(OK) == [ev.SendMessage(Done(IssueId("t-1"), "W1", 1500)), ready()]
+    assert book.tell(OK) == [ev.SendMessage(wire.Done(IssueId("t-1"), "W1", 1500)), ready()]
 
 
 def test_every_step_runs_after_the_one_before_and_the_close_comes_last() -> None:
@@ -218,7 +212,7 @@ def test_every_step_runs_after_the_one_before_and_the_close_comes_last() -> None
     assert book.tell(OK) == book.run(RUN)
     assert book.tell(OK) == book.run(VERIFY)
     assert book.tell(OK) == book.run(CLOSE)
-    assert book.tell(OK) == [ev.SendMessage(Done(IssueId("t-1"), "W1", 0)), ready("cancel")]
+    assert book.tell(OK) == [ev.SendMessage(wire.Done(IssueId("t-1"), "W1", 0)), ready("cancel")]
 
 
 def test_a_failed_step_is_failed_and_nothing_after_it_runs() -> None:
@@ -239,7 +233,7 @@ def test_a_failed_close_is_still_done_but_logged() -> None:
     book.tell(OK)
     commands = book.half.handle(BAD, book.now)
     assert ev.Log("close of t-1 failed: oops") in commands
-    assert ev.SendMessage(Done(IssueId("t-1"), "W1", 0)) in commands
+    assert ev.SendMessage(wire.Done(IssueId("t-1"), "W1", 0)) in commands
 
 
 def test_a_step_that_cannot_start_is_failed() -> None:
@@ -249,24 +243,24 @@ def test_a_step_that_cannot_start_is_failed() -> None:
 
 def test_a_fleet_whose_own_command_is_missing_says_so() -> None:
     missing = ev.StepNotStarted("command not found: x", missing=True)
-    assert detail_of(busy().tell(missing)[0]) == CANNOT_START
+    assert detail_of(busy().tell(missing)[0]) == wire.CANNOT_START
 
 
 def test_an_issue_whose_own_command_is_missing_speaks_only_for_itself() -> None:
     missing = ev.StepNotStarted("command not found: x", missing=True)
     book = Playbook()
     book.tell(
-        CONNECTED, ev.MessageReceived(Task(IssueId("t-1"), 2, "x", payload={"command": ["x"]}))
+        CONNECTED, ev.MessageReceived(wire.Task(IssueId("t-1"), 2, "x", payload={"command": ["x"]}))
     )
     assert detail_of(book.tell(missing)[0]) == ""
 
 
 def test_a_worktree_that_cannot_be_made_in_time_or_at_all_has_a_mark_of_its_own() -> None:
     prepare = Step(StepKind.PREPARE, ("make it",))
-    assert detail_of(busy(prepare, RUN).tell(BAD)[0]) == CANNOT_PREPARE
+    assert detail_of(busy(prepare, RUN).tell(BAD)[0]) == wire.CANNOT_PREPARE
     late = busy(prepare, RUN, timeout=10.0)
     assert late.tick() == [TERM]
-    assert detail_of(late.tell(TERMINATED)[0]) == CANNOT_PREPARE
+    assert detail_of(late.tell(TERMINATED)[0]) == wire.CANNOT_PREPARE
     stopped = busy(prepare, RUN)
     stopped.tell(SHUTDOWN)
     assert detail_of(stopped.tell(TERMINATED)[0]) == ""
@@ -276,7 +270,7 @@ def test_a_worktree_that_cannot_be_made_in_time_or_at_all_has_a_mark_of_its_own(
 
 
 def detail_of(command: ev.Command) -> str:
-    assert isinstance(command, ev.SendMessage) and isinstance(command.message, Failed)
+    assert isinstance(command, ev.SendMessage) and isinstance(command.message, wire.Failed)
     return command.message.error_detail
 
 
@@ -293,7 +287,7 @@ def test_a_task_without_anything_to_run_is_refused_and_ready_follows() -> None:
 def test_while_busy_the_same_task_wait_and_a_strange_cancel_are_ignored() -> None:
     book = busy()
     assert book.tell(task()) == book.tell(WAIT) == book.tell(cancel("t-9")) == []
-    assert book.tell(OK)[0] == ev.SendMessage(Done(IssueId("t-1"), "W1", 0))
+    assert book.tell(OK)[0] == ev.SendMessage(wire.Done(IssueId("t-1"), "W1", 0))
 
 
 def test_a_task_that_comes_once_more_after_its_answer_is_not_run_again() -> None:
@@ -325,17 +319,17 @@ def test_a_timeout_is_term_then_kill_then_failed() -> None:
 
 def test_who_speaks_version_1_is_answered_in_version_1() -> None:
     def of_v1(issue_id: str) -> ev.MessageReceived:
-        return ev.MessageReceived(Task(IssueId(issue_id), 2, "title", v1=True))
+        return ev.MessageReceived(wire.Task(IssueId(issue_id), 2, "title", v1=True))
 
     book = Playbook()
     book.tell(CONNECTED, of_v1("t-1"))
-    busy_with = Failed(IssueId("t-2"), "W1", "busy", 0, OutcomeKind.CANCELLED)
+    busy_with = wire.Failed(IssueId("t-2"), "W1", "busy", 0, OutcomeKind.CANCELLED)
     assert book.tell(of_v1("t-2")) == [ev.SendMessage(busy_with, v1=True)]
-    assert book.tell(OK) == [ev.SendMessage(Done(IssueId("t-1"), "W1", 0), v1=True), ready()]
-    refused = Failed(IssueId("odd"), "W1", "no way", 0, OutcomeKind.NOT_FOUND)
+    assert book.tell(OK) == [ev.SendMessage(wire.Done(IssueId("t-1"), "W1", 0), v1=True), ready()]
+    refused = wire.Failed(IssueId("odd"), "W1", "no way", 0, OutcomeKind.NOT_FOUND)
     assert book.tell(of_v1("odd")) == [ev.SendMessage(refused, v1=True), ready()]
     assert book.tell(of_v1("t-3"), SHUTDOWN, TERMINATED)[0] == ev.SendMessage(
-        Failed(IssueId("t-3"), "W1", "worker shut down", 0, OutcomeKind.CANCELLED), v1=True
+        wire.Failed(IssueId("t-3"), "W1", "worker shut down", 0, OutcomeKind.CANCELLED), v1=True
     )
 
 
@@ -378,9 +372,9 @@ def test_a_lost_connection_ends_the_task_requeues_and_exits_1() -> None:
 
 def test_a_close_under_way_is_let_finish_whatever_comes() -> None:
     ends: list[tuple[ev.Event, list[ev.Command]]] = [
-        (SHUTDOWN, [ev.SendMessage(Done(IssueId("t-1"), "W1", 0)), ev.Exit(0)]),
-        (cancel(), [ev.SendMessage(Done(IssueId("t-1"), "W1", 0)), ready("cancel")]),
-        (LOST, [ev.SpoolResult(Done(IssueId("t-1"), "W1", 0)), ev.Exit(1)]),
+        (SHUTDOWN, [ev.SendMessage(wire.Done(IssueId("t-1"), "W1", 0)), ev.Exit(0)]),
+        (cancel(), [ev.SendMessage(wire.Done(IssueId("t-1"), "W1", 0)), ready("cancel")]),
+        (LOST, [ev.SpoolResult(wire.Done(IssueId("t-1"), "W1", 0)), ev.Exit(1)]),
     ]
     for event, end in ends:
         book = busy(CLAIM, RUN, self_claiming=True)

@@ -18,16 +18,7 @@ from beads_workers.agents.verdict import RunEnding, Verdict
 from beads_workers.core.framing import ProtocolError, parse_object
 from tests.agents.adapters.test_claude import REJECTED, error
 from tests.agents.streams import GOOD
-from tests.fuzz.inputs import (
-    PIECES,
-    any_of,
-    as_json,
-    as_text,
-    cuts,
-    hostile_object,
-    mutated,
-    objects,
-)
+from tests.fuzz import inputs
 from tests.fuzz.inputs import texts as joined
 from tests.fuzz.parser import Parser as Entry
 from tests.fuzz.parser import require, well_typed
@@ -48,17 +39,17 @@ def stream(rng: Random) -> bytes:
     """Some lines of some agents, some of them hostile."""
     found = b""
     for _ in range(1 + int(rng.random() * 5)):
-        line = any_of(rng, LINES)
-        changed = hostile_object(rng, line, NAMES) if rng.random() < 0.7 else line
-        found += as_json(rng, changed) + b"\n"
-    return mutated(rng, found, PIECES) if rng.random() < 0.4 else found
+        line = inputs.any_of(rng, LINES)
+        changed = inputs.hostile_object(rng, line, NAMES) if rng.random() < 0.7 else line
+        found += inputs.as_json(rng, changed) + b"\n"
+    return inputs.mutated(rng, found, inputs.PIECES) if rng.random() < 0.4 else found
 
 
 def hears(adapters: list[Adapter], data: bytes) -> None:
     """Every adapter hears the same, however it comes, and has a verdict on it."""
     for adapter in adapters:
         events = _events(adapter.parser(), [data])
-        for pieces in cuts(data)[1:]:
+        for pieces in inputs.cuts(data)[1:]:
             require(_events(adapter.parser(), pieces) == events, "other events in pieces")
         tally = Tally()
         tally.hear(events)
@@ -68,7 +59,7 @@ def hears(adapters: list[Adapter], data: bytes) -> None:
         verdict = adapter.verdict(tally, RunEnding(1, at=NOW))
         _is_verdict(verdict)
         require(tally.result is None or tally.result.ok or verdict.kind.value != "done", "false")
-        for line in as_text(data).splitlines()[:3]:
+        for line in inputs.as_text(data).splitlines()[:3]:
             shown = adapter.readable(line)
             require(shown is None or (shown.isprintable() or "\u200d" in shown), "obeyed")
 
@@ -131,7 +122,7 @@ ZONES = [ZoneInfo("UTC"), ZoneInfo("Europe/Berlin"), ZoneInfo("Australia/Lord_Ho
 
 
 def resets_hold(reset: Any, data: bytes) -> None:
-    text = as_text(data)
+    text = inputs.as_text(data)
     for zone in ZONES:
         found = reset(text, NOW, zone)
         require(
@@ -162,7 +153,7 @@ ISSUE = {
 
 
 def usage_holds(told: Any, data: bytes) -> None:
-    for event in told(as_text(data)):
+    for event in told(inputs.as_text(data)):
         well_typed(event)
         require(event.tokens >= 0, "below 0")
 
@@ -229,7 +220,7 @@ PARSERS = [
         "settings of agents in a repository",
         ("agents/planted.py",),
         risky_part,
-        objects([PLANTED]),
+        inputs.objects([PLANTED]),
         risky_holds,
         {"believes a helper": _trusting},
     ),
@@ -256,7 +247,7 @@ PARSERS = [
         "usage beside the stream",
         ("agents/adapters/copilot.py", "agents/adapters/codex.py"),
         _told,
-        objects([USAGE, ANSWER]),
+        inputs.objects([USAGE, ANSWER]),
         usage_holds,
         {"believes that it is JSON": _believes_usage},
     ),
@@ -264,7 +255,7 @@ PARSERS = [
         "prompts",
         ("agents/prompt.py",),
         prompt.render,
-        objects([ISSUE]),
+        inputs.objects([ISSUE]),
         issue_holds,
         {"short fences": _short_fences},
     ),

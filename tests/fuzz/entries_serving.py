@@ -11,14 +11,7 @@ from typing import Any
 from beads_workers.core.events import ConnId
 from beads_workers.core.framing import ProtocolError
 from beads_workers.core.model import IssueId, Outcome, OutcomeKind
-from beads_workers.integrations.rrq import wire
-from beads_workers.integrations.rrq.request_table import (
-    CloseConnection,
-    RequestTable,
-    SendFrame,
-    Unanswered,
-    Withdraw,
-)
+from beads_workers.integrations.rrq import request_table, wire
 from beads_workers.integrations.rrq.wire import FrameReader, parse
 from tests.fuzz.inputs import any_of, as_json, hostile, hostile_object
 from tests.fuzz.parser import Parser, require
@@ -45,7 +38,7 @@ class Conversation:
         self.asked: list[tuple[str, bool]] = []
         """Requests of the hostile peer: id, and whether its answer has its turn."""
         self.answers: dict[ConnId, list[str]] = {PEER: [], GOOD: []}
-        self.taken: list[Unanswered] = []
+        self.taken: list[request_table.Unanswered] = []
         self.hung_up = False
         self.serving.connected(PEER)
         self.serving.connected(GOOD)
@@ -105,7 +98,7 @@ class Conversation:
         while self.taken:
             self._settle(self.taken.pop())
 
-    def _settle(self, unanswered: Unanswered) -> None:
+    def _settle(self, unanswered: request_table.Unanswered) -> None:
         assert unanswered.issue_id is not None
         self.serving.settled(IssueId(unanswered.issue_id), any_of(self.rng, OUTCOMES))
         self._look()
@@ -114,13 +107,13 @@ class Conversation:
         while commands := self.serving.collect():
             for command in commands:
                 match command:
-                    case SendFrame(conn, data):
+                    case request_table.SendFrame(conn, data):
                         self._hear(conn, data)
-                    case CloseConnection(conn):
+                    case request_table.CloseConnection(conn):
                         require(conn == PEER, "hung up on the good one")
                         self.hung_up = True
                         self.serving.gone(conn)
-                    case Withdraw(issue_id):
+                    case request_table.Withdraw(issue_id):
                         known = {unanswered.issue_id for unanswered in self.taken}
                         require(issue_id in known, "withdrawn, and nobody has it")
 
@@ -197,7 +190,7 @@ def _make(rng: Random) -> bytes:
 # --- planted bugs -----------------------------------------------------------------------------
 
 
-class Hasty(RequestTable):
+class Hasty(request_table.RequestTable):
     """Planted bug: answers what is done, whoever is before it."""
 
     def _advance(self, connection: Any) -> None:
@@ -208,7 +201,7 @@ class Hasty(RequestTable):
         super()._advance(connection)
 
 
-class Silent(RequestTable):
+class Silent(request_table.RequestTable):
     """Planted bug: what is refused for its id is told nothing."""
 
     def _refusal(self, request: Any, *, known: bool) -> Any:
@@ -218,7 +211,7 @@ class Silent(RequestTable):
         return super()._refusal(request, known=known)
 
 
-class Leaky(RequestTable):
+class Leaky(request_table.RequestTable):
     """Planted bug: a request whose deadline has passed stays counted."""
 
     def _time_out(self, unanswered: Any) -> None:
@@ -231,7 +224,7 @@ PARSERS = [
     Parser(
         "rrq serving",
         ("integrations/rrq/request_table.py",),
-        RequestTable,
+        request_table.RequestTable,
         _make,
         serving_holds,
         {"hasty": Hasty, "silent": Silent, "leaky": Leaky},

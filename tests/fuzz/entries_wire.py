@@ -9,17 +9,8 @@ from typing import Any
 
 from beads_workers.cli.client import ControlClient
 from beads_workers.cli.errors import CommandError
-from beads_workers.core import limits, wire
+from beads_workers.core import framing, limits, wire
 from beads_workers.core.events import StopAsked, Ticket
-from beads_workers.core.framing import (
-    Framed,
-    Line,
-    LineReader,
-    ProtocolError,
-    TooLong,
-    Torn,
-    parse_object,
-)
 from beads_workers.core.wire import Batch, Done, Failed, Message, Priority, Ready, Task
 from beads_workers.runtime import control_socket
 from tests.fuzz.inputs import any_of, as_json, cuts, hostile, hostile_object, objects, texts
@@ -33,19 +24,19 @@ LINE_BYTES_MAX = 40
 """Small, so that most inputs hold lines at it and over it."""
 
 
-def expected(stream: bytes) -> list[Framed]:
+def expected(stream: bytes) -> list[framing.Framed]:
     """What the framing of docs/PROTOCOL.md makes of a whole stream, told the slow way."""
     *lines, rest = stream.split(b"\n")
-    found: list[Framed] = []
+    found: list[framing.Framed] = []
     for line in lines:
         if len(line) > LINE_BYTES_MAX:
-            found.append(TooLong(line[:LINE_BYTES_MAX]))
+            found.append(framing.TooLong(line[:LINE_BYTES_MAX]))
         elif (text := line.removesuffix(b"\r")).strip(b" \t\r\n\v\f"):
-            found.append(Line(text))
+            found.append(framing.Line(text))
     if len(rest) > LINE_BYTES_MAX:
-        found.append(TooLong(rest[:LINE_BYTES_MAX]))
+        found.append(framing.TooLong(rest[:LINE_BYTES_MAX]))
     elif rest.strip():
-        found.append(Torn(rest))
+        found.append(framing.Torn(rest))
     return found
 
 
@@ -59,8 +50,8 @@ def framing_holds(reader: Any, data: bytes) -> None:
     require(_a_few_at_once(reader, data) == wanted, "other lines when they are asked for by twos")
 
 
-def _a_few_at_once(reader: Any, data: bytes) -> list[Framed]:
-    lines, found = reader(LINE_BYTES_MAX), list[Framed]()
+def _a_few_at_once(reader: Any, data: bytes) -> list[framing.Framed]:
+    lines, found = reader(LINE_BYTES_MAX), list[framing.Framed]()
     for piece in cuts(data)[1]:
         found += lines.feed(piece, 2)
         while lines.pending:
@@ -70,19 +61,19 @@ def _a_few_at_once(reader: Any, data: bytes) -> list[Framed]:
     return found + lines.end()
 
 
-class Rescanner(LineReader):
+class Rescanner(framing.LineReader):
     """Planted bug: takes a line's end for seen although it came with this piece."""
 
-    def feed(self, data: bytes, lines_max: int | None = None) -> list[Framed]:
+    def feed(self, data: bytes, lines_max: int | None = None) -> list[framing.Framed]:
         found = super().feed(data, lines_max)
         self._searched += self._buffer.endswith(b"\r")
         return found
 
 
-class Hoarder(LineReader):
+class Hoarder(framing.LineReader):
     """Planted bug: no limit where a line has no end yet."""
 
-    def _overflow(self, found: list[Framed]) -> None:
+    def _overflow(self, found: list[framing.Framed]) -> None:
         pass
 
 
@@ -141,7 +132,7 @@ def deeper(levels: int, call: Any) -> Any:
 def messages_hold(parse: Any, data: bytes) -> None:
     try:
         message: Message = parse(data)
-    except ProtocolError as error:
+    except framing.ProtocolError as error:
         require(len(str(error)) <= REASON_CHARS_MAX, "the reason is as long as the line")
         return
     well_typed(message)
@@ -228,7 +219,7 @@ def _control(rng: Random) -> bytes:
 def requests_hold(event_of: Any, data: bytes) -> None:
     try:
         event = event_of(data)
-    except ProtocolError as error:
+    except framing.ProtocolError as error:
         require(len(str(error)) <= REASON_CHARS_MAX, "the reason is as long as the line")
         return
     well_typed(event)
@@ -238,13 +229,13 @@ def requests_hold(event_of: Any, data: bytes) -> None:
 
 
 def _event_of(line: bytes) -> Any:
-    name, fields = control_socket.parse_request(parse_object(line))
+    name, fields = control_socket.parse_request(framing.parse_object(line))
     return control_socket.event_for(name, fields, Ticket(1))
 
 
 def _unchecked_scale(line: bytes) -> Any:
     """Planted bug: any number of workers will do."""
-    name, fields = control_socket.parse_request(parse_object(line))
+    name, fields = control_socket.parse_request(framing.parse_object(line))
     if name == "bw.scale":
         return int(fields["workers"])
     return control_socket.event_for(name, fields, Ticket(1))
@@ -305,7 +296,7 @@ PARSERS = [
     Parser(
         "framing",
         ("core/framing.py",),
-        LineReader,
+        framing.LineReader,
         texts([b"\n", b"\r\n", b"{}", b"a", b" ", b"x" * 39, b"x" * 40, b"x" * 41, b"y" * 17], 16),
         framing_holds,
         {"forgets a line's end": Rescanner, "no limit": Hoarder},

@@ -10,16 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from beads_workers.core.landing import (
-    Idle,
-    Landed,
-    LanderSettings,
-    Order,
-    Refused,
-    from_line,
-    settings_to_line,
-    to_line,
-)
+from beads_workers.core import landing
 from tests.support import warm
 
 ROOT = Path(__file__).parent.parent.parent
@@ -28,7 +19,7 @@ ROOT = Path(__file__).parent.parent.parent
 class Program:
     """``news``: all that it has said."""
 
-    def __init__(self, settings: LanderSettings, *orders: Order) -> None:
+    def __init__(self, settings: landing.LanderSettings, *orders: landing.Order) -> None:
         self.news: list[Any] = []
         self._rest = b""
         pipes = [os.pipe() for _ in range(3)]
@@ -42,11 +33,11 @@ class Program:
         )
         for end in (stdin, stdout, stderr):
             os.close(end)
-        self.write(settings_to_line(settings), *map(to_line, orders))
+        self.write(landing.settings_to_line(settings), *map(landing.to_line, orders))
 
-    def tell(self, *orders: Order) -> None:
+    def tell(self, *orders: landing.Order) -> None:
         """Give it orders."""
-        self.write(*map(to_line, orders))
+        self.write(*map(landing.to_line, orders))
 
     def write(self, *lines: bytes) -> None:
         """Write to its stdin."""
@@ -59,14 +50,16 @@ class Program:
         while True:
             line = self._line(deadline)
             assert line is not None, f"not heard in {seconds} s: {self.news[-8:]}"
-            self.news.append(from_line(line))
+            self.news.append(landing.from_line(line))
             if wanted(self.news[-1]):
                 return self.news[-1]
 
-    def idle(self, *answered: str) -> Idle:
+    def idle(self, *answered: str) -> landing.Idle:
         """Until nothing is under way, and these have an answer."""
         return self.until(
-            lambda news: isinstance(news, Idle) and set(answered) <= self.landed | self.refused
+            lambda news: (
+                isinstance(news, landing.Idle) and set(answered) <= self.landed | self.refused
+            )
         )
 
     def of(self, kind: type[Any]) -> list[Any]:
@@ -76,12 +69,12 @@ class Program:
     @property
     def landed(self) -> set[str]:
         """Whose landing it told."""
-        return {news.issue_id for news in self.of(Landed)}
+        return {news.issue_id for news in self.of(landing.Landed)}
 
     @property
     def refused(self) -> set[str]:
         """Whom it refused."""
-        return {news.issue_id for news in self.of(Refused)}
+        return {news.issue_id for news in self.of(landing.Refused)}
 
     def end(self) -> int:
         """Close its stdin; its exit status."""

@@ -10,16 +10,8 @@ from pathlib import Path
 import pytest
 
 from beads_workers.checks.landing import refused_ledger
+from beads_workers.core import landing
 from beads_workers.core.commit_form import CommitForm
-from beads_workers.core.landing import (
-    Add,
-    Gate,
-    GoOn,
-    Idle,
-    Landed,
-    LandingPaused,
-    LandingResumed,
-)
 from beads_workers.landing.repository import CannotLand
 from beads_workers.landing.undo import Undo
 from beads_workers.worktrees.ledger import entries, ledger_ref
@@ -50,7 +42,7 @@ class Clone(LandingWorld):
         git(self.top, "worktree", "add", "--quiet", "--detach", str(self.desk))
         self.start = git(self.top, "rev-parse", "main")
 
-    def lander(self, *adds: Add, **fields: object) -> Program:
+    def lander(self, *adds: landing.Add, **fields: object) -> Program:
         """Whose gate is the project's own check."""
         return Program(self.settings("./check", **{"remote": "origin", **fields}), *adds)
 
@@ -135,7 +127,7 @@ def test_what_one_clone_landed_is_what_the_other_one_stands_on(clones: Clones) -
     one, two = clones.one, clones.two
     program = one.lander(one.work("a", {"a": "1"}))
     program.idle("a")
-    assert clones.tip() == one.tip() == program.of(Landed)[0].commit
+    assert clones.tip() == one.tip() == program.of(landing.Landed)[0].commit
     place = replace(two.settings().worktrees, base=f"refs/heads/{BRANCH}", remote="origin")
     assert base_of(place) == clones.tip(), "an attempt begins with what landed elsewhere"
     other = two.lander(two.work("b", {"b": "1"}))
@@ -152,7 +144,7 @@ def test_what_one_clone_landed_is_what_the_other_one_stands_on(clones: Clones) -
 def test_who_loses_the_race_builds_anew_on_what_won(clones: Clones) -> None:
     one, two = clones.one, clones.two
     late = one.lander(one.work("late", {"hold": "1"}))
-    late.until(lambda news: isinstance(news, Gate) and news.issues == ("late",))
+    late.until(lambda news: isinstance(news, landing.Gate) and news.issues == ("late",))
     first = two.lander(two.work("first", {"first": "1"}))
     first.idle("first")
     Path(f"{clones.gate}.go").touch()
@@ -185,7 +177,7 @@ def test_two_landers_at_once_lose_nothing_and_land_nothing_twice(clones: Clones)
         program.idle(*mine)
     wanted = {issue for mine in issues for issue in mine if not issue.endswith("-5")}
     assert sorted(clones.landed()) == sorted(wanted)
-    told = {news.commit for program in programs for news in program.of(Landed)}
+    told = {news.commit for program in programs for news in program.of(landing.Landed)}
     assert told == set(git(clones.origin, "rev-list", f"main..{BRANCH}").splitlines())
     for program in programs:
         assert program.end() == 0
@@ -210,19 +202,19 @@ def test_a_remote_that_is_gone_pauses_and_it_goes_on_by_itself(clones: Clones) -
     one, away = clones.one, clones.origin.with_name("away")
     clones.origin.rename(away)
     program = one.lander(one.work("a", {"a": "1"}))
-    paused = program.until(lambda news: isinstance(news, LandingPaused))
+    paused = program.until(lambda news: isinstance(news, landing.LandingPaused))
     assert paused.why.startswith("origin cannot be reached: ")
-    assert program.until(lambda news: isinstance(news, Idle)).waiting == 1
+    assert program.until(lambda news: isinstance(news, landing.Idle)).waiting == 1
     assert git(one.top, "branch", "--list", BRANCH) == ""
     away.rename(clones.origin)
-    program.until(lambda news: isinstance(news, LandingResumed))
+    program.until(lambda news: isinstance(news, landing.LandingResumed))
     program.idle("a")
     clones.origin.rename(away)
     program.tell(one.work("b", {"b": "1"}))
-    program.until(lambda news: isinstance(news, LandingPaused))
+    program.until(lambda news: isinstance(news, landing.LandingPaused))
     assert "b" not in one.files(), "nothing lands here that has not landed there"
     away.rename(clones.origin)
-    program.tell(GoOn())
+    program.tell(landing.GoOn())
     program.idle("b")
     assert clones.landed() == ["a", "b"] and program.end() == 0
     clones.assert_sound()
@@ -231,21 +223,23 @@ def test_a_remote_that_is_gone_pauses_and_it_goes_on_by_itself(clones: Clones) -
 def test_a_remote_that_refuses_is_a_pause_and_the_branch_stays(clones: Clones) -> None:
     one = clones.one
     program = one.lander()
-    program.until(lambda news: isinstance(news, Idle))
+    program.until(lambda news: isinstance(news, landing.Idle))
     clones.hook("pre-receive", "echo the subject has no type; echo; echo see RULES; exit 1")
     program.tell(one.work("a", {"a": "1"}))
-    paused = program.until(lambda news: isinstance(news, LandingPaused))
+    paused = program.until(lambda news: isinstance(news, landing.LandingPaused))
     assert f"origin does not take {BRANCH}" in paused.why and "hook declined" in paused.why
     assert paused.why.endswith("it says: the subject has no type / see RULES")
     for _ in range(2):
-        program.tell(GoOn())
-        program.until(lambda news: isinstance(news, Idle))
+        program.tell(landing.GoOn())
+        program.until(lambda news: isinstance(news, landing.Idle))
     assert one.tip() == clones.tip() == one.start
     (clones.origin / "hooks" / "pre-receive").unlink()
     gated = len(clones.gate.read_text().split())
-    program.tell(GoOn())
+    program.tell(landing.GoOn())
     program.idle("a")
-    assert len(program.of(LandingPaused)) == len(program.of(LandingResumed)) == 1, "it is said once"
+    assert len(program.of(landing.LandingPaused)) == len(program.of(landing.LandingResumed)) == 1, (
+        "it is said once"
+    )
     assert clones.landed() == ["a"] and program.end() == 0
     assert len(clones.gate.read_text().split()) == gated, "its tree has passed"
 
@@ -271,7 +265,7 @@ def test_a_remote_with_rules_for_messages_is_satisfied_by_settings(clones: Clone
     form = CommitForm(subject="{type}: {title:lower}", signoff=True)
     program = clones.one.lander(*adds, form=form)
     program.idle("a", "b")
-    assert program.of(LandingPaused) == [] and program.end() == 0
+    assert program.of(landing.LandingPaused) == [] and program.end() == 0
     subjects = git(clones.origin, "log", "-2", "--format=%s", BRANCH).splitlines()
     assert subjects == ["fix: readme lies", "feat: add it"]
 
@@ -280,7 +274,7 @@ def test_a_remote_that_refuses_the_ledger_takes_neither(clones: Clones) -> None:
     one = clones.one
     clones.hook("update", "case $1 in refs/bw/*) echo no refs of yours; exit 1;; esac")
     program = one.lander(one.work("a", {"a": "1"}))
-    paused = program.until(lambda news: isinstance(news, LandingPaused))
+    paused = program.until(lambda news: isinstance(news, landing.LandingPaused))
     assert "origin does not take refs/bw/landed/main: " in paused.why
     assert "it says: no refs of yours" in paused.why and one.tip() == clones.tip() == one.start
     assert program.end() == 0
@@ -330,10 +324,10 @@ def test_commits_that_only_this_clone_has_pause_it_with_what_to_type(clones: Clo
     program.idle("a")
     assert program.end() == 0
     other = two.lander(two.work("b", {"b": "1"}))
-    paused = other.until(lambda news: isinstance(news, LandingPaused))
+    paused = other.until(lambda news: isinstance(news, landing.LandingPaused))
     assert f"git branch -f {BRANCH} {clones.tip()[:12]}" in paused.why
     git(two.top, "branch", "-f", BRANCH, clones.tip())
-    other.tell(GoOn())
+    other.tell(landing.GoOn())
     other.idle("b")
     assert clones.landed() == ["a", "b"] and other.end() == 0
 
@@ -346,7 +340,7 @@ def test_killed_while_it_pushes_the_next_one_finds_it_landed(clones: Clones, hoo
     """Before the remote has moved, with a push that lives on, and after."""
     one = clones.one
     program = one.lander()
-    program.until(lambda news: isinstance(news, Idle))
+    program.until(lambda news: isinstance(news, landing.Idle))
     victim = clones.gate.with_name("victim")
     victim.write_text(str(program.process.pid))
     clones.hook(hook, f"test ! -e {victim} || kill -9 $(cat {victim}); rm -f {victim}; sleep 0.5")
@@ -354,10 +348,13 @@ def test_killed_while_it_pushes_the_next_one_finds_it_landed(clones: Clones, hoo
     program.tell(add)
     program.process.wait(60)
     program.kill()
-    assert one.tip() == one.start and not program.of(Landed)
+    assert one.tip() == one.start and not program.of(landing.Landed)
     again = one.lander(add)
     again.idle("a")
-    assert clones.landed() == ["a"] and again.of(Landed)[-1].commit == clones.tip() == one.tip()
+    assert (
+        clones.landed() == ["a"]
+        and again.of(landing.Landed)[-1].commit == clones.tip() == one.tip()
+    )
     assert again.end() == 0
     clones.assert_sound()
 
@@ -365,11 +362,11 @@ def test_killed_while_it_pushes_the_next_one_finds_it_landed(clones: Clones, hoo
 def test_killed_after_it_landed_the_next_one_says_so_again(clones: Clones) -> None:
     one, add = clones.one, clones.one.work("a", {"a": "1"})
     program = one.lander(add)
-    told = program.until(lambda news: isinstance(news, Landed))
+    told = program.until(lambda news: isinstance(news, landing.Landed))
     program.kill()
     time.sleep(0.1)
     again = one.lander(add)
-    assert again.until(lambda news: isinstance(news, Landed)).commit == told.commit
+    assert again.until(lambda news: isinstance(news, landing.Landed)).commit == told.commit
     assert again.end() == 0 and clones.landed() == ["a"]
 
 

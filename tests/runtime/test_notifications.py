@@ -13,32 +13,26 @@ import pytest
 from beads_workers.core import journal as rec
 from beads_workers.core.journal import Entry
 from beads_workers.core.snapshot import Board
-from beads_workers.runtime import sessions
-from beads_workers.runtime.notifications import (
-    LIMITS,
-    OUTPUT_BYTES_MAX,
-    QUEUE_MAX,
-    NotificationLimits,
-    Notifier,
-    argv_of,
-)
+from beads_workers.runtime import notifications, sessions
 from beads_workers.ui.notices import Notice
 from tests.support.fleet import until
 
 PATIENCE_SECONDS = 20.0
-SOON = NotificationLimits(command=0.1, grace=0.1, end=1.0)
+SOON = notifications.NotificationLimits(command=0.1, grace=0.1, end=1.0)
 
 
 class Run:
     """A notifier in a loop of its own."""
 
-    def __init__(self, folder: Path, command: str, limits: NotificationLimits) -> None:
+    def __init__(
+        self, folder: Path, command: str, limits: notifications.NotificationLimits
+    ) -> None:
         self.folder = folder
         self.began = time.monotonic()
         self.selector = selectors.DefaultSelector()
         self.warnings: list[str] = []
         self.board = Board()
-        self.notifier = Notifier(
+        self.notifier = notifications.Notifier(
             command, folder, self.board, self.elapsed, self.warnings.append, limits
         )
         self.notifier.attach(self.selector)
@@ -81,7 +75,7 @@ PAUSED = rec.RunChanged("paused", "why")
 def run(tmp_path: Path) -> Iterator[MakeRun]:
     runs: list[Run] = []
 
-    def make(command: str, limits: NotificationLimits = LIMITS) -> Run:
+    def make(command: str, limits: notifications.NotificationLimits = notifications.LIMITS) -> Run:
         runs.append(Run(tmp_path, command.replace("TMP", str(tmp_path)), limits))
         return runs[-1]
 
@@ -155,7 +149,7 @@ def test_one_that_floods_is_cut_and_holds_up_nobody(run: MakeRun) -> None:
     told.tell(PAUSED)
     told.turn_until(told.lines)
     told.notifier.finish()
-    assert len(told.log()) < OUTPUT_BYTES_MAX + 1000
+    assert len(told.log()) < notifications.OUTPUT_BYTES_MAX + 1000
     assert "was cut" in told.log()
 
 
@@ -169,16 +163,16 @@ def test_what_it_leaves_in_the_background_does_not_outlive_it(run: MakeRun) -> N
 
 def test_too_many_waiting_notices_are_dropped_but_never_the_last_word(run: MakeRun) -> None:
     told = run('echo "$BW_EVENT" >>TMP/told')
-    told.tell(*[PAUSED] * (QUEUE_MAX + 5), rec.RunEnded(0))
+    told.tell(*[PAUSED] * (notifications.QUEUE_MAX + 5), rec.RunEnded(0))
     told.notifier.finish()
-    assert told.lines() == ["paused"] * QUEUE_MAX + ["finished"]
+    assert told.lines() == ["paused"] * notifications.QUEUE_MAX + ["finished"]
     assert told.log().count("dropped") == 5
 
 
 def test_at_the_end_hanging_ones_leave_half_of_the_time_to_the_last_word(run: MakeRun) -> None:
     told = run(
         '[ "$BW_EVENT" = finished ] || sleep 300; echo "$BW_EVENT" >>TMP/told',
-        NotificationLimits(9.0, 0.1, 1.0),
+        notifications.NotificationLimits(9.0, 0.1, 1.0),
     )
     told.tell(PAUSED, PAUSED, PAUSED, rec.RunEnded(0))
     began = time.monotonic()
@@ -205,7 +199,7 @@ def test_a_folder_that_is_gone_does_no_harm(run: MakeRun) -> None:
 
 def test_the_desktop_is_told_without_a_shell_and_without_markup() -> None:
     notice = Notice("quarantined", "-x <b>$(touch pwned)</b> & more", 0.0, "run-1", "/project")
-    argv = argv_of("desktop", notice)
+    argv = notifications.argv_of("desktop", notice)
     assert argv[0] == "notify-send"
     assert argv[-3:] == [
         "--",

@@ -13,16 +13,8 @@ import pytest
 
 from beads_workers.agents.events import Usage
 from beads_workers.agents.totals import Totals
+from beads_workers.core import journal as rec
 from beads_workers.core.events import RecoveryFailed, UsageRead
-from beads_workers.core.journal import (
-    Checkpointed,
-    Entry,
-    Finished,
-    OwnerLost,
-    Started,
-    Unsettled,
-    encode,
-)
 from beads_workers.core.model import IssueId
 from beads_workers.core.recovery import RecoveryState
 from beads_workers.core.source import Action, CrashedRun, Result, Settled, Settlement
@@ -97,7 +89,7 @@ def test_a_machine_in_trouble_is_waited_for_like_a_tracker_in_trouble(scene: Sce
 
 def test_what_it_had_done_is_closed(scene: Scene) -> None:
     os.close(scene.alive)
-    scene.dead.apply(Entry(Checkpointed("a", claimed_by="actor/dead"), 5.0, 2.0))
+    scene.dead.apply(rec.Entry(rec.Checkpointed("a", claimed_by="actor/dead"), 5.0, 2.0))
     scene.recovery.run()
     assert scene.source.tracker.issues["a"].status == "closed"
 
@@ -105,18 +97,20 @@ def test_what_it_had_done_is_closed(scene: Scene) -> None:
 def test_what_its_workers_have_left_word_of_is_closed_with_what_came_of_it(scene: Scene) -> None:
     os.close(scene.alive)
     folder = scene.directory.run(scene.run_id)
-    started = Started("a", "W1", 1, "r.1")
-    (folder / "journal.jsonl").write_bytes(encode(Entry(started, 5.0, 2.0)) + b'{"v":1,"e":"to')
-    scene.dead.apply(Entry(started, 5.0, 2.0))
+    started = rec.Started("a", "W1", 1, "r.1")
+    (folder / "journal.jsonl").write_bytes(
+        rec.encode(rec.Entry(started, 5.0, 2.0)) + b'{"v":1,"e":"to'
+    )
+    scene.dead.apply(rec.Entry(started, 5.0, 2.0))
     spool_result(str(folder), Done(IssueId("a"), "W1", 7, {"note": "fine"}, request_id="r.1"))
     ended = scene.recovery.run()
     (settled,) = ended.settled
     assert (settled.settlement.action, settled.result) == (Action.CLOSE, Result.APPLIED)
     assert settled.settlement.note == "fine"
-    assert ended.heard == (Checkpointed("a", claimed_by="actor/dead"),)
+    assert ended.heard == (rec.Checkpointed("a", claimed_by="actor/dead"),)
     assert scene.source.tracker.issues["a"].status == "closed"
     _, added = read_journal(folder / "journal.jsonl")
-    assert isinstance(added.record, Finished) and added.record.verdict == "finish"
+    assert isinstance(added.record, rec.Finished) and added.record.verdict == "finish"
     assert (added.at, added.elapsed) == (5.007, 2.007), "when its worker was done with it"
 
 
@@ -124,7 +118,7 @@ def test_its_journal_is_told_only_when_all_is_settled(tmp_path: Path) -> None:
     scene = Scene(tmp_path, Fault(FaultKind.NOT_APPLIED, "recover"))
     os.close(scene.alive)
     folder = scene.directory.run(scene.run_id)
-    scene.dead.apply(Entry(Started("a", "W1", 1, "r.1"), 5.0, 2.0))
+    scene.dead.apply(rec.Entry(rec.Started("a", "W1", 1, "r.1"), 5.0, 2.0))
     spool_result(str(folder), Done(IssueId("a"), "W1", 7, request_id="r.1"))
     ended = scene.recovery.run()
     assert [s.result for s in ended.settled] == [Result.FAILED] and len(ended.heard) == 1
@@ -139,7 +133,7 @@ def test_what_its_agents_had_used_is_told_also_where_the_tracker_is_in_trouble(
     file = UsageFile(usage_file(str(scene.directory.run(scene.run_id)), "r.1"))
     file.begin("claude", "", {})
     file.add([Usage("m", 10, 1, money=0.25)], Totals("s"))
-    scene.dead.apply(Entry(Started("a", "W1", 1, "r.1", agent="claude"), 5.0, 2.0))
+    scene.dead.apply(rec.Entry(rec.Started("a", "W1", 1, "r.1", agent="claude"), 5.0, 2.0))
     scene.recovery.run()
     assert not scene.directory.is_settled(scene.run_id)
     (used,) = scene.used
@@ -155,8 +149,8 @@ def agent_used(scene: Scene, issue_id: str = "a") -> UsageFile:
     file = UsageFile(usage_file(str(scene.directory.run(scene.run_id)), "r.1"))
     file.begin("claude", "", {})
     file.add([Usage("m", 10, 1, money=0.25)], Totals("s"))
-    started = Started(issue_id, "W7", 1, "r.1", agent="claude")
-    scene.dead.apply(Entry(started, 5.0, 2.0))
+    started = rec.Started(issue_id, "W7", 1, "r.1", agent="claude")
+    scene.dead.apply(rec.Entry(started, 5.0, 2.0))
     return file
 
 
@@ -184,7 +178,7 @@ def test_a_run_is_settled_only_once_our_journal_has_what_its_agents_had_used(sce
 def test_of_a_worker_that_lives_on_all_is_counted_once_it_has_ended(scene: Scene) -> None:
     os.close(scene.alive)
     here = (os.getpid(), sessions.start_time(os.getpid()) or 0)
-    scene.dead.apply(Entry(Unsettled("a", "", *here), 5.0, 2.0))
+    scene.dead.apply(rec.Entry(rec.Unsettled("a", "", *here), 5.0, 2.0))
     file = agent_used(scene)
     scene.recovery.run()
     scene.recovery.conclude()
@@ -202,7 +196,7 @@ def test_of_a_worker_that_lives_on_all_is_counted_once_it_has_ended(scene: Scene
 def test_one_that_ends_while_its_run_is_recovered_is_counted(scene: Scene) -> None:
     os.close(scene.alive)
     here = (os.getpid(), sessions.start_time(os.getpid()) or 0)
-    scene.dead.apply(Entry(Unsettled("a", "", *here), 5.0, 2.0))
+    scene.dead.apply(rec.Entry(rec.Unsettled("a", "", *here), 5.0, 2.0))
     agent_used(scene)
     folder = scene.directory.run(scene.run_id)
     spool_result(str(folder), Done(IssueId("a"), "W7", 7, request_id="r.1"))
@@ -233,7 +227,7 @@ def test_nor_while_what_it_has_left_behind_runs(scene: Scene, what: str) -> None
     if what.startswith("its"):
         scene.dead.last_call = left
     else:
-        scene.dead.apply(Entry(Unsettled("a", "", *left), 5.0, 2.0))
+        scene.dead.apply(rec.Entry(rec.Unsettled("a", "", *left), 5.0, 2.0))
         scene.recovery = Recovery(
             scene.directory, scene.source, [scene.dead], scene.failed, inherits=False
         )
@@ -271,9 +265,9 @@ def test_what_a_worker_of_somebody_else_still_has_is_left_alone_and_nothing_else
         id="b", title="t", status="in_progress", assignee="actor/dead"
     )
     here = (os.getpid(), sessions.start_time(os.getpid()) or 0)
-    lost = OwnerLost("a", "W7", os.getpid(), told_to_stop=True)
-    for record in (Unsettled("a", "", *here), Started("a", "W7", 1, "r.1"), lost):
-        scene.dead.apply(Entry(record, 5.0, 2.0))
+    lost = rec.OwnerLost("a", "W7", os.getpid(), told_to_stop=True)
+    for record in (rec.Unsettled("a", "", *here), rec.Started("a", "W7", 1, "r.1"), lost):
+        scene.dead.apply(rec.Entry(record, 5.0, 2.0))
     ended = scene.recovery.run()
     assert [s.settlement.issue_id for s in ended.settled] == ["b"]
     (inherited,) = ended.inherited
@@ -307,8 +301,11 @@ def test_what_several_workers_had_is_given_back_in_one_go(scene: Scene) -> None:
     source = Counting(held, actor="actor/new")
     here = (os.getpid(), sessions.start_time(os.getpid()) or 0)
     for issue in held:
-        for record in (Unsettled(issue.id, "", *here), Started(issue.id, "W7", 1, issue.id)):
-            scene.dead.apply(Entry(record, 5.0, 2.0))
+        for record in (
+            rec.Unsettled(issue.id, "", *here),
+            rec.Started(issue.id, "W7", 1, issue.id),
+        ):
+            scene.dead.apply(rec.Entry(record, 5.0, 2.0))
     recovery = Recovery(scene.directory, source, [scene.dead], scene.failed)
     assert len(recovery.run().inherited) == 4
     source.recoveries = 0
@@ -335,7 +332,7 @@ def test_what_several_workers_had_is_given_back_in_one_go(scene: Scene) -> None:
 def test_a_push_source_waits_for_such_a_worker_no_longer_than_its_grace(scene: Scene) -> None:
     os.close(scene.alive)
     here = (os.getpid(), sessions.start_time(os.getpid()) or 0)
-    scene.dead.apply(Entry(Unsettled("a", "", *here), 5.0, 2.0))
+    scene.dead.apply(rec.Entry(rec.Unsettled("a", "", *here), 5.0, 2.0))
     made = scene.directory, scene.source, [scene.dead], scene.failed
     Recovery(*made, inherits=False, grace_seconds=0.1).run()
     assert scene.source.tracker.issues["a"].status == "open"
@@ -344,7 +341,7 @@ def test_a_push_source_waits_for_such_a_worker_no_longer_than_its_grace(scene: S
 def test_another_process_under_the_same_pid_is_not_waited_for(scene: Scene) -> None:
     os.close(scene.alive)
     scene.dead.last_call = (os.getpid(), 1)
-    scene.dead.apply(Entry(Unsettled("a", "", os.getpid(), 1), 5.0, 2.0))
+    scene.dead.apply(rec.Entry(rec.Unsettled("a", "", os.getpid(), 1), 5.0, 2.0))
     assert len(scene.recovery.run().settled) == 1
 
 

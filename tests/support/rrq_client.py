@@ -7,19 +7,7 @@ import time
 from pathlib import Path
 from typing import Any, Self
 
-from beads_workers.integrations.rrq.wire import (
-    V1,
-    V2,
-    CancelRequest,
-    Envelope,
-    FrameReader,
-    Request,
-    RequestContext,
-    RequestOutcome,
-    encode,
-    frame,
-    parse,
-)
+from beads_workers.integrations.rrq import wire
 
 PATIENCE_SECONDS = 60.0
 
@@ -27,22 +15,24 @@ PATIENCE_SECONDS = 60.0
 def request(
     name: str,
     *args: Any,
-    version: str = V1,
+    version: str = wire.V1,
     request_id: str = "",
     job_id: str = "",
     seconds: float | None = None,
     attempt: int = 1,
     trace_context: dict[str, str] | None = None,
     **kwargs: Any,
-) -> Request:
+) -> wire.Request:
     """For ``name``, with a deadline so many seconds from now; ids are made of a counter."""
     _count[0] += 1
     number = _count[0]
     now = time.time()
     deadline = None if seconds is None else now + seconds
     job = job_id or f"job-{number}"
-    context = RequestContext(job, attempt, now, "default", deadline, trace_context, None, "a test")
-    return Request(
+    context = wire.RequestContext(
+        job, attempt, now, "default", deadline, trace_context, None, "a test"
+    )
+    return wire.Request(
         request_id or f"request-{number}",
         job,
         name,
@@ -78,7 +68,7 @@ class Client:
     def __init__(self, place: Path | int) -> None:
         self.socket = connected(place)
         self.socket.settimeout(PATIENCE_SECONDS)
-        self._reader = FrameReader()
+        self._reader = wire.FrameReader()
         self._payloads: list[bytes] = []
 
     def __enter__(self) -> Self:
@@ -87,21 +77,21 @@ class Client:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def send(self, *envelopes: Envelope) -> None:
+    def send(self, *envelopes: wire.Envelope) -> None:
         """All of them in one write."""
-        self.raw(b"".join(frame(encode(each)) for each in envelopes))
+        self.raw(b"".join(wire.frame(wire.encode(each)) for each in envelopes))
 
     def raw(self, data: bytes) -> None:
         """Whatever it is."""
         self.socket.sendall(data)
 
-    def cancel(self, of: Request, *, by_request: bool = False) -> None:
+    def cancel(self, of: wire.Request, *, by_request: bool = False) -> None:
         """A cancel frame for it."""
-        version = of.protocol_version if of.protocol_version in (V1, V2) else V1
+        version = of.protocol_version if of.protocol_version in (wire.V1, wire.V2) else wire.V1
         request_id = of.request_id if by_request else None
-        self.send(CancelRequest(of.job_id, request_id, protocol_version=version))
+        self.send(wire.CancelRequest(of.job_id, request_id, protocol_version=version))
 
-    def answer(self) -> RequestOutcome | None:
+    def answer(self) -> wire.RequestOutcome | None:
         """The next one; None when the executor has closed the connection."""
         while not self._payloads:
             try:
@@ -111,11 +101,11 @@ class Client:
             if not data:
                 return None
             self._payloads += self._reader.feed(data)
-        answer = parse(self._payloads.pop(0))
-        assert isinstance(answer, RequestOutcome)
+        answer = wire.parse(self._payloads.pop(0))
+        assert isinstance(answer, wire.RequestOutcome)
         return answer
 
-    def ask(self, of: Request) -> RequestOutcome:
+    def ask(self, of: wire.Request) -> wire.RequestOutcome:
         """Send it, and wait for its answer."""
         self.send(of)
         answer = self.answer()

@@ -6,21 +6,7 @@ import time
 
 import pytest
 
-from beads_workers.core.journal import (
-    KINDS,
-    AccountClosed,
-    AccountOpened,
-    BranchLanded,
-    Entry,
-    Finished,
-    GateRan,
-    LandingEnded,
-    LandingTip,
-    Noted,
-    Record,
-    RunChanged,
-    Started,
-)
+from beads_workers.core import journal as rec
 from beads_workers.core.receipts import Receipt, Tokens
 from beads_workers.ui.lines import SILENT, line, status_lines
 from tests.core.test_journal import bare, filled
@@ -30,18 +16,18 @@ from tests.ui.snapshots import EPOCH, after, agents_at_work, closed, fleet
 @pytest.mark.parametrize("kind", sorted(SILENT))
 def test_what_readers_pass_over_unread_would_have_said_nothing(kind: str) -> None:
     for make in (bare, filled):
-        assert line(Entry(make(KINDS[kind]), 1.0, 2.0)) is None
+        assert line(rec.Entry(make(rec.KINDS[kind]), 1.0, 2.0)) is None
 
 
 def test_a_limit_that_is_reached_is_no_empty_backlog() -> None:
-    said = line(Entry(RunChanged("stopping", "idle_timeout"), 1.0, 2.0))
+    said = line(rec.Entry(rec.RunChanged("stopping", "idle_timeout"), 1.0, 2.0))
     assert said is not None and said.endswith("fleet is stopping (nothing more is begun)")
 
 
 def test_each_line_begins_with_its_own_second() -> None:
     for at in (1_700_000_000.999, 1_700_000_001.0, 1_700_000_000.0, 1_700_086_400.5):
         clock = time.strftime("%H:%M:%S", time.localtime(at))
-        assert line(Entry(Noted("info", "x"), at, 2.0)) == f"{clock}      info: x"
+        assert line(rec.Entry(rec.Noted("info", "x"), at, 2.0)) == f"{clock}      info: x"
 
 
 def clock(at: float) -> str:
@@ -55,32 +41,39 @@ RECEIPT = Receipt("done", agent="claude", usage={"m": Tokens(12_000, 300)}, mone
 @pytest.mark.parametrize(
     ("record", "said"),
     [
-        (Started("a", "W1", 1, "r", "Mend it", agent="claude"), "W1 started  a P2 by claude Mend"),
         (
-            Finished("a", "W1", 1, "r", "success", "finish", "", 4200, note="n", receipt=RECEIPT),
+            rec.Started("a", "W1", 1, "r", "Mend it", agent="claude"),
+            "W1 started  a P2 by claude Mend",
+        ),
+        (
+            rec.Finished(
+                "a", "W1", 1, "r", "success", "finish", "", 4200, note="n", receipt=RECEIPT
+            ),
             "W1 done     a in 4.2 s (12.3k tok $0.41): n",
         ),
         (
-            Finished("a", "W1", 1, "r", "retry", "requeue", "its limit", 4200),
+            rec.Finished("a", "W1", 1, "r", "retry", "requeue", "its limit", 4200),
             "W1 returned a in 4.2 s: its limit (requeued, not charged)",
         ),
         (
-            AccountClosed("c", "claude", "limited", "5-hour limit", "", EPOCH, EPOCH + 30, EPOCH),
+            rec.AccountClosed(
+                "c", "claude", "limited", "5-hour limit", "", EPOCH, EPOCH + 30, EPOCH
+            ),
             f"claude: 5-hour limit until {clock(EPOCH)}",
         ),
         (
-            AccountClosed("c", "claude", "limited", "limit", "opus", 0, EPOCH + 30, EPOCH),
+            rec.AccountClosed("c", "claude", "limited", "limit", "opus", 0, EPOCH + 30, EPOCH),
             f"claude (opus only): limit tried again at {clock(EPOCH + 30)}",
         ),
         (
-            AccountClosed("c", "claude", "needs_person", "Not logged in", todo="claude /login"),
+            rec.AccountClosed("c", "claude", "needs_person", "Not logged in", todo="claude /login"),
             "claude: Not logged in - mend it with 'claude /login', then 'beads-workers resume'",
         ),
-        (AccountOpened("c", "claude", ""), "claude: takes work again"),
+        (rec.AccountOpened("c", "claude", ""), "claude: takes work again"),
     ],
 )
-def test_agents_and_their_accounts_have_lines(record: Record, said: str) -> None:
-    shown = line(Entry(record, EPOCH, 2.0))
+def test_agents_and_their_accounts_have_lines(record: rec.Record, said: str) -> None:
+    shown = line(rec.Entry(record, EPOCH, 2.0))
     assert shown is not None
     assert said in shown
 
@@ -101,43 +94,45 @@ def test_status_folds_many_workers_without_an_issue_and_shows_each_that_has_one(
     assert many[2:] == ["998 workers idle: done 0, failed 0"]
 
 
-def said(record: Record) -> str | None:
+def said(record: rec.Record) -> str | None:
     """Without its clock."""
-    told = line(Entry(record, 1.0, 2.0))
+    told = line(rec.Entry(record, 1.0, 2.0))
     return None if told is None else told[9:].strip()
 
 
 @pytest.mark.parametrize(
     ("record", "text"),
     [
-        (BranchLanded("a", 1, "1" * 40, "bw-landing/main", "f" * 40),
+        (rec.BranchLanded("a", 1, "1" * 40, "bw-landing/main", "f" * 40),
          "landed   a as 111111111111 on bw-landing/main"),
-        (BranchLanded("a", 1, "1" * 40, "bw-landing/main"),
+        (rec.BranchLanded("a", 1, "1" * 40, "bw-landing/main"),
          "landed   a as 111111111111 on bw-landing/main, without a gate"),
-        (BranchLanded("a", 1, "1" * 40, "bw-landing/main", contained=True),
+        (rec.BranchLanded("a", 1, "1" * 40, "bw-landing/main", contained=True),
          "landed   a: nothing new, it is in 111111111111 on bw-landing/main"),
-        (LandingEnded("a", "mend", "verify", against=("b",)),
+        (rec.LandingEnded("a", "mend", "verify", against=("b",)),
          "refused  a: verify fails on its branch together with what has landed (landed by b)"
          " (its agent mends it)"),
-        (LandingEnded("a", "quarantined", "conflict", files=("x", "y")),
+        (rec.LandingEnded("a", "quarantined", "conflict", files=("x", "y")),
          "refused  a: its branch conflicts with what has landed: x, y"
          " (quarantined with its branch)"),
-        (LandingEnded("a", "shelve"), "unlanded a: 'land' or the next start lands it"),
-        (LandingEnded("a", "requeue"), None),
-        (GateRan(0, "began", "f" * 40, ("a",)), None),
-        (GateRan(0, "green", "f" * 40, ("a",), 2.0), None),
-        (GateRan(0, "green", "f" * 40, ("a",), 2.0, flaky=True),
+        (rec.LandingEnded("a", "shelve"), "unlanded a: 'land' or the next start lands it"),
+        (rec.LandingEnded("a", "requeue"), None),
+        (rec.GateRan(0, "began", "f" * 40, ("a",)), None),
+        (rec.GateRan(0, "green", "f" * 40, ("a",), 2.0), None),
+        (rec.GateRan(0, "green", "f" * 40, ("a",), 2.0, flaky=True),
          "gate     flaky: green after 2.0 s, and was red before, with a"),
-        (GateRan(0, "red", "f" * 40, ("a", "b"), 2.0, "exit status 1"),
+        (rec.GateRan(0, "red", "f" * 40, ("a", "b"), 2.0, "exit status 1"),
          "gate     red, after 2.0 s, with a b: exit status 1"),
-        (GateRan(0, "red", "f" * 40, kept=True),
+        (rec.GateRan(0, "red", "f" * 40, kept=True),
          "gate     red, known already, with the branch as it is"),
-        (GateRan(0, "none", "f" * 40, ("a",), 9.0, "timed out"),
+        (rec.GateRan(0, "none", "f" * 40, ("a",), 9.0, "timed out"),
          "gate     without a verdict, after 9.0 s, with a: timed out"),
-        (LandingTip("1" * 40, "bw-landing/main"), None),
-        (LandingTip("1" * 40, "", "main"), "landed   main is at 111111111111 as well"),
-        (LandingTip("1" * 40, "", "main", "it is dirty"), None),
+        (rec.LandingTip("1" * 40, "bw-landing/main"), None),
+        (rec.LandingTip("1" * 40, "", "main"), "landed   main is at 111111111111 as well"),
+        (rec.LandingTip("1" * 40, "", "main", "it is dirty"), None),
     ],
 )  # fmt: skip
-def test_what_lands_and_what_does_not_is_one_line_each(record: Record, text: str | None) -> None:
+def test_what_lands_and_what_does_not_is_one_line_each(
+    record: rec.Record, text: str | None
+) -> None:
     assert said(record) == text

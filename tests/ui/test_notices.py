@@ -10,14 +10,7 @@ from beads_workers.core.journal import Entry, Record
 from beads_workers.core.plain import to_plain
 from beads_workers.core.receipts import Receipt, Tokens
 from beads_workers.core.snapshot import Board
-from beads_workers.ui.notices import (
-    FAILURES_TOLD,
-    NAMED_MAX,
-    QUARANTINED_SECONDS,
-    Notice,
-    Notices,
-    environment,
-)
+from beads_workers.ui import notices
 from tests.support.landings import BRANCH, TIP, landed, night, refused, worked
 
 EPOCH = 1_700_000_000.0
@@ -28,11 +21,11 @@ class Told:
 
     def __init__(self) -> None:
         self.board = Board()
-        self.notices = Notices()
+        self.notices = notices.Notices()
         self.elapsed = 0.0
         self.add(rec.RunStarted("run-1", 1, "actor", "memory", "/project"))
 
-    def add(self, *records: Record) -> list[Notice]:
+    def add(self, *records: Record) -> list[notices.Notice]:
         """These are journalled now."""
         told = []
         for record in records:
@@ -41,12 +34,12 @@ class Told:
             told += self.notices.add(entry, self.board)
         return told
 
-    def wait(self, seconds: float) -> list[Notice]:
+    def wait(self, seconds: float) -> list[notices.Notice]:
         """Time passes."""
         self.elapsed += seconds
         return self.notices.due(self.elapsed, self.board)
 
-    def give_up(self, issue_id: str, error: str = "boom", title: str = "") -> list[Notice]:
+    def give_up(self, issue_id: str, error: str = "boom", title: str = "") -> list[notices.Notice]:
         """An issue is claimed, tried, and quarantined."""
         ended = rec.Finished(
             issue_id, "W1", 3, f"r.{issue_id}", "error", "quarantined", error, charged=3
@@ -55,7 +48,7 @@ class Told:
         return self.add(rec.Claimed(issue_id, title), started, ended)
 
 
-def one(told: list[Notice]) -> Notice:
+def one(told: list[notices.Notice]) -> notices.Notice:
     """The only notice."""
     (notice,) = told
     return notice
@@ -75,9 +68,9 @@ def test_fifty_in_a_minute_are_a_few_notices_that_name_how_many() -> None:
     told = []
     for number in range(50):
         told += run.give_up(f"n{number}") + run.wait(60 / 50)
-    told += run.wait(QUARANTINED_SECONDS)
+    told += run.wait(notices.QUARANTINED_SECONDS)
     assert [notice.count for notice in told] == [1, 25, 24]
-    assert len(told[1].issue_ids) == NAMED_MAX
+    assert len(told[1].issue_ids) == notices.NAMED_MAX
     assert told[1].text == "25 issues were quarantined (n1, n2, n3, n4, n5, ...); n1: boom"
     assert run.notices.ends == inf
 
@@ -85,7 +78,7 @@ def test_fifty_in_a_minute_are_a_few_notices_that_name_how_many() -> None:
 def test_after_a_quiet_time_the_next_one_is_told_at_once_again() -> None:
     run = Told()
     run.give_up("a")
-    assert run.wait(QUARANTINED_SECONDS) == []
+    assert run.wait(notices.QUARANTINED_SECONDS) == []
     assert one(run.give_up("b")).issue_ids == ("b",)
 
 
@@ -115,10 +108,10 @@ def test_a_pause_is_told_with_its_reason() -> None:
 
 def test_a_failing_tracker_is_told_once_and_its_recovery_too() -> None:
     run = Told()
-    told: list[Notice] = []
+    told: list[notices.Notice] = []
     for failures in range(1, 9):
         told += run.add(rec.SourceTrouble("locked", 1.0, "", failures))
-        assert bool(told) == (failures >= FAILURES_TOLD)
+        assert bool(told) == (failures >= notices.FAILURES_TOLD)
     assert one(told).text == "the tracker has failed 3 times in a row: locked"
     assert one(run.add(rec.SourceRecovered())).event == "tracker_recovered"
     again = run.add(*(rec.SourceTrouble("locked", 1.0, "", n) for n in range(1, 4)))
@@ -147,7 +140,7 @@ def test_the_end_is_told_with_the_figures() -> None:
 
 def test_the_environment_is_text_that_no_terminal_obeys_and_json_says_the_same() -> None:
     notice = one(Told().give_up("a", "e\x1b[2J\0", "t\x07"))
-    found = environment(notice)
+    found = notices.environment(notice)
     assert all(value.isprintable() for value in found.values())
     assert (found["BW_EVENT"], found["BW_ISSUE_ID"], found["BW_ERROR"]) == (
         "quarantined",
@@ -172,7 +165,7 @@ def test_an_account_that_needs_a_person_is_told_at_once_with_what_mends_it() -> 
     assert notice.text == (
         "claude: not logged in - mend it with 'claude /login', then 'beads-workers resume'"
     )
-    assert environment(notice)["BW_TODO"] == "claude /login"
+    assert notices.environment(notice)["BW_TODO"] == "claude /login"
     assert told.add(closed("needs_person", "claude /login")) == []
     (mended,) = told.add(rec.AccountOpened("c1", "claude"))
     assert (mended.event, mended.agent) == ("account_opened", "claude")
@@ -240,5 +233,5 @@ def test_the_end_of_a_run_counts_what_landed_and_what_did_not() -> None:
     *_, last = there.add(*night(), rec.RunEnded(0, "idle_timeout"))
     assert (last.landed, last.unlanded) == (3, 1)
     assert "; landed 3 on bw-landing/main; not landed yet 1" in last.text
-    told = environment(last)
+    told = notices.environment(last)
     assert (told["BW_LANDED"], told["BW_UNLANDED"]) == ("3", "1")

@@ -9,16 +9,8 @@ import pytest
 from beads_workers.core.facts import Facts, IssueFacts
 from beads_workers.core.model import IssueId
 from beads_workers.core.source import Seen
+from beads_workers.ui import why
 from beads_workers.ui.reasons import Cause, Picture, chain
-from beads_workers.ui.why import (
-    GROUPS,
-    clock_at,
-    explain,
-    headline,
-    issue_lines,
-    overview_lines,
-    survey,
-)
 
 NOW = 1_700_000_000.0
 A, B = IssueId("a"), IssueId("b")
@@ -28,14 +20,14 @@ BLOCKED = Seen(A, "hide \x1b[8m me", "open", waits_for=(B,))
 def picture(*seen: Seen, state: str = "paused") -> Picture:
     """A paused fleet, unless said otherwise."""
     facts = Facts(state, "run-1", attempts_max=3, slots=2)
-    return Picture(facts, NOW, lambda at: clock_at(at, NOW), {s.issue_id: s for s in seen})
+    return Picture(facts, NOW, lambda at: why.clock_at(at, NOW), {s.issue_id: s for s in seen})
 
 
 def lines(shown: Picture) -> list[str]:
     """What ``why a`` prints."""
-    reasons = explain(A, shown)
-    head = headline(A, reasons, shown)
-    return list(issue_lines(A, shown.seen.get(A), head, reasons, chain(A, shown)))
+    reasons = why.explain(A, shown)
+    head = why.headline(A, reasons, shown)
+    return list(why.issue_lines(A, shown.seen.get(A), head, reasons, chain(A, shown)))
 
 
 def test_an_issue_is_its_headline_what_changes_it_and_what_it_waits_for() -> None:
@@ -57,7 +49,7 @@ def test_that_no_fleet_runs_is_not_said_twice() -> None:
 def test_the_overview_counts_and_names_the_first_few() -> None:
     many = [Seen(IssueId(f"n{n}\n"), "x", "in_progress", "bob") for n in range(7)]
     shown = picture(*many)
-    found = list(overview_lines(survey(shown.seen, shown), shown))
+    found = list(why.overview_lines(why.survey(shown.seen, shown), shown))
     assert found[0] == "the fleet is paused; 0 ready, 0 under way"
     assert found[1:3] == ["  -> 'beads-workers resume'", ""]
     assert " ".join(found[3].split()) == "7 in progress by others n0⏎, n1⏎, n2⏎, n3⏎, n4⏎, ..."
@@ -69,7 +61,7 @@ def test_what_comes_next_is_the_last_line() -> None:
         "running", slots=2, issues=(IssueFacts("a", standing="cooling", again_seconds=5),)
     )
     shown = Picture(facts, NOW, lambda at: f"T{at - NOW:+.0f}", {A: Seen(A, "x", "open")})
-    found = list(overview_lines(survey([A], shown), shown))
+    found = list(why.overview_lines(why.survey([A], shown), shown))
     assert found[-1] == "next: a is tried again at T+5, in 5 s"
 
 
@@ -79,13 +71,13 @@ def test_every_cause_that_can_group_issues_has_a_name() -> None:
         Cause.TRACKER, Cause.LIMIT, Cause.NO_WORKERS, Cause.BUSY, Cause.BEHIND,
         Cause.ACCOUNT,
     }  # fmt: skip
-    assert set(Cause) - fleet - {Cause.CLOSED, Cause.NOT_FOUND} == set(GROUPS)
+    assert set(Cause) - fleet - {Cause.CLOSED, Cause.NOT_FOUND} == set(why.GROUPS)
 
 
 def test_a_time_of_another_day_has_its_date(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
-    assert clock_at(NOW + 60, NOW) == "22:14:20"
-    assert clock_at(NOW + 7200, NOW) == "2023-11-15 00:13:20"
+    assert why.clock_at(NOW + 60, NOW) == "22:14:20"
+    assert why.clock_at(NOW + 7200, NOW) == "2023-11-15 00:13:20"
     monkeypatch.undo()
     time.tzset()

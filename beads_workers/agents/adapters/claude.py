@@ -17,28 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from beads_workers.agents.adapter import (
-    Adapter,
-    AgentRequest,
-    Invocation,
-    Obstacle,
-    Permission,
-    Program,
-)
-from beads_workers.agents.events import (
-    DENIED_MAX,
-    Background,
-    Denied,
-    Event,
-    FinalResult,
-    Kind,
-    Limit,
-    Retrying,
-    RunFailure,
-    Session,
-    Usage,
-    Words,
-)
+from beads_workers.agents import adapter, events
 from beads_workers.agents.lines import Fields, Parser
 from beads_workers.agents.texts import recognise
 from beads_workers.agents.verdict import of_status
@@ -46,10 +25,10 @@ from beads_workers.agents.verdict import of_status
 _TOOLS = "Bash,Edit,Write,Read,Glob,Grep"
 
 _PERMISSIONS = {
-    Permission.READ: ("--permission-mode", "dontAsk", "--allowedTools", "Read,Glob,Grep"),
+    adapter.Permission.READ: ("--permission-mode", "dontAsk", "--allowedTools", "Read,Glob,Grep"),
     # Edits and commands inside the folder without questions; everything else is refused.
-    Permission.EDIT: ("--permission-mode", "acceptEdits", "--allowedTools", _TOOLS),
-    Permission.ALL: ("--permission-mode", "bypassPermissions"),
+    adapter.Permission.EDIT: ("--permission-mode", "acceptEdits", "--allowedTools", _TOOLS),
+    adapter.Permission.ALL: ("--permission-mode", "bypassPermissions"),
 }
 
 _UNWANTED = "EnterWorktree,ExitWorktree,EnterPlanMode,ExitPlanMode,ScheduleWakeup"
@@ -60,16 +39,16 @@ permissions refuses them."""
 _BYPASSES = {"--dangerously-skip-permissions", "bypassPermissions"}
 
 _ERRORS = {
-    "authentication_failed": Kind.NEEDS_PERSON,
-    "oauth_org_not_allowed": Kind.NEEDS_PERSON,
-    "account_on_hold": Kind.NEEDS_PERSON,
-    "verification_required": Kind.NEEDS_PERSON,
-    "billing_error": Kind.NEEDS_PERSON,
-    "cloud_credential_error": Kind.NEEDS_PERSON,
-    "model_not_found": Kind.NEEDS_PERSON,
-    "rate_limit": Kind.TRANSIENT,
-    "overloaded": Kind.TRANSIENT,
-    "server_error": Kind.TRANSIENT,
+    "authentication_failed": events.Kind.NEEDS_PERSON,
+    "oauth_org_not_allowed": events.Kind.NEEDS_PERSON,
+    "account_on_hold": events.Kind.NEEDS_PERSON,
+    "verification_required": events.Kind.NEEDS_PERSON,
+    "billing_error": events.Kind.NEEDS_PERSON,
+    "cloud_credential_error": events.Kind.NEEDS_PERSON,
+    "model_not_found": events.Kind.NEEDS_PERSON,
+    "rate_limit": events.Kind.TRANSIENT,
+    "overloaded": events.Kind.TRANSIENT,
+    "server_error": events.Kind.TRANSIENT,
 }
 """``error`` of an assistant line or of a retry. A ``rate_limit`` is a usage limit where it says so;
 any other error is known by its status and text."""
@@ -122,11 +101,11 @@ _TOTAL_TOKENS = (
 class ClaudeParser(Parser):
     """Its stream to events."""
 
-    _error: RunFailure | None = None
-    _rejected: Limit | None = None
+    _error: events.RunFailure | None = None
+    _rejected: events.Limit | None = None
     _refused: frozenset[str] = frozenset()
 
-    def read(self, said: Fields) -> Iterable[Event]:
+    def read(self, said: Fields) -> Iterable[events.Event]:
         """One line of the stream."""
         match said.text("type"), said.text("subtype"):
             case "system", "init":
@@ -134,7 +113,7 @@ class ClaudeParser(Parser):
             case "system", "api_retry":
                 return [self._retry(said)]
             case "system", "background_tasks_changed":
-                return [Background(sum(1 for _ in said.each("tasks")))]
+                return [events.Background(sum(1 for _ in said.each("tasks")))]
             case "system", "permission_denied":
                 return self._denied(said)
             case "rate_limit_event", _:
@@ -147,36 +126,36 @@ class ClaudeParser(Parser):
                 return self._result(said, subtype)
         return ()
 
-    def _begin(self, said: Fields) -> Iterator[Event]:
+    def _begin(self, said: Fields) -> Iterator[events.Event]:
         self.model = _model(said.name("model")) or self.model
         self.folder = said.name("cwd") or self.folder
         if session := said.name("session_id"):
             self.usage.begin(session)
-            yield Session(session)
+            yield events.Session(session)
 
-    def _retry(self, said: Fields) -> Retrying:
+    def _retry(self, said: Fields) -> events.Retrying:
         status, error = said.count("error_status"), said.name("error")
         failed = _failed(error, status, said.text("error_message"))
         why = f"{error or 'error'}{f' {status}' if status else ''}"
-        return Retrying(f"{why}, attempt {said.count('attempt')}", failed.kind)
+        return events.Retrying(f"{why}, attempt {said.count('attempt')}", failed.kind)
 
-    def _limit(self, info: Fields) -> Iterator[Event]:
+    def _limit(self, info: Fields) -> Iterator[events.Event]:
         limit = _limit(info)
         self._rejected = limit if limit.rejected and not limit.overage else None
         yield limit
 
-    def _denied(self, said: Fields) -> Iterator[Event]:
+    def _denied(self, said: Fields) -> Iterator[events.Event]:
         if (call := said.name("tool_use_id")) not in self._refused:
-            if call and len(self._refused) < DENIED_MAX:
+            if call and len(self._refused) < events.DENIED_MAX:
                 self._refused |= {call}
-            yield Denied(said.name("tool_name") or "a tool")
+            yield events.Denied(said.name("tool_name") or "a tool")
 
-    def _tool_results(self, said: Fields) -> Iterator[Event]:
+    def _tool_results(self, said: Fields) -> Iterator[events.Event]:
         for part in said.each("message", "content"):
             if part.flag("is_error") and (match := _NO_TOOL.search(part.text("content"))):
-                yield Denied(match[1])
+                yield events.Denied(match[1])
 
-    def _assistant(self, said: Fields) -> Iterator[Event]:
+    def _assistant(self, said: Fields) -> Iterator[events.Event]:
         message = said.at("message")
         texts = [part.text("text") for part in message.each("content") if part.has("text")]
         if error := said.name("error"):
@@ -188,23 +167,23 @@ class ClaudeParser(Parser):
         yield from self.usage.answer(message.name("id"), usage)
         if said.text("parent_tool_use_id"):
             texts = []  # A sub-agent's words are no answer.
-        yield from (Words(text) for text in texts if text.strip())
+        yield from (events.Words(text) for text in texts if text.strip())
         for part in message.each("content"):
             if part.text("type") == "tool_use":
                 yield self.activity(part.name("name"), part.at("input"))
 
-    def _assistant_error(self, said: Fields, error: str, text: str) -> Iterator[Event]:
+    def _assistant_error(self, said: Fields, error: str, text: str) -> Iterator[events.Event]:
         failed = _failed(error, said.count("api_error_status"), text)
         if info := said.at("api_error_params", "rate_limit_info"):
             self._rejected = _limit(info)
         if said.text("api_error") == _USAGE_LIMIT or (error == "rate_limit" and self._rejected):
-            limit = self._rejected or Limit("")
-            failed = RunFailure(Kind.LIMITED, text or limit.window, limit.until)
+            limit = self._rejected or events.Limit("")
+            failed = events.RunFailure(events.Kind.LIMITED, text or limit.window, limit.until)
         self._error = failed
         if not said.text("parent_tool_use_id"):
             yield failed
 
-    def _result(self, said: Fields, subtype: str) -> Iterator[Event]:
+    def _result(self, said: Fields, subtype: str) -> Iterator[events.Event]:
         usages = [
             fields.usage(_TOTAL_TOKENS, _model(model), "costUSD")
             for model, fields in said.items("modelUsage")
@@ -213,18 +192,18 @@ class ClaudeParser(Parser):
             yield from self.usage.total(usages)
         elif (money := said.money("total_cost_usd")) and said.has("usage"):
             tokens = said.at("usage").usage(_ANSWER_TOKENS, self.model)
-            yield from self.usage.total([tokens.plus(Usage(money=money))])
+            yield from self.usage.total([tokens.plus(events.Usage(money=money))])
         for denied in said.each("permission_denials"):
             yield from self._denied(denied)
         text = said.text("result")
         if (failure := self._ended_badly(said, subtype, text)) is not None:
             yield failure
-        yield FinalResult(text, failure is None)
+        yield events.FinalResult(text, failure is None)
 
-    def _ended_badly(self, said: Fields, subtype: str, text: str) -> RunFailure | None:
+    def _ended_badly(self, said: Fields, subtype: str, text: str) -> events.RunFailure | None:
         reason = said.name("terminal_reason")
         if why := _CAPS.get(subtype) or _CAPS.get(reason):
-            return RunFailure(Kind.CAPPED, why)
+            return events.RunFailure(events.Kind.CAPPED, why)
         if said.flag("is_error") or subtype != "success":
             text = text or _CUT_OFF.get(reason) or next(iter(said.strings("errors")), "")
             status = said.count("api_error_status")
@@ -232,26 +211,26 @@ class ClaudeParser(Parser):
                 return self._error
             return _failed("", status, text or subtype)
         if why := _CUT_OFF.get(reason):
-            return RunFailure(Kind.UNFINISHED, why)
+            return events.RunFailure(events.Kind.UNFINISHED, why)
         stopped = said.text("stop_reason")
         # An answer by a schema (--json-schema) is a call of a tool, and the last one.
         is_answer = stopped == _MID_TASK and said.has("structured_output")
         if not is_answer and (why := _STOPPED.get(stopped)):
-            return RunFailure(Kind.UNFINISHED, why)
+            return events.RunFailure(events.Kind.UNFINISHED, why)
         if said.number("num_turns") == 0:
-            return RunFailure(Kind.UNFINISHED, "it ended before its first turn")
+            return events.RunFailure(events.Kind.UNFINISHED, "it ended before its first turn")
         return None
 
 
-def _failed(error: str, status: int, text: str) -> RunFailure:
+def _failed(error: str, status: int, text: str) -> events.RunFailure:
     kind = _ERRORS.get(error)
     known = recognise(text)
-    if kind is None or (known and known.kind is Kind.LIMITED):
+    if kind is None or (known and known.kind is events.Kind.LIMITED):
         return of_status(status, text)
-    return RunFailure(kind, text or error)
+    return events.RunFailure(kind, text or error)
 
 
-def _limit(info: Fields) -> Limit:
+def _limit(info: Fields) -> events.Limit:
     window = info.name("rateLimitType")
     windows = dict(info.items("unifiedWindows"))
     resets = [info.number("resetsAt")]
@@ -259,7 +238,7 @@ def _limit(info: Fields) -> Limit:
     resets += [w.number("resetsAt") for w in windows.values() if _is_rejected(w)]
     own = windows.get(window, Fields(None))
     utilization = info.number("utilization")
-    return Limit(
+    return events.Limit(
         window,
         own.number("utilization") if utilization is None else utilization,
         max((moment for moment in resets if moment), default=None),
@@ -283,7 +262,7 @@ def _model(name: str) -> str:
     return "" if name.startswith("<") else name.partition("[")[0]
 
 
-class Claude(Adapter):
+class Claude(adapter.Adapter):
     """Its arguments. The prompt comes on stdin; ``--allowedTools`` would take it for a tool."""
 
     name = "claude"
@@ -291,7 +270,7 @@ class Claude(Adapter):
     account_variables = ("ANTHROPIC_", "CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CONFIG_DIR")
     parser_class = ClaudeParser
     own_session = True
-    program = Program(
+    program = adapter.Program(
         install="npm install -g @anthropic-ai/claude-code",
         login="claude /login",
         variables=(
@@ -306,7 +285,7 @@ class Claude(Adapter):
     has_hook = True
     command = "claude"
 
-    def arguments(self, request: AgentRequest) -> Invocation:
+    def arguments(self, request: adapter.AgentRequest) -> adapter.Invocation:
         """``stream-json`` needs ``--verbose``."""
         argv = ["claude", "-p", "--output-format", "stream-json", "--verbose"]
         argv += (*_PERMISSIONS[request.permission], "--disallowedTools", _UNWANTED)
@@ -320,17 +299,17 @@ class Claude(Adapter):
             argv += ["--max-turns", str(request.turns)]
         if request.settings:
             argv += ["--settings", request.settings]
-        return Invocation((*argv, *request.arguments), request.prompt)
+        return adapter.Invocation((*argv, *request.arguments), request.prompt)
 
     def obstacles(
         self, arguments: Sequence[str], environment: Mapping[str, str], *, root: bool
-    ) -> list[Obstacle]:
+    ) -> list[adapter.Obstacle]:
         """As root it refuses to be let do everything, unless it is told that it is in a sandbox."""
         said = {word.rpartition("=")[2] for word in arguments}
         if not root or environment.get("IS_SANDBOX") == "1" or not said & _BYPASSES:
             return []
         text = "as root it refuses to run with its permissions bypassed"
-        return [Obstacle(text, "export IS_SANDBOX=1")]
+        return [adapter.Obstacle(text, "export IS_SANDBOX=1")]
 
 
 ADAPTER = Claude()

@@ -19,35 +19,16 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
-from beads_workers.agents.adapter import (
-    Adapter,
-    AgentRequest,
-    Invocation,
-    Obstacle,
-    Permission,
-    Program,
-)
-from beads_workers.agents.events import (
-    Denied,
-    Doing,
-    Event,
-    FinalResult,
-    Kind,
-    OpenQuestion,
-    Retrying,
-    Session,
-    Usage,
-    Words,
-)
+from beads_workers.agents import adapter, events
 from beads_workers.agents.lines import Fields, Parser
 from beads_workers.agents.texts import recognise
 from beads_workers.agents.verdict import of_text
 from beads_workers.core.framing import ProtocolError, parse_object
 
 _SANDBOXES = {
-    Permission.READ: ("--sandbox", "read-only"),
-    Permission.EDIT: ("--sandbox", "workspace-write"),
-    Permission.ALL: ("--sandbox", "danger-full-access"),
+    adapter.Permission.READ: ("--sandbox", "read-only"),
+    adapter.Permission.EDIT: ("--sandbox", "workspace-write"),
+    adapter.Permission.ALL: ("--sandbox", "danger-full-access"),
 }
 
 _ASKS_NOBODY = ("-c", 'approval_policy="never"')
@@ -59,7 +40,7 @@ class CodexParser(Parser):
 
     _answer = ""
 
-    def read(self, said: Fields) -> Iterable[Event]:
+    def read(self, said: Fields) -> Iterable[events.Event]:
         """One line of the stream."""
         match said.text("type"):
             case "thread.started":
@@ -72,12 +53,12 @@ class CodexParser(Parser):
                 return self._turn(said.at("usage"))
             case "turn.failed":
                 text = said.text("error", "message") or "the turn failed"
-                return [of_text(text), FinalResult(text, False)]
+                return [of_text(text), events.FinalResult(text, False)]
             case "error":
                 return [_error(said.text("message"))]
         return ()
 
-    def usage_told(self, text: str) -> list[Event]:
+    def usage_told(self, text: str) -> list[events.Event]:
         """A line of the file of its session."""
         if _ANSWER not in text and _QUESTIONS not in text:
             return []
@@ -87,43 +68,43 @@ class CodexParser(Parser):
             return []
         if said.text("type") != _ANSWER:
             asked = said.at("payload", "item").each("questions")
-            return [OpenQuestion(title) for each in asked if (title := each.text("title"))]
+            return [events.OpenQuestion(title) for each in asked if (title := each.text("title"))]
         answer, used = said.at("payload"), said.at("payload", "usage")
         return list(self.usage.answer(answer.name("response_id"), self._usage(used)))
 
-    def _begin(self, thread: str) -> Iterator[Event]:
+    def _begin(self, thread: str) -> Iterator[events.Event]:
         if thread:
             self.usage.begin(thread)
-            yield Session(thread)
+            yield events.Session(thread)
 
-    def _started(self, item: Fields) -> Iterator[Event]:
+    def _started(self, item: Fields) -> Iterator[events.Event]:
         match item.text("type"):
             case "command_execution":
                 yield self.activity("shell", item)
             case "mcp_tool_call":
-                yield Doing("using", item.name("tool"))
+                yield events.Doing("using", item.name("tool"))
             case "web_search":
-                yield Doing("searching", item.name("query"))
+                yield events.Doing("searching", item.name("query"))
 
-    def _completed(self, item: Fields) -> Iterator[Event]:
+    def _completed(self, item: Fields) -> Iterator[events.Event]:
         if item.text("status") == "declined":
-            yield Denied(item.name("command") or item.name("type"))
+            yield events.Denied(item.name("command") or item.name("type"))
         match item.text("type"):
             case "agent_message" if text := item.text("text"):
                 self._answer = text
-                yield Words(text)
+                yield events.Words(text)
             case "file_change":
                 for change in item.each("changes")[:20]:
                     yield self.activity("edit", change)
 
-    def _turn(self, usage: Fields) -> Iterator[Event]:
+    def _turn(self, usage: Fields) -> Iterator[events.Event]:
         yield from self.usage.total([self._usage(usage)])
-        yield FinalResult(self._answer, True)
+        yield events.FinalResult(self._answer, True)
 
-    def _usage(self, usage: Fields) -> Usage:
+    def _usage(self, usage: Fields) -> events.Usage:
         cached, written = (usage.count(n) for n in ("cached_input_tokens", _WRITTEN))
         own = max(0, usage.count("input_tokens") - cached - written)
-        return Usage(self.model, own, usage.count("output_tokens"), cached, written)
+        return events.Usage(self.model, own, usage.count("output_tokens"), cached, written)
 
 
 _WRITTEN = "cache_write_input_tokens"
@@ -131,24 +112,24 @@ _ANSWER, _QUESTIONS = "token_usage_record", '"questions"'
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
-def _error(text: str) -> Event:
+def _error(text: str) -> events.Event:
     """Not yet the end: it may be a retry, and what is the end comes again in ``turn.failed``."""
     if recognise(text) and not text.startswith("Reconnecting"):
         return of_text(text)
-    return Retrying(text, of_text(text, Kind.TRANSIENT).kind)
+    return events.Retrying(text, of_text(text, events.Kind.TRANSIENT).kind)
 
 
 def _home(environment: Mapping[str, str]) -> str:
     return environment.get("CODEX_HOME") or f"{environment.get('HOME', '')}/.codex"
 
 
-class Codex(Adapter):
+class Codex(adapter.Adapter):
     """Its arguments. The prompt comes on stdin (``-``), which it reads to its end in any case."""
 
     name = "codex"
     account_variables = ("CODEX_HOME", "CODEX_API_KEY", "OPENAI_")
     parser_class = CodexParser
-    program = Program(
+    program = adapter.Program(
         install="npm install -g @openai/codex",
         login="codex login",
         variables=("CODEX_API_KEY",),
@@ -159,7 +140,7 @@ class Codex(Adapter):
     measured = ("0.169.0", "0.171.0")
     command = "codex"
 
-    def arguments(self, request: AgentRequest) -> Invocation:
+    def arguments(self, request: adapter.AgentRequest) -> adapter.Invocation:
         """Options stand before ``resume``, which does not know ``--sandbox``."""
         argv = ["codex", "exec", "--json", *_SANDBOXES[request.permission], *_ASKS_NOBODY]
         # A login shell would set PATH anew, and with it pass by what we put first there.
@@ -169,7 +150,7 @@ class Codex(Adapter):
         argv += request.arguments
         if request.resume:
             argv += ["resume", request.session]
-        return Invocation((*argv, "-"), request.prompt)
+        return adapter.Invocation((*argv, "-"), request.prompt)
 
     def usage_files(self, session: str, environment: Mapping[str, str]) -> list[tuple[str, str]]:
         """Below the day on which the session began, which its id (a UUID of version 7) tells, and
@@ -201,7 +182,7 @@ class Codex(Adapter):
 
     def obstacles(
         self, arguments: Sequence[str], environment: Mapping[str, str], *, root: bool
-    ) -> list[Obstacle]:
+    ) -> list[adapter.Obstacle]:
         """Its sandbox does not start from a home below the folder for temporary files: every
         command of its fails then, and it ends with exit status 0."""
         home = _home(environment)
@@ -212,7 +193,7 @@ class Codex(Adapter):
         text = f"its home {home} lies below {temporary}, where its sandbox cannot start"
         movable = not usual.startswith(f"{temporary}/")
         remedy = 'export CODEX_HOME="$HOME/.codex"' if movable else "export TMPDIR=/var/tmp"
-        return [Obstacle(text, remedy)]
+        return [adapter.Obstacle(text, remedy)]
 
 
 ADAPTER = Codex()

@@ -9,17 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from beads_workers.agents import events
 from beads_workers.agents.adapter import Adapter, AgentRequest, Invocation, Permission
-from beads_workers.agents.events import (
-    Denied,
-    Event,
-    FinalResult,
-    Kind,
-    Retrying,
-    RunFailure,
-    Session,
-    Words,
-)
 from beads_workers.agents.lines import Fields, Parser
 from beads_workers.agents.verdict import of_status
 from beads_workers.core.framing import ProtocolError, parse_object
@@ -31,10 +22,10 @@ _PERMISSIONS = {
 }
 
 _ERRORS = {
-    "rate_limit": Kind.TRANSIENT,
-    "quota": Kind.LIMITED,
-    "authentication": Kind.NEEDS_PERSON,
-    "authorization": Kind.NEEDS_PERSON,
+    "rate_limit": events.Kind.TRANSIENT,
+    "quota": events.Kind.LIMITED,
+    "authentication": events.Kind.NEEDS_PERSON,
+    "authorization": events.Kind.NEEDS_PERSON,
 }
 
 _TOKENS = ("inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens")
@@ -43,15 +34,15 @@ _TOKENS = ("inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens")
 class CopilotParser(Parser):
     """Its stream to events."""
 
-    _failed: RunFailure | None = None
+    _failed: events.RunFailure | None = None
     _answer = ""
 
-    def read(self, said: Fields) -> Iterable[Event]:
+    def read(self, said: Fields) -> Iterable[events.Event]:
         """One line of the stream; what it is about lies in ``data``, in the result beside it."""
         data = said.at("data") or said
         match said.text("type"):
             case "session.start" | "session.resume":
-                return [Session(session)] if (session := data.name("sessionId")) else []
+                return [events.Session(session)] if (session := data.name("sessionId")) else []
             case "assistant.message":
                 return self._message(data)
             case "tool.execution_start":
@@ -60,38 +51,38 @@ class CopilotParser(Parser):
                 return _refusals(data)
             case "model.call_failure":
                 failed = of_status(data.count("statusCode"), data.text("errorMessage"))
-                return [Retrying(f"status {data.count('statusCode')}", failed.kind)]
+                return [events.Retrying(f"status {data.count('statusCode')}", failed.kind)]
             case "assistant.turn_retry":
-                return [Retrying(data.text("reason"))]
+                return [events.Retrying(data.text("reason"))]
             case "session.error":
                 return self._error(data)
             case "abort":
-                self._failed = RunFailure(Kind.UNFINISHED, "it was interrupted")
+                self._failed = events.RunFailure(events.Kind.UNFINISHED, "it was interrupted")
                 return [self._failed]
             case "result":
                 return self._result(data)
         return ()
 
-    def _message(self, data: Fields) -> Iterator[Event]:
+    def _message(self, data: Fields) -> Iterator[events.Event]:
         if (text := data.text("content")).strip():
             self._failed, self._answer = None, text
-            yield Words(text)
+            yield events.Words(text)
 
-    def _error(self, data: Fields) -> Iterator[Event]:
+    def _error(self, data: Fields) -> Iterator[events.Event]:
         text = data.text("message") or data.text("errorType")
         kind = _ERRORS.get(data.text("errorType"))
         self._failed = of_status(data.count("statusCode"), text)
-        if kind and self._failed.kind is Kind.UNFINISHED:
-            self._failed = RunFailure(kind, text)
+        if kind and self._failed.kind is events.Kind.UNFINISHED:
+            self._failed = events.RunFailure(kind, text)
         yield self._failed
 
-    def _result(self, data: Fields) -> Iterator[Event]:
+    def _result(self, data: Fields) -> Iterator[events.Event]:
         if session := data.name("sessionId"):
-            yield Session(session)
+            yield events.Session(session)
         ok = data.number("exitCode") == 0 and self._failed is None
-        yield FinalResult(self._answer if ok or not self._failed else self._failed.text, ok)
+        yield events.FinalResult(self._answer if ok or not self._failed else self._failed.text, ok)
 
-    def usage_told(self, text: str) -> list[Event]:
+    def usage_told(self, text: str) -> list[events.Event]:
         """The tokens by model; anything that is no such file has none."""
         try:
             said = Fields(parse_object(text.strip().encode("utf-8", "replace")))
@@ -102,9 +93,9 @@ class CopilotParser(Parser):
         return list(self.usage.total(totals))
 
 
-def _refusals(data: Fields) -> Iterable[Event]:
+def _refusals(data: Fields) -> Iterable[events.Event]:
     if data.text("error", "code") in ("denied", "rejected"):
-        return [Denied(data.name("toolName") or "a tool")]
+        return [events.Denied(data.name("toolName") or "a tool")]
     return ()
 
 

@@ -8,13 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from beads_workers.agents.adapter import (
-    ARGUMENT_BYTES_MAX,
-    Adapter,
-    AgentRequest,
-    Invocation,
-    Permission,
-)
+from beads_workers.agents import adapter
 from beads_workers.agents.events import Event, FinalResult, Session, Words
 from beads_workers.agents.lines import Fields, Parser
 
@@ -41,24 +35,24 @@ class CursorParser(Parser):
             yield self.activity(name.removesuffix("ToolCall"), call.at("args"))
 
 
-class Cursor(Adapter):
+class Cursor(adapter.Adapter):
     """Its arguments. The prompt is the last of them."""
 
     name = "cursor"
     parser_class = CursorParser
-    prompt_bytes_max = ARGUMENT_BYTES_MAX
+    prompt_bytes_max = adapter.ARGUMENT_BYTES_MAX
     untried = True
 
-    def arguments(self, request: AgentRequest) -> Invocation:
+    def arguments(self, request: adapter.AgentRequest) -> adapter.Invocation:
         """Without ``--force`` it proposes changes and makes none."""
         argv = ["cursor-agent", "-p", "--output-format", "stream-json"]
-        if request.permission is not Permission.READ:
+        if request.permission is not adapter.Permission.READ:
             argv += ["--force"]
         if request.resume:
             argv += ["--resume", request.session]
         if request.model:
             argv += ["--model", request.model]
-        return Invocation((*argv, *request.arguments, "--", request.prompt))
+        return adapter.Invocation((*argv, *request.arguments, "--", request.prompt))
 
 
 ADAPTER = Cursor()

@@ -11,17 +11,8 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from beads_workers.agents import events
 from beads_workers.agents.adapter import Adapter, AgentRequest, Invocation, Permission
-from beads_workers.agents.events import (
-    Event,
-    FinalResult,
-    Kind,
-    RunFailure,
-    Session,
-    Tally,
-    Usage,
-    Words,
-)
 from beads_workers.agents.lines import Fields, Parser
 from beads_workers.agents.verdict import RunEnding, Verdict, of_quoted, of_status
 
@@ -47,12 +38,12 @@ class GeminiParser(Parser):
     _answer = ""
     _trouble = ""
 
-    def read(self, said: Fields) -> Iterable[Event]:
+    def read(self, said: Fields) -> Iterable[events.Event]:
         """One line of the stream."""
         match said.text("type"):
             case "init":
                 self.model = said.name("model") or self.model
-                return [Session(session)] if (session := said.name("session_id")) else []
+                return [events.Session(session)] if (session := said.name("session_id")) else []
             case "message" if said.text("role") == "assistant":
                 return self._message(said)
             case "tool_use":
@@ -63,24 +54,24 @@ class GeminiParser(Parser):
                 return self._result(said)
         return ()
 
-    def _message(self, said: Fields) -> Iterator[Event]:
+    def _message(self, said: Fields) -> Iterator[events.Event]:
         text = said.text("content")
         self._answer = (self._answer + text if said.flag("delta") else text)[-_ANSWER_CHARS_MAX:]
         if text.strip():
-            yield Words(self._answer)
+            yield events.Words(self._answer)
 
-    def _result(self, said: Fields) -> Iterator[Event]:
+    def _result(self, said: Fields) -> Iterator[events.Event]:
         stats = said.at("stats")
         models = [_usage(fields, model) for model, fields in stats.items("models")]
         yield from models or [_usage(stats, self.model)]
         if said.text("status") == "success":
-            yield FinalResult(self._answer, True)
+            yield events.FinalResult(self._answer, True)
             return
         if text := said.text("error", "message"):
             yield from self._error(text)
-        yield FinalResult(self._trouble or "it ended with an error", False)
+        yield events.FinalResult(self._trouble or "it ended with an error", False)
 
-    def _error(self, text: str) -> Iterator[Event]:
+    def _error(self, text: str) -> Iterator[events.Event]:
         self._trouble = text
         yield of_quoted(_CODE.search(text), text)
 
@@ -88,10 +79,10 @@ class GeminiParser(Parser):
 _ANSWER_CHARS_MAX = 16 << 10
 
 
-def _usage(stats: Fields, model: str) -> Usage:
+def _usage(stats: Fields, model: str) -> events.Usage:
     cached = stats.count("cached")
     fresh = max(0, stats.count("input_tokens") - cached)
-    return Usage(model, fresh, stats.count("output_tokens"), cached)
+    return events.Usage(model, fresh, stats.count("output_tokens"), cached)
 
 
 class Gemini(Adapter):
@@ -114,13 +105,13 @@ class Gemini(Adapter):
             argv += ["-m", request.model]
         return Invocation((*argv, *request.arguments, "-p", "Do this."), request.prompt)
 
-    def verdict(self, tally: Tally, ending: RunEnding) -> Verdict:
+    def verdict(self, tally: events.Tally, ending: RunEnding) -> Verdict:
         """Where it said nothing, its exit status does."""
         succeeded = tally.result is not None and tally.result.ok
         if tally.failure is None and not succeeded:
             text = tally.printed[-1] if tally.printed else tally.text
             if ending.status == _TURNS:
-                failure = RunFailure(Kind.CAPPED, "it reached its limit of turns")
+                failure = events.RunFailure(events.Kind.CAPPED, "it reached its limit of turns")
                 tally = replace(tally, failure=failure)
             elif ending.status in _STATUSES:
                 tally = replace(tally, failure=of_status(_STATUSES[ending.status], text))

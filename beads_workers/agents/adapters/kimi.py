@@ -9,13 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from beads_workers.agents.adapter import (
-    ARGUMENT_BYTES_MAX,
-    Adapter,
-    AgentRequest,
-    Invocation,
-    Permission,
-)
+from beads_workers.agents import adapter
 from beads_workers.agents.events import Event, FinalResult, OpenQuestion, Retrying, Session, Words
 from beads_workers.agents.lines import Fields, Parser
 from beads_workers.agents.verdict import of_status
@@ -63,27 +57,27 @@ def _given(call: Fields) -> Fields:
         return Fields(None)
 
 
-class Kimi(Adapter):
+class Kimi(adapter.Adapter):
     """Its arguments. The prompt is one of them."""
 
     name = "kimi"
     account_variables = ("KIMI_", "MOONSHOT_")
     parser_class = KimiParser
-    prompt_bytes_max = ARGUMENT_BYTES_MAX
+    prompt_bytes_max = adapter.ARGUMENT_BYTES_MAX
     measured = ("2.1.0",)
     command = "kimi"
     install = "npm install -g @moonshot-ai/kimi-code"
 
-    def arguments(self, request: AgentRequest) -> Invocation:
+    def arguments(self, request: adapter.AgentRequest) -> adapter.Invocation:
         """With ``-p`` its tools run unasked. A session that is resumed stays with its agent."""
         argv = ["kimi", "--output-format", "stream-json"]
         if request.resume:
             argv += ["-S", request.session]
-        elif request.permission is Permission.READ:
+        elif request.permission is adapter.Permission.READ:
             argv += ["--agent-file", _READER]
         if request.model:
             argv += ["-m", request.model]
-        return Invocation((*argv, *request.arguments, "-p", request.prompt))
+        return adapter.Invocation((*argv, *request.arguments, "-p", request.prompt))
 
 
 ADAPTER = Kimi()

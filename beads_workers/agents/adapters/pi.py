@@ -10,16 +10,8 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from beads_workers.agents import events
 from beads_workers.agents.adapter import Adapter, AgentRequest, Invocation, Permission
-from beads_workers.agents.events import (
-    Event,
-    FinalResult,
-    Kind,
-    Retrying,
-    RunFailure,
-    Session,
-    Words,
-)
 from beads_workers.agents.lines import Fields, Parser
 from beads_workers.agents.verdict import of_quoted
 
@@ -44,7 +36,7 @@ class PiParser(Parser):
     _answer = ""
     _stopped = ""
 
-    def read(self, said: Fields) -> Iterable[Event]:
+    def read(self, said: Fields) -> Iterable[events.Event]:
         """One line of the stream."""
         match said.text("type"):
             case "session":
@@ -55,18 +47,18 @@ class PiParser(Parser):
                 return [self.activity(said.name("toolName"), said.at("args"))]
             case "auto_retry_start":
                 failure = _failed(said.text("errorMessage"))
-                return [Retrying(failure.text, failure.kind)]
+                return [events.Retrying(failure.text, failure.kind)]
             case "agent_end":
                 return self._end()
         return ()
 
-    def _begin(self, said: Fields) -> Iterator[Event]:
+    def _begin(self, said: Fields) -> Iterator[events.Event]:
         self.folder = said.name("cwd") or self.folder
         if session := said.name("id"):
             self.usage.begin(session)
-            yield Session(session)
+            yield events.Session(session)
 
-    def _message(self, message: Fields) -> Iterator[Event]:
+    def _message(self, message: Fields) -> Iterator[events.Event]:
         model = message.name("model") or self.model
         tokens = message.at("usage").usage(_TOKENS, model)
         used = replace(tokens, money=message.at("usage", "cost").money("total"))
@@ -75,20 +67,20 @@ class PiParser(Parser):
         texts = (part.text("text") for part in message.each("content"))
         if text := "\n".join(each for each in texts if each.strip()):
             self._answer = text
-            yield Words(text)
+            yield events.Words(text)
         if self._stopped == "error":
             yield _failed(message.text("errorMessage"))
 
-    def _end(self) -> Iterator[Event]:
+    def _end(self) -> Iterator[events.Event]:
         """After an error it may try again, and says so: that is no result."""
         if why := _CUT_OFF.get(self._stopped):
-            yield RunFailure(Kind.UNFINISHED, why)
-            yield FinalResult(self._answer, False)
+            yield events.RunFailure(events.Kind.UNFINISHED, why)
+            yield events.FinalResult(self._answer, False)
         elif self._stopped == "stop":
-            yield FinalResult(self._answer, True)
+            yield events.FinalResult(self._answer, True)
 
 
-def _failed(text: str) -> RunFailure:
+def _failed(text: str) -> events.RunFailure:
     return of_quoted(_STATUS.match(text), text or "it ended with an error")
 
 

@@ -10,19 +10,8 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from beads_workers.agents import events
 from beads_workers.agents.adapter import Adapter, AgentRequest, Invocation, Permission
-from beads_workers.agents.events import (
-    Doing,
-    Event,
-    FinalResult,
-    Kind,
-    Retrying,
-    RunFailure,
-    Session,
-    Tally,
-    Usage,
-    Words,
-)
 from beads_workers.agents.lines import Fields, Parser
 from beads_workers.agents.verdict import RunEnding, Verdict, of_quoted
 
@@ -42,13 +31,13 @@ _API_ERROR = re.compile(r"\[API Error: (\d{3})?")
 """How a failure stands in an answer, and in the error of the result."""
 
 
-_WAITS = Doing("waiting", "for its model")
+_WAITS = events.Doing("waiting", "for its model")
 
 
 class QwenParser(Parser):
     """Its stream to events."""
 
-    def read(self, said: Fields) -> Iterable[Event]:
+    def read(self, said: Fields) -> Iterable[events.Event]:
         """One line of the stream."""
         match said.text("type"), said.text("subtype"):
             case "system", "init":
@@ -61,38 +50,38 @@ class QwenParser(Parser):
                 return self._result(said, subtype)
         return ()
 
-    def _begin(self, said: Fields) -> Iterator[Event]:
+    def _begin(self, said: Fields) -> Iterator[events.Event]:
         self.model = said.name("model") or self.model
         self.folder = said.name("cwd") or self.folder
         if session := said.name("session_id"):
             self.usage.begin(session)
-            yield Session(session)
+            yield events.Session(session)
         yield _WAITS
 
-    def _assistant(self, said: Fields) -> Iterator[Event]:
+    def _assistant(self, said: Fields) -> Iterator[events.Event]:
         message = said.at("message")
         yield from self.usage.answer(message.name("id"), _usage(message, self.model))
         is_own = not said.text("parent_tool_use_id")
         for part in message.each("content"):
             text = part.text("text")
             if is_own and text.strip() and not _API_ERROR.match(text):
-                yield Words(text)
+                yield events.Words(text)
             elif part.text("type") == "tool_use":
                 yield self.activity(part.name("name"), part.at("input"))
 
-    def _result(self, said: Fields, subtype: str) -> Iterator[Event]:
+    def _result(self, said: Fields, subtype: str) -> Iterator[events.Event]:
         if subtype == "success" and not said.flag("is_error"):
-            yield FinalResult(said.text("result"), True)
+            yield events.FinalResult(said.text("result"), True)
             return
         text = said.text("error", "message") or said.text("result") or subtype
         yield of_quoted(_API_ERROR.search(text), text)
-        yield FinalResult(text, False)
+        yield events.FinalResult(text, False)
 
 
-def _usage(message: Fields, model: str) -> Usage:
+def _usage(message: Fields, model: str) -> events.Usage:
     used, cached = message.at("usage"), message.count("usage", "cache_read_input_tokens")
     own = max(0, used.count("input_tokens") - cached)
-    return Usage(message.name("model") or model, own, used.count("output_tokens"), cached)
+    return events.Usage(message.name("model") or model, own, used.count("output_tokens"), cached)
 
 
 class Qwen(Adapter):
@@ -118,13 +107,13 @@ class Qwen(Adapter):
             argv += ["-m", request.model]
         return Invocation((*argv, *request.arguments), request.prompt)
 
-    def verdict(self, tally: Tally, ending: RunEnding) -> Verdict:
+    def verdict(self, tally: events.Tally, ending: RunEnding) -> Verdict:
         """Its caps are told by its exit status. One that says nothing for as long as our clock
         allows, while it waits for its model, tries again against a limit or an overload."""
         if ending.clock == "stall" and tally.activity == _WAITS.text:
-            tally = replace(tally, retrying=Retrying("its model did not answer"))
+            tally = replace(tally, retrying=events.Retrying("its model did not answer"))
         if why := _CAPPED.get(ending.status or 0):
-            tally = replace(tally, failure=RunFailure(Kind.CAPPED, why), result=None)
+            tally = replace(tally, failure=events.RunFailure(events.Kind.CAPPED, why), result=None)
         return super().verdict(tally, ending)
 
 

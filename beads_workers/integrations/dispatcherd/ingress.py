@@ -17,22 +17,11 @@ from beads_workers.core.model import IssueId
 from beads_workers.core.plain import from_plain
 from beads_workers.core.settings import FleetSettings
 from beads_workers.core.source import Source
+from beads_workers.integrations.dispatcherd import configuration, wire
 from beads_workers.integrations.dispatcherd.brokers import Answer, Broker, UnixBroker
-from beads_workers.integrations.dispatcherd.configuration import (
-    ON_START,
-    SCHEDULED,
-    Brokers,
-    Produced,
-)
 from beads_workers.integrations.dispatcherd.control import Service
 from beads_workers.integrations.dispatcherd.queue import QueuedTask, TaskQueue
 from beads_workers.integrations.dispatcherd.source import DispatcherdSource, message_of
-from beads_workers.integrations.dispatcherd.wire import (
-    ControlRequest,
-    TaskCall,
-    bare_task,
-    from_fields,
-)
 from beads_workers.integrations.dispatcherd.wire_chunks import ChunkAccumulator, read_object
 
 # --- ingress -------------------------------------------------------------------------------------
@@ -52,7 +41,7 @@ the journal."""
 
 Receive = Callable[[bytes, str, Callable[[str], Answer]], None]
 Reply = Callable[[dict[str, Any]], None]
-Answerer = Callable[[ControlRequest, Reply], None]
+Answerer = Callable[[wire.ControlRequest, Reply], None]
 """Answers a control request, at once or later, whether or not anybody wants the answer."""
 
 
@@ -100,7 +89,7 @@ class DispatcherdIngress:
         except ProtocolError as error:
             self.refuse(f"dispatcherd message refused: {error}: {payload[:200]!r}")
         else:
-            if isinstance(message, TaskCall):
+            if isinstance(message, wire.TaskCall):
                 self._arrived(message, channel, len(payload))
             elif message is not None:
                 self._control(message, answer)
@@ -109,7 +98,7 @@ class DispatcherdIngress:
                 self.refuse(f"dispatcherd: {trouble}")
             self.chunks.troubles.clear()
 
-    def _arrived(self, task: TaskCall, channel: str, size: int) -> None:
+    def _arrived(self, task: wire.TaskCall, channel: str, size: int) -> None:
         self._read.append(self.queue.make(task, channel, time.time(), size))
         if self.queue.is_full:
             self._pause(True)
@@ -133,14 +122,14 @@ class DispatcherdIngress:
         self._untold += 1
         self.warn(text)
 
-    def _message(self, payload: bytes) -> TaskCall | ControlRequest | None:
+    def _message(self, payload: bytes) -> wire.TaskCall | wire.ControlRequest | None:
         """None for a chunk of a message that is not whole yet."""
-        if (bare := bare_task(payload)) is not None:
+        if (bare := wire.bare_task(payload)) is not None:
             return bare
         _, fields, _ = self.chunks.ingest_dict(read_object(payload), time.monotonic())
-        return None if fields is None else from_fields(fields)
+        return None if fields is None else wire.from_fields(fields)
 
-    def _control(self, asked: ControlRequest, answer: Callable[[str], Answer]) -> None:
+    def _control(self, asked: wire.ControlRequest, answer: Callable[[str], Answer]) -> None:
         # Whoever asks sees what was sent before.
         self._enter(time.monotonic())
         send = answer(asked.reply_to) if asked.reply_to else None
@@ -167,10 +156,10 @@ class DispatcherdIngress:
     def submit(self, message: Mapping[str, Any]) -> str:
         """Take a task as if a broker had brought it; returns why not, "" where it did."""
         try:
-            task = from_fields(message)
+            task = wire.from_fields(message)
         except ProtocolError as error:
             return str(error)
-        if not isinstance(task, TaskCall):
+        if not isinstance(task, wire.TaskCall):
             return "a control request is no task"
         self._arrived(task, "", len(json.dumps(message)))
         self._enter(time.monotonic())
@@ -294,7 +283,9 @@ class Producers:
     for. ``produced``: all of one kind.
     """
 
-    def __init__(self, producer: str, produced: Sequence[Produced], receive: Receive) -> None:
+    def __init__(
+        self, producer: str, produced: Sequence[configuration.Produced], receive: Receive
+    ) -> None:
         self.producer = producer
         self._produced = produced
         self._receive = receive
@@ -339,7 +330,7 @@ def _no_answer(reply_to: str) -> Answer:
     return lambda text: None
 
 
-def _nobody(asked: ControlRequest, reply: Reply) -> None:
+def _nobody(asked: wire.ControlRequest, reply: Reply) -> None:
     reply({"error": f"No control method {asked.control}"})
 
 
@@ -348,7 +339,7 @@ def _nobody(asked: ControlRequest, reply: Reply) -> None:
 
 
 def open_dispatcherd(
-    brokers: Brokers,
+    brokers: configuration.Brokers,
     source: DispatcherdSource,
     selector: selectors.BaseSelector,
     tell: Callable[[Event], None],
@@ -366,8 +357,8 @@ def open_dispatcherd(
 
         ingress.brokers.append(PostgresBroker(settings, selector, tell, ingress))
     for name, produced in (
-        (SCHEDULED, [each for each in brokers.produced if each.seconds]),
-        (ON_START, [each for each in brokers.produced if not each.seconds]),
+        (configuration.SCHEDULED, [each for each in brokers.produced if each.seconds]),
+        (configuration.ON_START, [each for each in brokers.produced if not each.seconds]),
     ):
         if produced:
             ingress.brokers.append(Producers(name, produced, ingress.receive))
@@ -383,7 +374,7 @@ def open_ingress(
 ) -> DispatcherdIngress:
     """See ``kinds.SourceKind.ingress``; what the brokers ask of the fleet is answered."""
     assert isinstance(source, DispatcherdSource)
-    brokers = from_plain(Brokers, settings.source_private)
+    brokers = from_plain(configuration.Brokers, settings.source_private)
     ingress = open_dispatcherd(brokers, source, selector, tell)
     answering = control()
     ingress.answerer, answering.ingress = answering.ask, ingress

@@ -7,18 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from beads_workers.core import source
 from beads_workers.core.model import Call, IssueId, Job, ListedIssue, OutcomeKind
-from beads_workers.core.source import (
-    Action,
-    Calls,
-    CrashedRun,
-    Renewed,
-    Result,
-    Seen,
-    Settled,
-    Settlement,
-    Taken,
-)
 from beads_workers.core.times import write_time
 from beads_workers.core.traces import KEY
 from beads_workers.integrations.dispatcherd.queue import QueuedTask, TaskPosition, TaskQueue
@@ -29,7 +19,7 @@ from beads_workers.integrations.dispatcherd.wire import to_fields
 # A task as people are shown it who ask why it does not run. Pure.
 
 
-def seen_of(entries: Iterable[QueuedTask]) -> dict[IssueId, Seen]:
+def seen_of(entries: Iterable[QueuedTask]) -> dict[IssueId, source.Seen]:
     """All of these, which are not over, oldest first: what is blocked waits for the first like it
     that is not."""
     listed = list(entries)
@@ -45,9 +35,9 @@ def seen_of(entries: Iterable[QueuedTask]) -> dict[IssueId, Seen]:
 _ACTIVE = (TaskPosition.QUEUED, TaskPosition.TAKEN)
 
 
-def _seen(entry: QueuedTask, first: dict[str, IssueId]) -> Seen:
+def _seen(entry: QueuedTask, first: dict[str, IssueId]) -> source.Seen:
     before = first.get(entry.same_work()) if entry.place is TaskPosition.BLOCKED else None
-    return Seen(
+    return source.Seen(
         entry.issue_id,
         entry.task.task,
         "open",
@@ -103,7 +93,7 @@ class DispatcherdSource:
         self.path = path
         self.spool: Spool | None = None
         self.actor = actor
-        self.calls = Calls()
+        self.calls = source.Calls()
         self.is_ending = False
         """Set by the ingress: what is cancelled from now on was so because the fleet ends."""
         self.troubles: list[str] = []
@@ -135,16 +125,16 @@ class DispatcherdSource:
         left = f"; {len(self._known)} tasks left by an earlier run" if self._known else ""
         return f"dispatcherd tasks from {self._place}{left}"
 
-    def take(self, limit: int, skip: Collection[IssueId]) -> Taken:
+    def take(self, limit: int, skip: Collection[IssueId]) -> source.Taken:
         """The next tasks, oldest first."""
         if not self._adopted:
             self._adopt()
         if self.spool is None:
             return self._listed()
         jobs = tuple(self._job(entry) for entry in self.queue.take(limit, skip))
-        return Taken(jobs, waiting=self._count(), later=self.queue.later_count)
+        return source.Taken(jobs, waiting=self._count(), later=self.queue.later_count)
 
-    def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
+    def settle(self, settlements: Sequence[source.Settlement]) -> list[source.Settled]:
         """How they ended; what was never started, or is to be tried again, goes back.
 
         It is on file before the journal says that nothing is pending any more: else a task whose
@@ -156,31 +146,35 @@ class DispatcherdSource:
             else:
                 self.queue.put_back(settlement.issue_id)
         self.note_over()
-        return [Settled(settlement, Result.APPLIED) for settlement in settlements]
+        return [source.Settled(settlement, source.Result.APPLIED) for settlement in settlements]
 
-    def renew(self, issue_ids: Sequence[IssueId]) -> Renewed:
+    def renew(self, issue_ids: Sequence[IssueId]) -> source.Renewed:
         """There are no leases."""
-        return Renewed()
+        return source.Renewed()
 
-    def recover(self, dead: CrashedRun) -> list[Settled]:
+    def recover(self, dead: source.CrashedRun) -> list[source.Settled]:
         """What had ended is over; what was running is, too, unless it may be run again."""
         settled = [self._closed(i) for i in (*dead.unclosed, *dead.handed_back)]
         for issue_id in dead.begun:
             if issue_id not in self._known:
                 continue
             if self._again:
-                settled.append(Settled(Settlement(Action.RELEASE, issue_id), Result.APPLIED))
+                settled.append(
+                    source.Settled(
+                        source.Settlement(source.Action.RELEASE, issue_id), source.Result.APPLIED
+                    )
+                )
             else:
                 self._lost.add(issue_id)
                 settled.append(self._closed(issue_id, INTERRUPTED))
         return settled
 
-    def look(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, Seen]:
+    def look(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, source.Seen]:
         """Those that are not over."""
         wanted = set(issue_ids)
         return {issue_id: seen for issue_id, seen in self._seen().items() if issue_id in wanted}
 
-    def unfinished(self, rows_max: int) -> list[Seen]:
+    def unfinished(self, rows_max: int) -> list[source.Seen]:
         """What is not over, oldest first."""
         return list(self._seen().values())[:rows_max]
 
@@ -205,9 +199,11 @@ class DispatcherdSource:
 
     # --- inside -------------------------------------------------------------------------------
 
-    def _closed(self, issue_id: IssueId, note: str = "") -> Settled:
+    def _closed(self, issue_id: IssueId, note: str = "") -> source.Settled:
         self._over.add(issue_id)
-        return Settled(Settlement(Action.CLOSE, issue_id, note), Result.APPLIED, note)
+        return source.Settled(
+            source.Settlement(source.Action.CLOSE, issue_id, note), source.Result.APPLIED, note
+        )
 
     def _adopt(self) -> None:
         """Recovery has said what of an earlier run is over; the rest is taken up."""
@@ -219,20 +215,22 @@ class DispatcherdSource:
         self.queue.adopt(self._left.entries.values(), self._clock(), self._wall_clock())
         self._left.entries.clear()
 
-    def _seen(self) -> dict[IssueId, Seen]:
+    def _seen(self) -> dict[IssueId, source.Seen]:
         if not self._adopted and self.spool is None:
             self._adopt()
         return seen_of(self.queue.all())
 
-    def _listed(self) -> Taken:
+    def _listed(self) -> source.Taken:
         """For people who look: a fleet would be told what waits as it is taken."""
         waiting = [e for e in self.queue.untaken() if e.place is TaskPosition.QUEUED]
         rows = tuple(ListedIssue(e.issue_id, e.task.task) for e in waiting[:LISTED_MAX])
-        return Taken(listed=rows, more=len(waiting) > len(rows), blocked=self.queue.later_count)
+        return source.Taken(
+            listed=rows, more=len(waiting) > len(rows), blocked=self.queue.later_count
+        )
 
-    def _is_over(self, settlement: Settlement) -> bool:
-        if settlement.action is not Action.RELEASE:
-            return settlement.action is not Action.REOPEN
+    def _is_over(self, settlement: source.Settlement) -> bool:
+        if settlement.action is not source.Action.RELEASE:
+            return settlement.action is not source.Action.REOPEN
         outcome = settlement.outcome
         if outcome is None:
             return False

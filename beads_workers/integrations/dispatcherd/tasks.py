@@ -19,17 +19,7 @@ from typing import Any
 
 from beads_workers.core.framing import ProtocolError
 from beads_workers.core.model import OutcomeKind, value
-from beads_workers.executors.functions import (
-    Caller,
-    CallResult,
-    CallTerminated,
-    NotCallable,
-    Resolver,
-    cannot,
-    failed,
-    not_callable,
-    succeeded,
-)
+from beads_workers.executors import functions
 from beads_workers.integrations.dispatcherd.wire import (
     CANCELLED_RESULT,
     TaskDone,
@@ -43,7 +33,7 @@ publish others."""
 Ask = Callable[[str, Mapping[str, Any]], dict[str, Any]]
 """A control command and its data; gives the answer of the orchestrator."""
 
-CANCELLED = CallResult(OutcomeKind.ERROR, error="cancelled by SIGUSR1")
+CANCELLED = functions.CallResult(OutcomeKind.ERROR, error="cancelled by SIGUSR1")
 """Whoever has asked for it knows better why."""
 
 
@@ -58,7 +48,9 @@ def _cancel(*_: object) -> None:
 class DispatcherCaller:
     """Runs one message after the other: ``prepare`` each, then ``call``."""
 
-    def __init__(self, worker_id: str, resolver: Resolver, caller: Caller, ask: Ask) -> None:
+    def __init__(
+        self, worker_id: str, resolver: functions.Resolver, caller: functions.Caller, ask: Ask
+    ) -> None:
         self._number = _number(worker_id)
         self._resolver = resolver
         self._caller = caller
@@ -88,7 +80,7 @@ class DispatcherCaller:
             set_handler(SIGUSR1, SIG_IGN)
         return True
 
-    def call(self, message: dict[str, Any]) -> CallResult:
+    def call(self, message: dict[str, Any]) -> functions.CallResult:
         """Run a prepared task to its end, and what it names as its callbacks."""
         try:
             try:
@@ -124,7 +116,9 @@ class DispatcherCaller:
         try:
             return self._task_worker()
         except Exception as error:  # Settings and a class of the application's.
-            raise cannot(f"dispatcherd's worker cannot be made: {error!r}", error) from error
+            raise functions.cannot(
+                f"dispatcherd's worker cannot be made: {error!r}", error
+            ) from error
 
     # --- with the package -------------------------------------------------------------------------
 
@@ -152,7 +146,7 @@ class DispatcherCaller:
         worker.on_start()
         return worker
 
-    def _by_its_own(self, message: dict[str, Any]) -> CallResult:
+    def _by_its_own(self, message: dict[str, Any]) -> functions.CallResult:
         worker = self._worker
         worker.raised = None
         worker.enter_task_mode()
@@ -164,19 +158,23 @@ class DispatcherCaller:
             finished = worker.perform_work(message)
             set_handler(SIGUSR1, SIG_IGN)
             worker.post_task(finished)
-        except (CallTerminated, Cancelled):
+        except (functions.CallTerminated, Cancelled):
             raise
         except SystemExit as left:
-            return CallResult(OutcomeKind.ERROR, error=f"it called exit({left.code!r})"[:200])
+            return functions.CallResult(
+                OutcomeKind.ERROR, error=f"it called exit({left.code!r})"[:200]
+            )
         except BaseException as error:  # Whatever it raises is its answer.
-            return failed(error)
+            return functions.failed(error)
         try:
             done = from_worker_fields(finished)
         except (ProtocolError, AttributeError):
             done = None
         if not isinstance(done, TaskDone):
             # A class of the application's, which may do as it likes.
-            return CallResult(OutcomeKind.ERROR, error="its worker class does not say how it ended")
+            return functions.CallResult(
+                OutcomeKind.ERROR, error="its worker class does not say how it ended"
+            )
         answer = _answer(worker.raised, done.result)
         if done.is_stopping:
             self.close()
@@ -185,7 +183,7 @@ class DispatcherCaller:
 
     # --- without it -------------------------------------------------------------------------------
 
-    def _plainly(self, message: dict[str, Any]) -> CallResult:
+    def _plainly(self, message: dict[str, Any]) -> functions.CallResult:
         set_handler(SIGUSR1, _cancel)
         answer = self._one(message)
         further = [] if answer.kind is OutcomeKind.SUCCESS else _listed(message, "errbacks")
@@ -193,12 +191,12 @@ class DispatcherCaller:
             self._one({**callback, "uuid": message.get("uuid", "")})
         return answer
 
-    def _one(self, message: Mapping[str, Any]) -> CallResult:
+    def _one(self, message: Mapping[str, Any]) -> functions.CallResult:
         path = message.get("task")
         try:
             function = self._resolver.known.get(str(path)) or self._resolver.find(str(path))
-        except NotCallable as error:
-            return not_callable(error)
+        except functions.NotCallable as error:
+            return functions.not_callable(error)
         args = list(message.get("args") or ())
         if message.get("bind") is True:
             args.insert(0, Bound(self._number, str(message.get("uuid", "")), self._ask))
@@ -248,7 +246,7 @@ class _QueuePair:
         return self._answer
 
 
-def _ours(kind: Any, resolver: Resolver) -> Any:
+def _ours(kind: Any, resolver: functions.Resolver) -> Any:
     """The class with two differences: only what is allowed is called, and failures are kept."""
 
     class Worker(kind):  # type: ignore[misc]
@@ -272,13 +270,13 @@ def _ours(kind: Any, resolver: Resolver) -> Any:
     return Worker
 
 
-def _answer(raised: BaseException | None, result: Any) -> CallResult:
-    if isinstance(raised, NotCallable):
-        return not_callable(raised)
+def _answer(raised: BaseException | None, result: Any) -> functions.CallResult:
+    if isinstance(raised, functions.NotCallable):
+        return functions.not_callable(raised)
     if raised is not None:
         # It has printed its traceback already, as dispatcherd does.
-        return replace(failed(raised), trace="")
-    return CANCELLED if result == CANCELLED_RESULT else succeeded(result)
+        return replace(functions.failed(raised), trace="")
+    return CANCELLED if result == CANCELLED_RESULT else functions.succeeded(result)
 
 
 def _listed(message: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
@@ -291,6 +289,8 @@ def _number(worker_id: str) -> int:
     return int(digits) if digits.isdecimal() and len(digits) < 10 else 0
 
 
-def open_caller(worker_id: str, resolver: Resolver, caller: Caller, ask: Ask) -> DispatcherCaller:
+def open_caller(
+    worker_id: str, resolver: functions.Resolver, caller: functions.Caller, ask: Ask
+) -> DispatcherCaller:
     """What calls the tasks of one worker; made when the first one comes."""
     return DispatcherCaller(worker_id, resolver, caller, ask)

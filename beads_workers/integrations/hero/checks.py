@@ -16,13 +16,7 @@ from beads_workers.cli.errors import CommandError
 from beads_workers.cli.refusals import sentence
 from beads_workers.core.model import value
 from beads_workers.core.text import counted, printable
-from beads_workers.integrations.hero.connection import (
-    Address,
-    CannotReach,
-    RedisMissing,
-    connect,
-    patiently,
-)
+from beads_workers.integrations.hero import connection
 from beads_workers.integrations.hero.store import text_of
 from beads_workers.integrations.hero.wire import WAITS, Keys, WrongField, read_ids
 
@@ -97,22 +91,22 @@ SLOW_SECONDS = 0.05
 """An answer that takes this long makes every job wait several times as long."""
 
 
-def redis(address: Address, keys: Keys, worker: str) -> list[Check]:
+def redis(address: connection.Address, keys: Keys, worker: str) -> list[Check]:
     """What can be said of it, and of this worker's queue in it."""
     try:
-        client = connect(address)
+        client = connection.connect(address)
         try:
             return _look(client, address, keys, worker)
         finally:
             client.close()
-    except RedisMissing as error:
+    except connection.RedisMissing as error:
         return [fail(NAME, str(error), error.hint)]
-    except CannotReach as error:
+    except connection.CannotReach as error:
         hint = f"; {error.hint}" if error.hint else ""
         return [fail(NAME, f"{printable(str(error))}{hint}", f"{cli_of(address)} PING")]
 
 
-def cli_of(address: Address) -> str:
+def cli_of(address: connection.Address) -> str:
     """How redis-cli is called for it; without its password."""
     if address.path:
         words = ["redis-cli", "-s", address.path]
@@ -131,26 +125,32 @@ def _timed(call: Callable[[], object]) -> float:
     return time.monotonic() - began
 
 
-def _look(client: Any, address: Address, keys: Keys, worker: str) -> list[Check]:
+def _look(client: Any, address: connection.Address, keys: Keys, worker: str) -> list[Check]:
     work = keys.work_key(worker)
-    if (kind := patiently(lambda: _kind(client, work), address, 0.0)) not in ("list", "none"):
+    if (kind := connection.patiently(lambda: _kind(client, work), address, 0.0)) not in (
+        "list",
+        "none",
+    ):
         no_list = Damage(work, kind, "a list")
         return [fail(NAME, no_list.text, no_list.remedy(address))]
-    queued = patiently(lambda: client.llen(work), address, 0.0)  # It connects as well.
-    took = min(_timed(lambda: patiently(lambda: client.llen(work), address, 0.0)) for _ in range(5))
+    queued = connection.patiently(lambda: client.llen(work), address, 0.0)  # It connects as well.
+    took = min(
+        _timed(lambda: connection.patiently(lambda: client.llen(work), address, 0.0))
+        for _ in range(5)
+    )
     found = f"{address} answers in {took * 1000:.1f} ms; {counted(queued, 'job')} in {work}"
     checks = [(warn if took > SLOW_SECONDS else ok)(NAME, printable(found))]
     cli = cli_of(address)
     try:
-        info = patiently(client.info, address, 0.0)
-    except CannotReach as error:
+        info = connection.patiently(client.info, address, 0.0)
+    except connection.CannotReach as error:
         text = f"version, eviction and persistence are not known: {printable(str(error))}"
         return [*checks, warn(NAME, text)]
     said = [version(str(info.get("redis_version", ""))), role(info)]
     said += [eviction(info, cli), persistence(info, cli)]
     try:
-        damaged = patiently(lambda: find_damage(client, keys, worker), address, 0.0)
-    except CannotReach as error:
+        damaged = connection.patiently(lambda: find_damage(client, keys, worker), address, 0.0)
+    except connection.CannotReach as error:
         said.append(warn(NAME, f"its keys were not looked at: {printable(str(error))}"))
         damaged = []
     said += [warn(NAME, each.text, each.remedy(address)) for each in damaged[:DAMAGE_SHOWN]]
@@ -181,7 +181,7 @@ class Damage:
         """What is wrong, on one line."""
         return f"{printable(self.key)} holds a {self.kind}, not {self.wanted}"
 
-    def remedy(self, address: Address) -> str:
+    def remedy(self, address: connection.Address) -> str:
         """What to type, once it is known that nobody needs it."""
         return f"{cli_of(address)} DEL {shlex.quote(printable(self.key))}"
 
@@ -238,12 +238,12 @@ def _kind(client: Any, key: str) -> str:
 def queue(looked: Looked) -> list[Check]:
     """The Redis, and the queue in it."""
     from beads_workers.checks.rules import fail
-    from beads_workers.integrations.hero.connection import RedisMissing, read_url
+    from beads_workers.integrations.hero.connection import read_url
     from beads_workers.integrations.hero.fleet_settings import find_queue
     from beads_workers.integrations.hero.wire import Keys
 
     if find_spec("redis") is None:
-        return [fail("redis", "redis-py is not installed here", RedisMissing.hint)]
+        return [fail("redis", "redis-py is not installed here", connection.RedisMissing.hint)]
     try:
         found = find_queue(looked.resolved)
     except CommandError as error:

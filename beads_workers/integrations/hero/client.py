@@ -12,17 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
 from beads_workers.core.model import value
+from beads_workers.integrations.hero import wire
 from beads_workers.integrations.hero.connection import Address, connect, patiently
-from beads_workers.integrations.hero.wire import (
-    HeroJob,
-    JobStatus,
-    Keys,
-    WrongField,
-    is_id,
-    read_job,
-    status_fields,
-    write_job,
-)
 from beads_workers.runtime.output import open_to_read
 
 if TYPE_CHECKING:
@@ -64,7 +55,7 @@ class JobRow:
     """One job of a list: with ``ROW_FIELDS`` only, or ``trouble``, why it cannot be read."""
 
     id: str
-    job: HeroJob | None
+    job: wire.HeroJob | None
     trouble: str = ""
 
 
@@ -76,8 +67,8 @@ def row_of(job_id: str, values: Sequence[bytes | None]) -> JobRow:
         if value is not None
     }
     try:
-        return JobRow(job_id, read_job(job_id, fields))
-    except WrongField as error:
+        return JobRow(job_id, wire.read_job(job_id, fields))
+    except wire.WrongField as error:
         return JobRow(job_id, None, str(error))
 
 
@@ -165,7 +156,7 @@ class HeroClient:
     """
 
     def __init__(
-        self, address: Address, keys: Keys, patience_seconds: float = PATIENCE_SECONDS
+        self, address: Address, keys: wire.Keys, patience_seconds: float = PATIENCE_SECONDS
     ) -> None:
         self.address = address
         self.keys = keys
@@ -188,7 +179,7 @@ class HeroClient:
 
     # --- handing in ---------------------------------------------------------------------------
 
-    def submit(self, jobs: Iterable[HeroJob]) -> list[str]:
+    def submit(self, jobs: Iterable[wire.HeroJob]) -> list[str]:
         """Hand in jobs in this order: each its hash first, then its place in its worker's queue.
 
         A job without an id gets one. Returns their ids. Raises ``JobExists`` before the first is
@@ -204,12 +195,12 @@ class HeroClient:
             self._submit_chunk(jobs_of_chunk)
         return ids
 
-    def run(self, job: HeroJob, seconds: float | None = None) -> HeroJob:
+    def run(self, job: wire.HeroJob, seconds: float | None = None) -> wire.HeroJob:
         """Hand it in and ``wait`` for its end."""
         (job_id,) = self.submit([job])
         return self.wait(job_id, seconds)
 
-    def wait(self, job_id: str, seconds: float | None = None) -> HeroJob:
+    def wait(self, job_id: str, seconds: float | None = None) -> wire.HeroJob:
         """The job as it has ended, ``finished`` or ``error``: look at its ``status``.
 
         Raises ``StillUnderWay`` after so many seconds (None: never), ``NoSuchJob``, ``WrongField``.
@@ -226,12 +217,12 @@ class HeroClient:
 
     # --- looking ------------------------------------------------------------------------------
 
-    def get(self, job_id: str) -> HeroJob:
+    def get(self, job_id: str) -> wire.HeroJob:
         """The job as it stands; raises ``NoSuchJob``, or ``WrongField`` for one that is damaged."""
         fields = self._do(lambda redis: redis.hgetall(self.keys.job_key(job_id)))
         if not fields:
             raise NoSuchJob(f"no such job: {job_id}")
-        return read_job(job_id, fields)
+        return wire.read_job(job_id, fields)
 
     def rows(self) -> Iterator[JobRow]:
         """Every job, in no order, each once; one that comes or goes meanwhile may be missed."""
@@ -249,7 +240,7 @@ class HeroClient:
 
     # --- stopping, and again ------------------------------------------------------------------
 
-    def stop(self, job_id: str, worker_id: str = "") -> HeroJob:
+    def stop(self, job_id: str, worker_id: str = "") -> wire.HeroJob:
         """Ask for its end; returns the job as it was before, which may have ended already.
 
         ``worker_id``: where the job does not say whose it is. Who serves the queue ends it, with
@@ -263,7 +254,7 @@ class HeroClient:
         self._do(lambda redis: redis.lpush(key, job_id))
         return job
 
-    def retry(self, job_id: str, worker_id: str = "") -> HeroJob:
+    def retry(self, job_id: str, worker_id: str = "") -> wire.HeroJob:
         """Have a job run once more that has ended; returns it as it was, which may not have ended.
 
         Its attempts begin anew. ``worker_id``: see ``stop``.
@@ -280,7 +271,7 @@ class HeroClient:
                 return
             pipeline = redis.pipeline(transaction=True)
             pipeline.hdel(key, "output", "error")
-            pipeline.hset(key, mapping=status_fields(JobStatus.DISPATCHED, time.time()))
+            pipeline.hset(key, mapping=wire.status_fields(wire.JobStatus.DISPATCHED, time.time()))
             pipeline.lpush(work, job_id)
             pipeline.execute()
 
@@ -289,17 +280,17 @@ class HeroClient:
 
     # --- inside -------------------------------------------------------------------------------
 
-    def _new(self, job: HeroJob) -> HeroJob:
+    def _new(self, job: wire.HeroJob) -> wire.HeroJob:
         job_id = job.id or str(uuid4())
-        if not is_id(job_id):
+        if not wire.is_id(job_id):
             raise ValueError("an id is printable, and of at most 500 characters")
-        if not is_id(job.worker_id):
+        if not wire.is_id(job.worker_id):
             raise ValueError("a job names the worker whose queue it is for")
         now = time.time()
         return replace(
             job,
             id=job_id,
-            status=JobStatus.DISPATCHED,
+            status=wire.JobStatus.DISPATCHED,
             created_at=now if job.created_at is None else job.created_at,
             updated_at=now,
             output=None,
@@ -317,7 +308,7 @@ class HeroClient:
             if known:
                 raise JobExists(f"there is a job {job_id} already")
 
-    def _submit_chunk(self, jobs: Sequence[HeroJob]) -> None:
+    def _submit_chunk(self, jobs: Sequence[wire.HeroJob]) -> None:
         first = self.keys.job_key(jobs[0].id)
         tried = False
 
@@ -329,7 +320,7 @@ class HeroClient:
             tried = True
             pipeline = redis.pipeline(transaction=True)
             for job in jobs:
-                pipeline.hset(self.keys.job_key(job.id), mapping=write_job(job))
+                pipeline.hset(self.keys.job_key(job.id), mapping=wire.write_job(job))
             for worker_id, group in groupby(jobs, key=lambda job: job.worker_id):
                 pipeline.lpush(self.keys.work_key(worker_id), *[job.id for job in group])
             pipeline.execute()
@@ -373,7 +364,7 @@ class HeroClient:
         return patiently(once, self.address, self._patience)
 
 
-def _worker_of(job: HeroJob, worker_id: str) -> str:
+def _worker_of(job: wire.HeroJob, worker_id: str) -> str:
     if not (whose := job.worker_id or worker_id):
         raise ValueError(f"{job.id} names no worker")
     return whose

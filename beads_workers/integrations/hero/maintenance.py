@@ -10,18 +10,9 @@ from threading import Lock
 
 from beads_workers.core.events import Arrived, Event, Warned, Withdrawn
 from beads_workers.core.model import IssueId, value
+from beads_workers.integrations.hero import wire
 from beads_workers.integrations.hero.buffer import BufferedJob, JobStanding, LocalBuffer
 from beads_workers.integrations.hero.store import FETCH_MAX, Fetched, JobEnd, JobStore, Runs
-from beads_workers.integrations.hero.wire import (
-    STOPPED,
-    WAITS,
-    HeroJob,
-    JobStatus,
-    WrongField,
-    read_ids,
-    read_job,
-    read_status,
-)
 
 # --- fetch ---------------------------------------------------------------------------------------
 # From the ids of a queue to jobs in the local buffer: read, compared with what is here, made
@@ -78,7 +69,7 @@ class Fetcher:
         are to be fetched once more."""
         twice: list[str] = []
         over: list[JobEnd] = []
-        jobs: list[tuple[HeroJob, int]] = []
+        jobs: list[tuple[wire.HeroJob, int]] = []
         stopped: set[str] = set()
         seen: set[str] = set()
         for fetched in found:
@@ -88,15 +79,17 @@ class Fetcher:
             seen.add(fetched.job_id)
             if fetched.damaged:
                 said = f"wrong job: its key in Redis holds a {fetched.damaged}, not a hash"
-                over.append(JobEnd(fetched.job_id, "", 0, JobStatus.ERROR, said))
+                over.append(JobEnd(fetched.job_id, "", 0, wire.JobStatus.ERROR, said))
                 continue
             try:
-                job = read_job(fetched.job_id, fetched.fields)
-            except WrongField as error:
-                over.append(JobEnd(fetched.job_id, "", 0, JobStatus.ERROR, f"wrong job: {error}"))
+                job = wire.read_job(fetched.job_id, fetched.fields)
+            except wire.WrongField as error:
+                over.append(
+                    JobEnd(fetched.job_id, "", 0, wire.JobStatus.ERROR, f"wrong job: {error}")
+                )
                 continue
             if not fetched.fields or job.status.is_final:
-                over.append(JobEnd(job.id, "", 0, JobStatus.ERROR, "it had ended already"))
+                over.append(JobEnd(job.id, "", 0, wire.JobStatus.ERROR, "it had ended already"))
             else:
                 jobs.append((job, fetched.attempts))
                 stopped.update([job.id] if fetched.stopped else ())
@@ -113,12 +106,12 @@ class Fetcher:
             for other, standing in zip(some, self._standings(some), strict=True):
                 self.ended(other, standing)
 
-    def ended(self, other: str, status: JobStatus | None) -> None:
+    def ended(self, other: str, status: wire.JobStatus | None) -> None:
         """That job stands so; None: nothing is known of it."""
         with self.lock:
-            if status is JobStatus.FINISHED and self.buffer.finished(other):
+            if status is wire.JobStatus.FINISHED and self.buffer.finished(other):
                 self.tell(Arrived())
-            if status is JobStatus.ERROR:
+            if status is wire.JobStatus.ERROR:
                 self.buffer.failed(other, failed_because_of(other))
 
     def _twice(self, job_id: str, twice: list[str]) -> None:
@@ -134,7 +127,7 @@ class Fetcher:
             if answer == "done":
                 self.tell(Warned(f"{ending.job_id[:100]}: {ending.said}"))
 
-    def _add(self, jobs: Sequence[tuple[HeroJob, int]], stopped: Collection[str]) -> None:
+    def _add(self, jobs: Sequence[tuple[wire.HeroJob, int]], stopped: Collection[str]) -> None:
         new = [job for job, attempts in jobs if not attempts]
         named = self._named_by_others(new)
         waits = {job.id: [*job.waits_for, *named.get(job.id, ())] for job, _ in jobs}
@@ -144,11 +137,11 @@ class Fetcher:
         parked = []
         with self.lock:
             for job, attempts in jobs:
-                unmet = [o for o in waits[job.id] if standings[o] is not JobStatus.FINISHED]
+                unmet = [o for o in waits[job.id] if standings[o] is not wire.JobStatus.FINISHED]
                 kept = self.buffer.add(job, attempts, unmet)
-                failed = [o for o in unmet if standings[o] is JobStatus.ERROR]
+                failed = [o for o in unmet if standings[o] is wire.JobStatus.ERROR]
                 if failed or job.id in stopped:
-                    why = STOPPED if job.id in stopped else failed_because_of(failed[0])
+                    why = wire.STOPPED if job.id in stopped else failed_because_of(failed[0])
                     self.buffer.doom(kept, why)
                 elif unmet:
                     parked.append(kept)
@@ -159,7 +152,7 @@ class Fetcher:
         if jobs:
             self.tell(Arrived())
 
-    def _named_by_others(self, jobs: Sequence[HeroJob]) -> dict[str, list[str]]:
+    def _named_by_others(self, jobs: Sequence[wire.HeroJob]) -> dict[str, list[str]]:
         """Which others name each of these in ``dependents``, and are there: a client may write that
         alone, and queue them in any order."""
         known = self.dependents
@@ -176,23 +169,25 @@ class Fetcher:
         there = {o for o, s in zip(others, self._standings(others), strict=True) if s is not None}
         return {job_id: [o for o in found if o in there] for job_id, found in above.items()}
 
-    def _standings(self, job_ids: Sequence[str]) -> list[JobStatus | None]:
-        found: list[JobStatus | None] = []
+    def _standings(self, job_ids: Sequence[str]) -> list[wire.JobStatus | None]:
+        found: list[wire.JobStatus | None] = []
         for fields in self.store.fields_of(job_ids, ("status",)):
             try:
-                found.append(read_status(fields) if fields else None)
-            except WrongField:
+                found.append(wire.read_status(fields) if fields else None)
+            except wire.WrongField:
                 found.append(None)
         return found
 
-    def _keep_in_step(self, jobs: Sequence[HeroJob], named: Mapping[str, Sequence[str]]) -> None:
+    def _keep_in_step(
+        self, jobs: Sequence[wire.HeroJob], named: Mapping[str, Sequence[str]]
+    ) -> None:
         above = [(other, job.id) for job in jobs for other in job.waits_for]
         self.store.link(above, "dependents", ())
         below = [(other, job.id) for job in jobs for other in job.dependents]
         below += [(job_id, other) for job_id, others in named.items() for other in others]
         self.store.link(below, "prerequisites", ("dependencies",))
 
-    def _hold_back_dependents(self, job: HeroJob) -> None:
+    def _hold_back_dependents(self, job: wire.HeroJob) -> None:
         for other in job.dependents:
             kept = self.buffer.get(other)
             if kept is not None and kept.standing in (
@@ -209,10 +204,10 @@ class Fetcher:
         while level and len(came_from) < WALK_MAX:
             if kept.job.id in came_from:
                 break
-            found = self.store.fields_of(level, ("status", *WAITS))
+            found = self.store.fields_of(level, ("status", *wire.WAITS))
             following: list[str] = []
             for job_id, fields in zip(level, found, strict=True):
-                for other in _named_in(fields, WAITS):
+                for other in _named_in(fields, wire.WAITS):
                     if other not in came_from:
                         came_from[other] = job_id
                         following.append(other)
@@ -236,10 +231,10 @@ def failed_because_of(other: str) -> str:
 def _named_in(fields: dict[bytes, bytes], names: Sequence[str]) -> list[str]:
     """The jobs that these fields of a job name, while it has not ended."""
     try:
-        if read_status(fields).is_final:
+        if wire.read_status(fields).is_final:
             return []
-        return [other for name in names for other in read_ids(fields, name)]
-    except WrongField:
+        return [other for name in names for other in wire.read_ids(fields, name)]
+    except wire.WrongField:
         return []
 
 
@@ -440,13 +435,13 @@ class Maintenance:
     def _end_doomed(self) -> None:
         with self._holding.lock:
             doomed = list(self._buffer.doomed.values())
-        endings = [JobEnd(d.job_id, d.context, 0, JobStatus.ERROR, d.error) for d in doomed]
+        endings = [JobEnd(d.job_id, d.context, 0, wire.JobStatus.ERROR, d.error) for d in doomed]
         for ending, answer in zip(endings, self._store.end(endings), strict=True):
             with self._holding.lock:
                 if (kept := self._buffer.get(ending.job_id)) is not None:
                     self._buffer.remove(kept)
                 self._buffer.failed(ending.job_id, failed_because_of(ending.job_id))
-            if answer == "done" and ending.said != STOPPED:
+            if answer == "done" and ending.said != wire.STOPPED:
                 self._tell(Warned(f"{ending.job_id}: {ending.said}"))
         if endings and self._buffer.count(JobStanding.READY):
             self._tell(Arrived())
@@ -464,9 +459,9 @@ class Maintenance:
                     kept.stopped = True
                     running.append(IssueId(job_id))
                 elif kept.standing not in (JobStanding.OUT, JobStanding.DOOMED):
-                    self._buffer.doom(kept, STOPPED)
+                    self._buffer.doom(kept, wire.STOPPED)
         if running:
-            self._tell(Withdrawn(tuple(running), STOPPED))
+            self._tell(Withdrawn(tuple(running), wire.STOPPED))
         self._stop_elsewhere(unknown, now)
 
     def _stop_requests(self) -> list[str]:
@@ -483,7 +478,7 @@ class Maintenance:
         forgotten = []
         for job_id, answer in zip(due, self._store.stop_queued(due), strict=True):
             if answer == "stopped":
-                self._taking.ended(job_id, JobStatus.ERROR)
+                self._taking.ended(job_id, wire.JobStatus.ERROR)
             known = self._unknown.setdefault(job_id, _Unknown(now, STOPS_SECONDS, None))
             known.delay = min(known.delay * 2, UNKNOWN_SECONDS_MAX)
             known.again_at = now + known.delay

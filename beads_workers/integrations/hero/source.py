@@ -7,21 +7,11 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import assert_never
 
+from beads_workers.core import source
 from beads_workers.core.model import IssueId, Job, ListedIssue, Outcome, OutcomeKind, Script, value
 from beads_workers.core.scripts import audit_of
-from beads_workers.core.source import (
-    Action,
-    Calls,
-    CrashedRun,
-    Renewed,
-    Result,
-    Seen,
-    Settled,
-    Settlement,
-    SourceError,
-    Taken,
-)
 from beads_workers.executors.files import whole
+from beads_workers.integrations.hero import wire
 from beads_workers.integrations.hero.buffer import (
     BUSY_SECONDS,
     PREFETCH_MAX,
@@ -32,15 +22,6 @@ from beads_workers.integrations.hero.buffer import (
 from beads_workers.integrations.hero.connection import RedisLink
 from beads_workers.integrations.hero.maintenance import SharedState
 from beads_workers.integrations.hero.store import DAMAGED, JobEnd, JobStore, Runs, ServedQueue
-from beads_workers.integrations.hero.wire import (
-    LOST,
-    STOPPED,
-    TIMED_OUT,
-    HeroJob,
-    JobStatus,
-    WrongField,
-    read_job,
-)
 
 # --- answers -------------------------------------------------------------------------------------
 # What an attempt means for its job, in Hero's words. Pure. Source: docs/HERO.md, "The data in the
@@ -59,7 +40,7 @@ NOT_WITH_US = "Redis has it with another orchestrator, or has forgotten it"
 class Ends:
     """The job is over: its ``output``, or its ``error``."""
 
-    status: JobStatus
+    status: wire.JobStatus
     said: str
 
 
@@ -84,13 +65,13 @@ def judge(
     ``stopped``: somebody asked for that; work that was done all the same is done.
     """
     if outcome is not None and outcome.kind is OutcomeKind.SUCCESS:
-        return Ends(JobStatus.FINISHED, output_of(outcome))
+        return Ends(wire.JobStatus.FINISHED, output_of(outcome))
     if stopped:
-        return Ends(JobStatus.ERROR, STOPPED)
+        return Ends(wire.JobStatus.ERROR, wire.STOPPED)
     if outcome is None:
         return Again(never=True)
     if outcome.kind is OutcomeKind.NOT_FOUND or attempts >= attempts_max:
-        return Ends(JobStatus.ERROR, error_of(outcome))
+        return Ends(wire.JobStatus.ERROR, error_of(outcome))
     if outcome.kind in (OutcomeKind.CANCELLED, OutcomeKind.LOST):
         return Again()
     delay = outcome.retry_after_seconds
@@ -111,10 +92,10 @@ def error_of(outcome: Outcome) -> str:
     """``error`` of a job whose last attempt went so."""
     match outcome.kind:
         case OutcomeKind.TIMEOUT:
-            return TIMED_OUT
+            return wire.TIMED_OUT
         case OutcomeKind.LOST | OutcomeKind.CANCELLED:
             # Cut short by a crash, a stop, another orchestrator: it may have had effects.
-            return LOST
+            return wire.LOST
         case OutcomeKind.ERROR | OutcomeKind.NOT_FOUND:
             return outcome.error or "failed without a word"
         case OutcomeKind.RETRY:
@@ -130,8 +111,8 @@ def error_of(outcome: Outcome) -> str:
 
 
 def settle_past(
-    store: JobStore, runs: Runs, dead: CrashedRun, run: str, retry_seconds: float
-) -> list[Settled]:
+    store: JobStore, runs: Runs, dead: source.CrashedRun, run: str, retry_seconds: float
+) -> list[source.Settled]:
     """First what its journal says, which Redis was not told; then all that it holds goes back to
     the queue, and what it was at work on counts as an attempt. Raises ``SourceError``.
     """
@@ -154,31 +135,33 @@ def settle_past(
     store.again(again, run)
     settled = [
         _past_settled(
-            Action.CLOSE if e.status.value == "finished" else Action.RELEASE, e.job_id, answer
+            source.Action.CLOSE if e.status.value == "finished" else source.Action.RELEASE,
+            e.job_id,
+            answer,
         )
         for e, answer in zip(endings, answers, strict=True)
     ]
     for requeued, _ in runs.requeue(run, "known"):
-        settled.append(_past_settled(Action.RELEASE, requeued, "done"))
+        settled.append(_past_settled(source.Action.RELEASE, requeued, "done"))
     return settled
 
 
-def _known(store: JobStore, job_ids: Sequence[IssueId]) -> dict[IssueId, tuple[HeroJob, int]]:
+def _known(store: JobStore, job_ids: Sequence[IssueId]) -> dict[IssueId, tuple[wire.HeroJob, int]]:
     found = {}
     attempts = store.attempts_of(job_ids)
     for job_id, fields, count in zip(job_ids, store.hashes(job_ids), attempts, strict=True):
         try:
-            found[job_id] = read_job(job_id, fields), count
-        except WrongField:
+            found[job_id] = wire.read_job(job_id, fields), count
+        except wire.WrongField:
             continue  # It went wrong since: what is left of it is requeued.
     return found
 
 
-def _past_settled(action: Action, job_id: str, answer: str) -> Settled:
-    settlement = Settlement(action, IssueId(job_id))
+def _past_settled(action: source.Action, job_id: str, answer: str) -> source.Settled:
+    settlement = source.Settlement(action, IssueId(job_id))
     if answer == "done":
-        return Settled(settlement, Result.APPLIED)
-    return Settled(settlement, Result.NOT_OURS, NOT_WITH_US)
+        return source.Settled(settlement, source.Result.APPLIED)
+    return source.Settled(settlement, source.Result.NOT_OURS, NOT_WITH_US)
 
 
 # --- lookups -------------------------------------------------------------------------------------
@@ -186,23 +169,23 @@ def _past_settled(action: Action, job_id: str, answer: str) -> Settled:
 
 
 STATUS = {
-    JobStatus.DISPATCHED: "open",
-    JobStatus.STARTED: "in_progress",
-    JobStatus.FINISHED: "closed",
-    JobStatus.ERROR: "closed",
+    wire.JobStatus.DISPATCHED: "open",
+    wire.JobStatus.STARTED: "in_progress",
+    wire.JobStatus.FINISHED: "closed",
+    wire.JobStatus.ERROR: "closed",
 }
 """A job that failed is closed as well: nobody takes it again."""
 
 
-def seen_of(job_id: IssueId, fields: Mapping[bytes, bytes]) -> Seen:
+def seen_of(job_id: IssueId, fields: Mapping[bytes, bytes]) -> source.Seen:
     """A hash that makes no sense is shown as ``blocked``, with what is wrong in its title."""
     if fields == DAMAGED:
-        return Seen(job_id, "its key in Redis holds no hash", "blocked", issue_type="script")
+        return source.Seen(job_id, "its key in Redis holds no hash", "blocked", issue_type="script")
     try:
-        job = read_job(job_id, fields)
-    except WrongField as error:
-        return Seen(job_id, str(error), "blocked", issue_type="script")
-    return Seen(
+        job = wire.read_job(job_id, fields)
+    except wire.WrongField as error:
+        return source.Seen(job_id, str(error), "blocked", issue_type="script")
+    return source.Seen(
         job_id,
         title_of(job),
         STATUS[job.status],
@@ -212,16 +195,16 @@ def seen_of(job_id: IssueId, fields: Mapping[bytes, bytes]) -> Seen:
     )
 
 
-def title_of(job: HeroJob) -> str:
+def title_of(job: wire.HeroJob) -> str:
     """What people are shown: the script itself may hold what is nobody's business."""
     whose = f" for {job.caller_id}" if job.caller_id else ""
     return f"{job.context_id or 'script'}{whose}"
 
 
-def read_names(job_id: str, fields: Mapping[bytes, bytes]) -> HeroJob:
+def read_names(job_id: str, fields: Mapping[bytes, bytes]) -> wire.HeroJob:
     """As much of a job as its title takes; whatever else it has may be wrong."""
     texts = {name: fields.get(name, b"").decode("utf-8", "replace") for name in fields}
-    return HeroJob(
+    return wire.HeroJob(
         job_id, context_id=texts.get(b"context_id", ""), caller_id=texts.get(b"caller_id", "")
     )
 
@@ -257,7 +240,7 @@ class HeroSource:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.actor = actor
-        self.calls = Calls()
+        self.calls = source.Calls()
         self.queue = queue
         self.run = run_of(actor)
         self.who = f"{'shared' if shared else 'alone'} {place}"
@@ -273,7 +256,7 @@ class HeroSource:
         """Where jobs come from; raises ``SourceError`` where somebody else serves it alone."""
         version = self._runs.version()
         if other := self._runs.join(self.who, only_look=True):
-            raise SourceError(
+            raise source.SourceError(
                 f"another orchestrator serves this queue: {other}",
                 "stop it, or start both with --shared; one that is dead is forgotten within"
                 f" {self.queue.lease_seconds:g} s",
@@ -282,7 +265,7 @@ class HeroSource:
 
     # --- taking ---------------------------------------------------------------------------------
 
-    def take(self, limit: int, skip: Collection[IssueId]) -> Taken:
+    def take(self, limit: int, skip: Collection[IssueId]) -> source.Taken:
         """Begin the next ones: Redis says ``started`` before a worker has them."""
         holding, buffer = self.holding, self.holding.buffer
         holding.opened.set()
@@ -300,7 +283,7 @@ class HeroSource:
             # --until-empty must not end while there is something in the queue.
             rows = self._queued()
         on_the_way = 0 if jobs or rows else self._on_the_way()
-        return Taken(tuple(jobs), tuple(rows), blocked=blocked, waiting=on_the_way)
+        return source.Taken(tuple(jobs), tuple(rows), blocked=blocked, waiting=on_the_way)
 
     def _on_the_way(self) -> int:
         """What is in our list in Redis, and not here yet: the other thread has it."""
@@ -320,7 +303,7 @@ class HeroSource:
         wanted = [(k.job.id, k.context, k.attempts, k.job.attempts_max) for k in picked]
         try:
             answers = self._store.begin(wanted)
-        except SourceError:
+        except source.SourceError:
             with self.holding.lock:
                 for kept in picked:
                     buffer.put_back(kept)
@@ -342,7 +325,7 @@ class HeroSource:
                 buffer.rest(kept, self._clock() + BUSY_SECONDS)
             case "spent":
                 buffer.put_back(kept)
-                buffer.doom(kept, LOST)
+                buffer.doom(kept, wire.LOST)
             case "evicted":
                 buffer.put_back(kept)
                 self.holding.evicted.set()
@@ -370,7 +353,7 @@ class HeroSource:
 
     # --- settling -------------------------------------------------------------------------------
 
-    def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
+    def settle(self, settlements: Sequence[source.Settlement]) -> list[source.Settled]:
         """Tell Redis: each job ends, with its reply, or will have another attempt."""
         verdicts = [self._judge(settlement) for settlement in settlements]
         endings = [
@@ -388,7 +371,9 @@ class HeroSource:
         settled = []
         for settlement, (kept, verdict) in zip(settlements, verdicts, strict=True):
             if kept is None:
-                settled.append(Settled(settlement, Result.NOT_OURS, "it is not with us"))
+                settled.append(
+                    source.Settled(settlement, source.Result.NOT_OURS, "it is not with us")
+                )
                 continue
             answer = next(told if isinstance(verdict, Ends) else back)
             self._settled(kept, verdict, answer)
@@ -396,14 +381,14 @@ class HeroSource:
         self.holding.wake.set()
         return settled
 
-    def _judge(self, settlement: Settlement) -> tuple[BufferedJob | None, Ends | Again]:
+    def _judge(self, settlement: source.Settlement) -> tuple[BufferedJob | None, Ends | Again]:
         with self.holding.lock:
             kept = self.holding.buffer.get(settlement.issue_id)
         if kept is None or kept.standing is not JobStanding.OUT:
             return None, Again()
         outcome = whole(settlement.outcome)
-        if outcome is None and settlement.action is Action.CLOSE:
-            return kept, Ends(JobStatus.FINISHED, "")
+        if outcome is None and settlement.action is source.Action.CLOSE:
+            return kept, Ends(wire.JobStatus.FINISHED, "")
         verdict = judge(
             outcome,
             kept.attempts,
@@ -429,28 +414,28 @@ class HeroSource:
             else:
                 buffer.cool(kept, self._clock() + verdict.delay_seconds)
 
-    def _tell_those_who_wait(self, job_id: str, status: JobStatus) -> None:
-        if status is JobStatus.FINISHED:
+    def _tell_those_who_wait(self, job_id: str, status: wire.JobStatus) -> None:
+        if status is wire.JobStatus.FINISHED:
             self.holding.buffer.finished(job_id)
         else:
             self.holding.buffer.failed(job_id, f"prerequisite {job_id} failed")
 
     # --- the rest -------------------------------------------------------------------------------
 
-    def renew(self, issue_ids: Sequence[IssueId]) -> Renewed:
+    def renew(self, issue_ids: Sequence[IssueId]) -> source.Renewed:
         """The lease is the run's, and kept by the maintenance thread."""
-        return Renewed()
+        return source.Renewed()
 
-    def recover(self, dead: CrashedRun) -> list[Settled]:
+    def recover(self, dead: source.CrashedRun) -> list[source.Settled]:
         """Settle what a run of ours left that is known to be dead."""
         return settle_past(self._store, self._runs, dead, run_of(dead.actor), self._retry_seconds)
 
-    def look(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, Seen]:
+    def look(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, source.Seen]:
         """These jobs as their hashes are now."""
         found = zip(issue_ids, self._store.hashes(issue_ids), strict=True)
         return {job_id: seen_of(job_id, fields) for job_id, fields in found if fields}
 
-    def unfinished(self, rows_max: int) -> list[Seen]:
+    def unfinished(self, rows_max: int) -> list[source.Seen]:
         """What is with fleets, and then what lies in the queue, the oldest first."""
         known = dict.fromkeys([*self._runs.in_hand(rows_max), *self._store.queued(rows_max)])
         ids = [IssueId(job_id) for job_id in known]
@@ -468,7 +453,7 @@ class HeroSource:
         if not self.holding.stuck.is_set():
             try:
                 self._runs.requeue(self.run, "leaving")
-            except SourceError:
+            except source.SourceError:
                 pass
         self._store.close()
 
@@ -482,11 +467,11 @@ def _row(kept: BufferedJob) -> ListedIssue:
     return ListedIssue(IssueId(kept.job.id), title_of(kept.job))
 
 
-def _settled(settlement: Settlement, answer: str) -> Settled:
+def _settled(settlement: source.Settlement, answer: str) -> source.Settled:
     match answer:
         case "done":
-            return Settled(settlement, Result.APPLIED)
+            return source.Settled(settlement, source.Result.APPLIED)
         case "over":
-            return Settled(settlement, Result.NOT_OURS, "it had ended already")
+            return source.Settled(settlement, source.Result.NOT_OURS, "it had ended already")
         case _:
-            return Settled(settlement, Result.NOT_OURS, NOT_WITH_US)
+            return source.Settled(settlement, source.Result.NOT_OURS, NOT_WITH_US)

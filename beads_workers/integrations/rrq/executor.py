@@ -24,13 +24,6 @@ from beads_workers.integrations.rrq import wire
 from beads_workers.integrations.rrq.executor_process import ExecutorProcess
 from beads_workers.integrations.rrq.ingress import FrameStream
 from beads_workers.integrations.rrq.requests import error_lines, version_of
-from beads_workers.integrations.rrq.wire import (
-    SOCKET_VARIABLE,
-    TCP_OPTION,
-    TCP_VARIABLE,
-    frame,
-    parse,
-)
 from beads_workers.runtime.output import AttemptOutput
 from beads_workers.runtime.processes import say
 from beads_workers.runtime.sessions import kill, with_variable
@@ -172,7 +165,7 @@ class ExecutorConnection:
     def send(self, payload: bytes) -> None:
         """Send what fits; ``flush`` sends the rest. Raises ``ConnectionClosed``."""
         assert not self._stream.unsent, "one request at a time"
-        self._stream.queue(frame(payload))
+        self._stream.queue(wire.frame(payload))
         self.flush()
 
     def flush(self) -> None:
@@ -206,12 +199,12 @@ class ExecutorConnection:
 def send_once(address: Address, payload: bytes) -> None:
     """On a connection of its own, which is closed again; raises ``OSError``."""
     with reach(address) as connection:
-        connection.sendall(frame(payload))
+        connection.sendall(wire.frame(payload))
 
 
 def _answer(payload: bytes) -> wire.RequestOutcome:
     try:
-        envelope = parse(payload)
+        envelope = wire.parse(payload)
     except ProtocolError as error:
         raise InvalidReply(f"it sent what is no answer: {error}") from None
     if not isinstance(envelope, wire.RequestOutcome):
@@ -387,11 +380,11 @@ class DrivenExecutor:
             "BEADS_AUTO_START_DAEMON": "false",
         }
         if isinstance(address, str):
-            added[SOCKET_VARIABLE] = address
+            added[wire.SOCKET_VARIABLE] = address
         else:
-            added[TCP_VARIABLE] = f"{address[0]}:{address[1]}"
+            added[wire.TCP_VARIABLE] = f"{address[0]}:{address[1]}"
         if self.described.protocol == "rrq2":
-            argv = (*argv, TCP_OPTION, added.pop(TCP_VARIABLE))
+            argv = (*argv, wire.TCP_OPTION, added.pop(wire.TCP_VARIABLE))
         return Step(StepKind.RUN, argv, added)
 
     def _bury(self) -> None:
@@ -476,5 +469,5 @@ class DrivenExecutor:
 
 def inherited() -> Mapping[bytes, bytes]:
     """Our own environment, but for what another orchestrator of RRQ may have put there."""
-    names = (SOCKET_VARIABLE.encode(), TCP_VARIABLE.encode())
+    names = (wire.SOCKET_VARIABLE.encode(), wire.TCP_VARIABLE.encode())
     return {name: value for name, value in os.environb.items() if name not in names}

@@ -14,15 +14,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from beads_workers.core.events import (
-    Arrived,
-    ConnId,
-    Event,
-    FatalError,
-    StopAsked,
-    Warned,
-    Withdrawn,
-)
+from beads_workers.core import events as ev
 from beads_workers.core.model import compile_values
 from beads_workers.core.plain import from_plain
 from beads_workers.core.settings import FleetSettings
@@ -160,7 +152,7 @@ class RrqIngress:
         address: Address,
         serving: RequestTable,
         selector: selectors.BaseSelector,
-        tell: Callable[[Event], None],
+        tell: Callable[[ev.Event], None],
         *,
         workers: int = 0,
         alone_seconds: float | None = None,
@@ -180,11 +172,11 @@ class RrqIngress:
         self._serving = serving
         self._selector = selector
         self._tell = tell
-        self._streams: dict[ConnId, FrameStream] = {}
-        self._masks: dict[ConnId, int] = {}
-        self._touched: set[ConnId] = set()
+        self._streams: dict[ev.ConnId, FrameStream] = {}
+        self._masks: dict[ev.ConnId, int] = {}
+        self._touched: set[ev.ConnId] = set()
         """Those whose mask may be another one now."""
-        self._full: set[ConnId] = set()
+        self._full: set[ev.ConnId] = set()
         """Those that are not read from, for they have too much unsent."""
         self._arrived = False
         """Whether the core was told since the last ``flush``: once is enough."""
@@ -225,7 +217,7 @@ class RrqIngress:
         if now >= self._alone_at:
             self._alone_at = inf
             text = f"nobody has connected for {self._alone_seconds:g} s (--no-parent)"
-            self._tell(StopAsked(why=text))
+            self._tell(ev.StopAsked(why=text))
 
     def open(self) -> None:
         """A worker is ready: listen from now on."""
@@ -233,7 +225,7 @@ class RrqIngress:
             try:
                 self._listen()
             except OSError as error:
-                self._tell(FatalError(f"cannot listen at {self._place}: {error.strerror}"))
+                self._tell(ev.FatalError(f"cannot listen at {self._place}: {error.strerror}"))
 
     def flush(self) -> None:
         """Carry out what is asked, and send what is pending, once in each turn of the loop."""
@@ -292,9 +284,9 @@ class RrqIngress:
                 self._drop(conn_id)
             case unanswered.Offer() if not self._arrived:
                 self._arrived = True
-                self._tell(Arrived())
+                self._tell(ev.Arrived())
             case unanswered.Withdraw(issue_id, why):
-                self._tell(Withdrawn((issue_id,), why))
+                self._tell(ev.Withdrawn((issue_id,), why))
 
     def _enter(self, peers: Peers) -> None:
         if peers:
@@ -307,7 +299,7 @@ class RrqIngress:
 
     def _add(self, sock: socket.socket) -> None:
         self._last += 1
-        conn_id = ConnId(self._last)
+        conn_id = ev.ConnId(self._last)
         self._streams[conn_id] = FrameStream(sock)
         self._masks[conn_id] = selectors.EVENT_READ
         self._selector.register(sock, selectors.EVENT_READ, partial(self._ready, conn_id))
@@ -315,7 +307,7 @@ class RrqIngress:
         # Whoever connects has something to say, and most have said it by now.
         self._ready(conn_id, selectors.EVENT_READ)
 
-    def _ready(self, conn_id: ConnId, mask: int) -> None:
+    def _ready(self, conn_id: ev.ConnId, mask: int) -> None:
         stream = self._streams[conn_id]
         if mask & selectors.EVENT_READ:
             self._read(conn_id, stream)
@@ -324,7 +316,7 @@ class RrqIngress:
         # Told now, it is taken in the turn that begins, together with what else has come.
         self._gather()
 
-    def _read(self, conn_id: ConnId, stream: FrameStream) -> None:
+    def _read(self, conn_id: ev.ConnId, stream: FrameStream) -> None:
         now, before = time.monotonic(), stream.unread
         payloads = stream.read(now)
         self._unread += stream.unread - before
@@ -346,9 +338,9 @@ class RrqIngress:
         at_once, workers = self._serving.unanswered, self._workers
         if 0 < workers < at_once:
             self._workers = 0
-            self._tell(Warned(f"{at_once} requests at once: {WAITING.format(workers=workers)}"))
+            self._tell(ev.Warned(f"{at_once} requests at once: {WAITING.format(workers=workers)}"))
 
-    def _pump(self, conn_id: ConnId) -> None:
+    def _pump(self, conn_id: ev.ConnId) -> None:
         stream = self._streams.get(conn_id)
         if stream is None:
             return
@@ -361,7 +353,7 @@ class RrqIngress:
         mask |= selectors.EVENT_WRITE if stream.unsent else 0
         self._watch(conn_id, stream, mask)
 
-    def _watch(self, conn_id: ConnId, stream: FrameStream, mask: int) -> None:
+    def _watch(self, conn_id: ev.ConnId, stream: FrameStream, mask: int) -> None:
         before, self._masks[conn_id] = self._masks[conn_id], mask
         if mask == before:
             return
@@ -372,7 +364,7 @@ class RrqIngress:
         else:
             self._selector.modify(stream.socket, mask, partial(self._ready, conn_id))
 
-    def _drop(self, conn_id: ConnId) -> None:
+    def _drop(self, conn_id: ev.ConnId) -> None:
         stream = self._streams.pop(conn_id, None)
         if stream is None:
             return
@@ -400,7 +392,7 @@ def open_ingress(
     settings: FleetSettings,
     source: Source,
     selector: selectors.BaseSelector,
-    tell: Callable[[Event], None],
+    tell: Callable[[ev.Event], None],
     control: Callable[[], Any],
 ) -> RrqIngress:
     """See ``kinds.SourceKind.ingress``."""

@@ -8,27 +8,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from ipaddress import ip_address
 from typing import Any
 
+from beads_workers.core import source
 from beads_workers.core.model import Call, IssueId, Job, value
-from beads_workers.core.source import (
-    Action,
-    Calls,
-    CrashedRun,
-    Renewed,
-    Result,
-    Seen,
-    Settled,
-    Settlement,
-    Taken,
-)
 from beads_workers.executors.files import whole
+from beads_workers.integrations.rrq import wire
 from beads_workers.integrations.rrq.request_table import RequestTable, Unanswered
-from beads_workers.integrations.rrq.wire import (
-    SOCKET_VARIABLE,
-    TCP_OPTION,
-    TCP_VARIABLE,
-    Request,
-    request_fields,
-)
 
 # --- addresses -----------------------------------------------------------------------------------
 # Where an executor is to listen: told by its environment, or in its arguments.
@@ -72,16 +56,19 @@ def choose(socket: str | None, tcp_socket: str | None, environment: Mapping[str,
     A variable that is set and empty is not set, as the real executors have it.
     """
     if not (socket or tcp_socket):
-        socket, tcp_socket = environment.get(SOCKET_VARIABLE), environment.get(TCP_VARIABLE)
+        socket, tcp_socket = (
+            environment.get(wire.SOCKET_VARIABLE),
+            environment.get(wire.TCP_VARIABLE),
+        )
     if socket and tcp_socket:
         raise ValueError(
-            f"both {SOCKET_VARIABLE} and {TCP_VARIABLE} are set: one address is enough"
+            f"both {wire.SOCKET_VARIABLE} and {wire.TCP_VARIABLE} are set: one address is enough"
         )
     if socket:
         return unix(socket)
     if tcp_socket:
         return tcp(tcp_socket)
-    raise ValueError(f"no address: neither {SOCKET_VARIABLE} nor {TCP_VARIABLE} is set")
+    raise ValueError(f"no address: neither {wire.SOCKET_VARIABLE} nor {wire.TCP_VARIABLE} is set")
 
 
 def unix(text: str) -> Unix:
@@ -116,7 +103,7 @@ def from_text(text: str) -> Address:
 
 def split_command(words: Sequence[str]) -> tuple[tuple[str, ...], str | None]:
     """A command, and the address that rrq 0.11 has put behind it, if any."""
-    if len(words) >= 2 and words[-2] == TCP_OPTION:
+    if len(words) >= 2 and words[-2] == wire.TCP_OPTION:
         return tuple(words[:-2]), words[-1]
     return tuple(words), None
 
@@ -157,7 +144,7 @@ class RrqSource:
     ) -> None:
         self.serving = serving
         self.actor = actor
-        self.calls = Calls()
+        self.calls = source.Calls()
         self._place = place
         self._calls_functions = calls_functions
         self._prefix = f"{prefix}." if prefix else ""
@@ -168,33 +155,39 @@ class RrqSource:
         """Where requests come from."""
         return f"RRQ requests at {self._place}"
 
-    def take(self, limit: int, skip: Collection[IssueId]) -> Taken:
+    def take(self, limit: int, skip: Collection[IssueId]) -> source.Taken:
         """The next requests, oldest first."""
         now = self._clock()
-        return Taken(tuple(self._job(unanswered, now) for unanswered in self.serving.take(limit)))
+        return source.Taken(
+            tuple(self._job(unanswered, now) for unanswered in self.serving.take(limit))
+        )
 
-    def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
+    def settle(self, settlements: Sequence[source.Settlement]) -> list[source.Settled]:
         """Answer them; whoever is not there any more is passed over."""
         return [
-            Settled(each, Result.APPLIED, self.serving.settled(each.issue_id, whole(each.outcome)))
+            source.Settled(
+                each,
+                source.Result.APPLIED,
+                self.serving.settled(each.issue_id, whole(each.outcome)),
+            )
             for each in settlements
         ]
 
-    def renew(self, issue_ids: Sequence[IssueId]) -> Renewed:
+    def renew(self, issue_ids: Sequence[IssueId]) -> source.Renewed:
         """There are no leases."""
-        return Renewed()
+        return source.Renewed()
 
-    def recover(self, dead: CrashedRun) -> list[Settled]:
+    def recover(self, dead: source.CrashedRun) -> list[source.Settled]:
         """Nothing is pending: whoever was to get an answer of a crashed run has seen its connection
         end. That is said, or it would be remembered for ever as unclosed."""
-        done = (Settlement(Action.CLOSE, issue_id) for issue_id in dead.unclosed)
-        return [Settled(each, Result.NOT_OURS, LEFT) for each in done]
+        done = (source.Settlement(source.Action.CLOSE, issue_id) for issue_id in dead.unclosed)
+        return [source.Settled(each, source.Result.NOT_OURS, LEFT) for each in done]
 
-    def look(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, Seen]:
+    def look(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, source.Seen]:
         """Nothing is known here of a request that has been answered."""
         return {}
 
-    def unfinished(self, rows_max: int) -> list[Seen]:
+    def unfinished(self, rows_max: int) -> list[source.Seen]:
         """What is waiting is the orchestrator's to show."""
         return []
 
@@ -230,6 +223,6 @@ class RrqSource:
         )
 
 
-def _shown(issue_id: IssueId, request: Request) -> dict[str, Any]:
+def _shown(issue_id: IssueId, request: wire.Request) -> dict[str, Any]:
     """What a command reads in ``BW_ISSUE_FILE``: the request, with the keys of any other issue."""
-    return {"id": issue_id, "title": request.function_name, **request_fields(request)}
+    return {"id": issue_id, "title": request.function_name, **wire.request_fields(request)}

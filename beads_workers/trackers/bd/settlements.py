@@ -6,17 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
+from beads_workers.core import source
 from beads_workers.core.limits import CLOSE_REASON_CHARS_MAX
 from beads_workers.core.model import IssueId, value
-from beads_workers.core.source import (
-    BLOCKING,
-    CLOSED_BY_OTHERS,
-    Action,
-    Result,
-    Settled,
-    Settlement,
-    SourceError,
-)
 from beads_workers.trackers.bd.tracker import (
     BLOCKED,
     CLOSED,
@@ -48,7 +40,7 @@ class ConditionalWrite:
     have changed it, so that it may be written without naming what is expected.
     """
 
-    settlement: Settlement
+    settlement: source.Settlement
     status: str
     assignee: str
     notes: str = ""
@@ -58,64 +50,68 @@ class ConditionalWrite:
     def status_after(self) -> str:
         """What the issue's status is to be."""
         match self.settlement.action:
-            case Action.CLOSE:
+            case source.Action.CLOSE:
                 return CLOSED
-            case Action.RELEASE | Action.REOPEN:
+            case source.Action.RELEASE | source.Action.REOPEN:
                 return OPEN
-            case Action.QUARANTINE | Action.SHELVE:
+            case source.Action.QUARANTINE | source.Action.SHELVE:
                 return BLOCKED
-            case Action.HAND_OVER | Action.CONFIRM:
+            case source.Action.HAND_OVER | source.Action.CONFIRM:
                 return IN_PROGRESS
             case _:
                 assert_never(self.settlement.action)
 
 
-def unseen(settlement: Settlement, actor: str, *, sure: bool) -> ConditionalWrite:
+def unseen(settlement: source.Settlement, actor: str, *, sure: bool) -> ConditionalWrite:
     """For what we hold as far as we know: in progress, in our own name."""
     return ConditionalWrite(settlement, IN_PROGRESS, actor, sure=sure)
 
 
 def decide(
-    settlement: Settlement, seen: BdRow | None, actor: str, closed_by: str = ""
-) -> ConditionalWrite | Settled:
+    settlement: source.Settlement, seen: BdRow | None, actor: str, closed_by: str = ""
+) -> ConditionalWrite | source.Settled:
     """Decide for one issue; ``seen`` is None when the tracker no longer has it.
 
     ``closed_by``: who closed it, where it is closed and this ``bd`` can tell; else "".
     """
     if seen is None:
-        return Settled(settlement, Result.NOT_OURS, "the tracker has no such issue")
-    if settlement.action is Action.CONFIRM:
+        return source.Settled(settlement, source.Result.NOT_OURS, "the tracker has no such issue")
+    if settlement.action is source.Action.CONFIRM:
         return _confirm(settlement, seen, actor, closed_by)
     write = ConditionalWrite(settlement, seen.status, seen.assignee, seen.notes)
     if seen.status == CLOSED:
         if settlement.taken_back or _is_agents_close(settlement, seen, actor, closed_by):
             return write
-        return Settled(settlement, Result.FOUND_CLOSED)
+        return source.Settled(settlement, source.Result.FOUND_CLOSED)
     if _is_as_asked(settlement.action, seen):
-        return Settled(settlement, Result.APPLIED)
-    if settlement.action is Action.REOPEN:
+        return source.Settled(settlement, source.Result.APPLIED)
+    if settlement.action is source.Action.REOPEN:
         may = _may_reopen(settlement, seen, actor)
     else:
         may = _may_write(settlement, seen, actor)
     if may:
         return write
-    return Settled(settlement, Result.NOT_OURS, whose(seen))
+    return source.Settled(settlement, source.Result.NOT_OURS, whose(seen))
 
 
-def _confirm(settlement: Settlement, seen: BdRow, actor: str, closed_by: str) -> Settled:
+def _confirm(
+    settlement: source.Settlement, seen: BdRow, actor: str, closed_by: str
+) -> source.Settled:
     ours = seen.status in (OPEN, IN_PROGRESS) and held_by(seen.assignee, actor)
     if seen.status == CLOSED:
-        ours, why = held_by(closed_by or seen.assignee, actor), CLOSED_BY_OTHERS
+        ours, why = held_by(closed_by or seen.assignee, actor), source.CLOSED_BY_OTHERS
         why = f"{why} ({closed_by})" if closed_by else why
     else:
         ours = ours or (settlement.shelved and seen.status == BLOCKED and not seen.assignee)
         why = whose(seen)
     if ours:
-        return Settled(settlement, Result.APPLIED)
-    return Settled(settlement, Result.NOT_OURS, why)
+        return source.Settled(settlement, source.Result.APPLIED)
+    return source.Settled(settlement, source.Result.NOT_OURS, why)
 
 
-def _is_agents_close(settlement: Settlement, seen: BdRow, actor: str, closed_by: str) -> bool:
+def _is_agents_close(
+    settlement: source.Settlement, seen: BdRow, actor: str, closed_by: str
+) -> bool:
     """Whether it is to be undone, or to be given our reason.
 
     Where nobody can tell who closed it, it was in our name, so it was the agent most likely: work
@@ -123,40 +119,40 @@ def _is_agents_close(settlement: Settlement, seen: BdRow, actor: str, closed_by:
     """
     if not settlement.by_agent:
         return False
-    if settlement.action is Action.CLOSE:
+    if settlement.action is source.Action.CLOSE:
         return closed_by.startswith(actor + "/")
     return held_by(closed_by or seen.assignee, actor)
 
 
-def _may_reopen(settlement: Settlement, seen: BdRow, actor: str) -> bool:
+def _may_reopen(settlement: source.Settlement, seen: BdRow, actor: str) -> bool:
     if seen.status == BLOCKED and not seen.assignee:
         return True
     # What a crashed run held; a living one may have it in hand again by now.
     return settlement.read_first and _may_write(settlement, seen, actor)
 
 
-def _is_as_asked(action: Action, seen: BdRow) -> bool:
+def _is_as_asked(action: source.Action, seen: BdRow) -> bool:
     if seen.assignee:
         return False
     match action:
-        case Action.RELEASE | Action.REOPEN:
+        case source.Action.RELEASE | source.Action.REOPEN:
             return seen.status == OPEN
-        case Action.QUARANTINE | Action.SHELVE:
+        case source.Action.QUARANTINE | source.Action.SHELVE:
             return seen.status == BLOCKED
-        case Action.HAND_OVER:
+        case source.Action.HAND_OVER:
             return seen.status == IN_PROGRESS
-        case Action.CLOSE | Action.CONFIRM:
+        case source.Action.CLOSE | source.Action.CONFIRM:
             return False
         case _:
             assert_never(action)
 
 
-def _may_write(settlement: Settlement, seen: BdRow, actor: str) -> bool:
+def _may_write(settlement: source.Settlement, seen: BdRow, actor: str) -> bool:
     if settlement.shelved and seen.status == BLOCKED and not seen.assignee:
         return True
     if seen.status not in (OPEN, IN_PROGRESS):
         return False
-    if settlement.action is Action.HAND_OVER and seen.status == OPEN:
+    if settlement.action is source.Action.HAND_OVER and seen.status == OPEN:
         return False
     if held_by(seen.assignee, actor):
         return True
@@ -164,7 +160,7 @@ def _may_write(settlement: Settlement, seen: BdRow, actor: str) -> bool:
         return False
     # In nobody's name: done work is closed wherever it stands, an open issue may be quarantined,
     # and one in progress is ours only where we handed it over ourselves.
-    if settlement.action is Action.CLOSE or seen.status == OPEN:
+    if settlement.action is source.Action.CLOSE or seen.status == OPEN:
         return True
     return settlement.handed_over
 
@@ -198,7 +194,7 @@ def apply(
             part = group[start : start + size]
             try:
                 errors |= call(tracker, actor, part)
-            except SourceError as error:
+            except source.SourceError as error:
                 errors |= {write.settlement.issue_id: str(error) for write in part}
     return errors
 
@@ -222,10 +218,10 @@ def _groups(
 def _call_for(tracker: BdTracker, write: ConditionalWrite) -> Call | None:
     abilities = tracker.abilities
     action = write.settlement.action
-    if action is Action.HAND_OVER and not abilities.compare_and_swap:
+    if action is source.Action.HAND_OVER and not abilities.compare_and_swap:
         # Nothing to write: this bd lets any actor update and close what is in another's name.
         return None
-    if action is Action.CLOSE:
+    if action is source.Action.CLOSE:
         if abilities.batch and (write.sure or write.status == CLOSED):
             return _close_in_batch
         if not abilities.compare_and_swap:
@@ -241,7 +237,7 @@ def _shared(call: Call, write: ConditionalWrite) -> object:
         return _reason(write.settlement.note)  # One call knows one reason.
     if call is not _update:
         return None
-    if write.settlement.action in (*BLOCKING, Action.CLOSE) and write.settlement.note:
+    if write.settlement.action in (*source.BLOCKING, source.Action.CLOSE) and write.settlement.note:
         return write
     return (write.settlement.action, write.status, write.assignee)
 
@@ -288,11 +284,11 @@ def _fields(tracker: BdTracker, write: ConditionalWrite) -> list[str]:
     if abilities.compare_and_swap:
         fields += [f"--if-assignee={write.assignee}", f"--if-status={write.status}"]
     action = write.settlement.action
-    if action is not Action.HAND_OVER:
+    if action is not source.Action.HAND_OVER:
         fields.append(f"--status={write.status_after}")
-    if action is not Action.CLOSE:
+    if action is not source.Action.CLOSE:
         fields.append("--assignee=")
-    if action in (*BLOCKING, Action.CLOSE) and write.settlement.note:
+    if action in (*source.BLOCKING, source.Action.CLOSE) and write.settlement.note:
         note = _note(write.settlement.note)
         if abilities.append_notes:
             fields.append(f"--append-notes={note}")
@@ -332,15 +328,15 @@ class SettlementGroup:
 
     tracker: BdTracker
     actor: str
-    settlements: Sequence[Settlement]
+    settlements: Sequence[source.Settlement]
     shared: bool = False
     sure: frozenset[IssueId] = frozenset()
-    answers: dict[IssueId, Settled] = field(default_factory=dict)
-    _trouble: SourceError | None = None
+    answers: dict[IssueId, source.Settled] = field(default_factory=dict)
+    _trouble: source.SourceError | None = None
 
     def settle(
         self, known: Mapping[IssueId, bool], seen: Mapping[IssueId, BdRow] | None = None
-    ) -> list[Settled]:
+    ) -> list[source.Settled]:
         """One answer each, in order; raises ``SourceError`` when nothing at all is known.
 
         ``known`` need no look: they are in progress in our name, for sure or as far as we know.
@@ -357,11 +353,11 @@ class SettlementGroup:
         if errors:
             self._again([w.settlement for w in writes if w.settlement.issue_id in errors], errors)
         answers = [self.answers[s.issue_id] for s in self.settlements]
-        if self._trouble and all(a.result is Result.FAILED for a in answers):
+        if self._trouble and all(a.result is source.Result.FAILED for a in answers):
             raise self._trouble
         return answers
 
-    def _again(self, settlements: Sequence[Settlement], errors: Errors) -> None:
+    def _again(self, settlements: Sequence[source.Settlement], errors: Errors) -> None:
         """A group is refused for the sake of one, or one was lost: see what holds, then singly."""
         # What was only refused for what is open below it is ours still: its work is done.
         writes = [
@@ -373,11 +369,11 @@ class SettlementGroup:
         for write in writes:
             error = errors.get(write.settlement.issue_id)
             if error is not None:
-                self._answer(Settled(write.settlement, Result.FAILED, error))
+                self._answer(source.Settled(write.settlement, source.Result.FAILED, error))
 
     def _decide(
         self,
-        settlements: Sequence[Settlement],
+        settlements: Sequence[source.Settlement],
         seen: Mapping[IssueId, BdRow] | None,
         errors: Mapping[IssueId, str] | None = None,
     ) -> list[ConditionalWrite]:
@@ -385,11 +381,11 @@ class SettlementGroup:
             if settlements and seen is None:
                 seen = self.tracker.look([s.issue_id for s in settlements])
             closers = self._closers(settlements, seen or {})
-        except SourceError as trouble:
+        except source.SourceError as trouble:
             self._trouble = trouble
             for one in settlements:
                 error = (errors or {}).get(one.issue_id, str(trouble))
-                self._answer(Settled(one, Result.FAILED, error))
+                self._answer(source.Settled(one, source.Result.FAILED, error))
             return []
         seen, writes = seen or {}, []
         for one in settlements:
@@ -403,7 +399,7 @@ class SettlementGroup:
         return writes
 
     def _closers(
-        self, settlements: Sequence[Settlement], seen: Mapping[IssueId, BdRow]
+        self, settlements: Sequence[source.Settlement], seen: Mapping[IssueId, BdRow]
     ) -> dict[IssueId, str]:
         """Who closed what is closed, where an agent may have."""
         ids = [s.issue_id for s in settlements if s.by_agent and s.issue_id in seen]
@@ -413,15 +409,15 @@ class SettlementGroup:
     def _applied(self, writes: Iterable[ConditionalWrite], errors: Errors) -> None:
         for write in writes:
             if write.settlement.issue_id not in errors:
-                self._answer(Settled(write.settlement, Result.APPLIED))
+                self._answer(source.Settled(write.settlement, source.Result.APPLIED))
 
-    def _answer(self, settled: Settled) -> None:
+    def _answer(self, settled: source.Settled) -> None:
         self.answers[settled.settlement.issue_id] = settled
 
 
-def rounds(settlements: Sequence[Settlement]) -> list[list[Settlement]]:
+def rounds(settlements: Sequence[source.Settlement]) -> list[list[source.Settlement]]:
     """Split so that each round names an issue once; later words about an issue come later."""
-    found: list[list[Settlement]] = []
+    found: list[list[source.Settlement]] = []
     for settlement in settlements:
         for group in found:
             if all(other.issue_id != settlement.issue_id for other in group):

@@ -9,25 +9,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from beads_workers.core import limits
+from beads_workers.core import limits, source
 from beads_workers.core.limits import TAKEOVER_LOOK_SECONDS
 from beads_workers.core.model import FLEETS, Filters, IssueId, Job, ListedIssue, call_of, path_of
 from beads_workers.core.ready import APART, HOLDING
-from beads_workers.core.source import (
-    Action,
-    Calls,
-    CrashedRun,
-    HeldElsewhere,
-    Lease,
-    Lost,
-    Renewed,
-    Result,
-    Seen,
-    Settled,
-    Settlement,
-    SourceError,
-    Taken,
-)
 from beads_workers.core.traces import KEY
 from beads_workers.kinds import CallLog
 from beads_workers.trackers.bd.calls import BdCalls, BdResult
@@ -157,21 +142,21 @@ class ClaimedIssues:
     """Every issue that was claimed here and not written since."""
 
     def __init__(self) -> None:
-        self._claims: dict[IssueId, Lease] = {}
+        self._claims: dict[IssueId, source.Lease] = {}
 
-    def claimed(self, rows: Mapping[IssueId, BdRow], began: float) -> tuple[Lease, ...]:
+    def claimed(self, rows: Mapping[IssueId, BdRow], began: float) -> tuple[source.Lease, ...]:
         """These have just been won; returns those that must be renewed."""
         for issue_id, row in rows.items():
-            self._claims[issue_id] = Lease(issue_id, began, began + _life(row))
+            self._claims[issue_id] = source.Lease(issue_id, began, began + _life(row))
         return tuple(
             self._claims[i] for i, row in rows.items() if "lease_expires_at" in row.original
         )
 
-    def renewed(self, issue_id: IssueId, began: float) -> Lease:
+    def renewed(self, issue_id: IssueId, began: float) -> source.Lease:
         """Its life has begun anew."""
         last = self._claims.get(issue_id)
         life = last.ends - last.began if last else LIFE_SECONDS
-        self._claims[issue_id] = lease = Lease(issue_id, began, began + life)
+        self._claims[issue_id] = lease = source.Lease(issue_id, began, began + life)
         return lease
 
     def forget(self, issue_ids: Iterable[IssueId]) -> None:
@@ -191,7 +176,7 @@ class ClaimedIssues:
 
 def renew(
     tracker: BdTracker, actor: str, leases: ClaimedIssues, issue_ids: Sequence[IssueId]
-) -> Renewed:
+) -> source.Renewed:
     """One call for each, and one look at all that were refused."""
     kept, refused = [], []
     for issue_id in filter(is_safe_id, issue_ids):
@@ -203,17 +188,17 @@ def renew(
     seen = tracker.look(refused) if refused else {}
     lost = [i for i in refused if not _still_ours(seen.get(i), actor)]
     leases.forget(lost)
-    return Renewed(tuple(kept), tuple(Lost(i, _why(seen.get(i))) for i in lost))
+    return source.Renewed(tuple(kept), tuple(source.Lost(i, _why(seen.get(i))) for i in lost))
 
 
-def reclaim(tracker: BdTracker, actor: str, now: float) -> tuple[Lost, ...]:
+def reclaim(tracker: BdTracker, actor: str, now: float) -> tuple[source.Lost, ...]:
     """Requeue what other fleets have left; ``now``: seconds since the epoch.
 
     Only claims of other runs of ours whose lease is over, never a person's; ``bd`` itself looks
     again whether that is so.
     """
     rows = [row for row in tracker.in_progress() if _is_abandoned(row, actor, now)]
-    freed: list[Lost] = []
+    freed: list[source.Lost] = []
     for start in range(0, len(rows), IDS_PER_CALL_MAX):
         part = rows[start : start + IDS_PER_CALL_MAX]
         holders = dict.fromkeys(row.assignee for row in part)
@@ -221,7 +206,7 @@ def reclaim(tracker: BdTracker, actor: str, now: float) -> tuple[Lost, ...]:
         arguments += [f"--id={row.issue_id}" for row in part]
         arguments += [f"--assignee={holder}" for holder in holders]
         entries = object_of(tracker.ask(arguments, ids=len(part))).get("reclaimed")
-        freed += [Lost(i, f"the lease of {by} was over") for i, by in _freed(entries)]
+        freed += [source.Lost(i, f"the lease of {by} was over") for i, by in _freed(entries)]
     return tuple(freed)
 
 
@@ -238,16 +223,18 @@ def _is_abandoned(row: BdRow, actor: str, now: float) -> bool:
     return ends is not None and now - ends > limits.TAKEOVER_SECONDS
 
 
-def held_elsewhere(tracker: BdTracker, actor: str, *, shared: bool) -> tuple[HeldElsewhere, ...]:
+def held_elsewhere(
+    tracker: BdTracker, actor: str, *, shared: bool
+) -> tuple[source.HeldElsewhere, ...]:
     """See ``ClaimingSource.held``; only who shares the tracker gets leases back."""
     others = [row for row in tracker.in_progress() if not held_by(row.assignee, actor)]
     return tuple(_as_held(row, shared=shared) for row in others)
 
 
-def _as_held(row: BdRow, *, shared: bool) -> HeldElsewhere:
+def _as_held(row: BdRow, *, shared: bool) -> source.HeldElsewhere:
     run = other_run(row.assignee)
     leased = bool(run) and shared and _moment(row.original.get("lease_expires_at")) is not None
-    return HeldElsewhere(row.issue_id, run or row.assignee, leased)
+    return source.HeldElsewhere(row.issue_id, run or row.assignee, leased)
 
 
 def _life(row: BdRow) -> float:
@@ -280,9 +267,9 @@ def _why(row: BdRow | None) -> str:
 # ``bd`` 1.3 lists issues with their dependencies; older ones only tell them with ``bd show``.
 
 
-def look(tracker: BdTracker, issue_ids: Sequence[IssueId]) -> dict[IssueId, Seen]:
+def look(tracker: BdTracker, issue_ids: Sequence[IssueId]) -> dict[IssueId, source.Seen]:
     """See ``Source.look``; one or two calls for every hundred issues."""
-    seen: dict[IssueId, Seen] = {}
+    seen: dict[IssueId, source.Seen] = {}
     safe = [issue_id for issue_id in dict.fromkeys(issue_ids) if is_safe_id(issue_id)]
     for start in range(0, len(safe), IDS_PER_CALL_MAX):
         part = safe[start : start + IDS_PER_CALL_MAX]
@@ -292,7 +279,7 @@ def look(tracker: BdTracker, issue_ids: Sequence[IssueId]) -> dict[IssueId, Seen
     return seen
 
 
-def unfinished(tracker: BdTracker, rows_max: int) -> list[Seen]:
+def unfinished(tracker: BdTracker, rows_max: int) -> list[source.Seen]:
     """See ``Source.unfinished``."""
     found = _list(tracker, "--sort=priority", f"--limit={rows_max}")
     return [_seen(row) for row in _whole(tracker, found)]
@@ -328,14 +315,14 @@ def _ask(tracker: BdTracker, *arguments: str, ids: int = 0) -> BdResult:
     return tracker.ask([*arguments, *readonly], ids=ids)
 
 
-def _seen(row: BdRow) -> Seen:
+def _seen(row: BdRow) -> source.Seen:
     fields = row.original
     named = _dependencies(fields)
     parent = fields.get("parent")
     parents = [name for name, kind in named if kind == "parent-child"]
     if isinstance(parent, str) and parent not in parents:
         parents.append(parent)
-    return Seen(
+    return source.Seen(
         issue_id=row.issue_id,
         title=row.title,
         status=row.status,
@@ -410,7 +397,7 @@ class BdSource:
         whole: bool = False,
     ) -> None:
         self.actor = actor
-        self.calls = Calls()
+        self.calls = source.Calls()
         runner = BdCalls(program, folder, actor, self.calls, call_log, environment, call_seconds)
         self._tracker = BdTracker(runner, known)
         self._listings = Listings(self._tracker, filters, actor, listed_max, reuse_seconds)
@@ -448,7 +435,7 @@ class BdSource:
         """``bd 1.3.0, embedded, /path/.beads (prefix x)``."""
         abilities = self._tracker.abilities
         if self._shared and not (abilities.leases and abilities.compare_and_swap):
-            raise SourceError(
+            raise source.SourceError(
                 f"--shared needs bd 1.2 or later, with leases; this is bd {abilities.version}",
                 "install a later beads, or leave --shared out",
             )
@@ -456,7 +443,7 @@ class BdSource:
 
     # --- taking -------------------------------------------------------------------------------
 
-    def take(self, limit: int, skip: Collection[IssueId]) -> Taken:
+    def take(self, limit: int, skip: Collection[IssueId]) -> source.Taken:
         """One listing, and one claim for the group; two if the first shows nothing at all."""
         self._settle_unanswered_claims()
         self._stamp = self._changes.stamp()
@@ -472,7 +459,7 @@ class BdSource:
             jobs, leases = self._claim(picked) if picked else ((), ())
         listing.rows = rest
         held = self._look_around(skip, jobs) if self._look_due(limit, found) else None
-        return Taken(
+        return source.Taken(
             jobs=jobs,
             listed=tuple(
                 ListedIssue(r.issue_id, r.title, r.priority) for r in rest[: self._listed_max]
@@ -504,7 +491,7 @@ class BdSource:
 
     def _look_around(
         self, skip: Collection[IssueId], jobs: Sequence[Job]
-    ) -> tuple[HeldElsewhere, ...] | None:
+    ) -> tuple[source.HeldElsewhere, ...] | None:
         """What is in progress, and not in our hands.
 
         What is in our own name and was never told is requeued by the next take: a claim said
@@ -513,7 +500,7 @@ class BdSource:
             # bd 0.44 lists one status at a time, and does not say what is deferred.
             counts = self._tracker.abilities.brief_list and self._filters.parent is None
             shown = self._tracker.begun_or_open() if counts else self._tracker.in_progress()
-        except SourceError:
+        except source.SourceError:
             if jobs:
                 return None
             raise
@@ -550,11 +537,11 @@ class BdSource:
             self._blocked = len(self._waiting) if complete else self._blocked
         return self._blocked
 
-    def held(self) -> tuple[HeldElsewhere, ...]:
+    def held(self) -> tuple[source.HeldElsewhere, ...]:
         """See ``ClaimingSource``."""
         return held_elsewhere(self._tracker, self.actor, shared=self._shared)
 
-    def _reclaim(self) -> tuple[Lost, ...]:
+    def _reclaim(self) -> tuple[source.Lost, ...]:
         """Now and then: what another orchestrator has left, and never came back for."""
         now = boot_seconds()
         if now - self._looked_for_others < TAKEOVER_LOOK_SECONDS:
@@ -565,7 +552,7 @@ class BdSource:
             self._listings.forget()
         return freed
 
-    def _claim(self, picked: Sequence[BdRow]) -> tuple[tuple[Job, ...], tuple[Lease, ...]]:
+    def _claim(self, picked: Sequence[BdRow]) -> tuple[tuple[Job, ...], tuple[source.Lease, ...]]:
         began = boot_seconds()
         ids = [row.issue_id for row in picked]
         # Until bd has said what became of it, any of these may be ours.
@@ -601,7 +588,9 @@ class BdSource:
         rows = rows_of_group(answer)
         refused = refusals(answer)
         if not rows and refused and not any(refusal.lost for refusal in refused):
-            raise SourceError(f"bd update --claim: {refused[0].error}", "see what bd doctor says")
+            raise source.SourceError(
+                f"bd update --claim: {refused[0].error}", "see what bd doctor says"
+            )
         return {r.issue_id: r for r in rows if r.issue_id in ids and self._is_claimed(r)}
 
     def _unassign(self, issue_ids: Sequence[IssueId]) -> None:
@@ -620,16 +609,18 @@ class BdSource:
         self._claimed_since_look = True
         seen = self._tracker.look(self._claims_unanswered)
         ours = [i for i, row in seen.items() if held_by(row.assignee, self.actor)]
-        answers = self.settle([Settlement(Action.RELEASE, i, read_first=True) for i in ours])
-        left = [a.settlement.issue_id for a in answers if a.result is Result.FAILED]
+        answers = self.settle(
+            [source.Settlement(source.Action.RELEASE, i, read_first=True) for i in ours]
+        )
+        left = [a.settlement.issue_id for a in answers if a.result is source.Result.FAILED]
         self._claims_unanswered = tuple(left)
 
     # --- settling -----------------------------------------------------------------------------
 
-    def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
+    def settle(self, settlements: Sequence[source.Settlement]) -> list[source.Settled]:
         """See ``Source``; a look for what is not sure, one call for each kind of write."""
-        answers: dict[int, Settled] = {}
-        if any(each.action is not Action.CONFIRM for each in settlements):
+        answers: dict[int, source.Settled] = {}
+        if any(each.action is not source.Action.CONFIRM for each in settlements):
             self._listings.forget()
         with self._changes.own():
             for group in rounds(settlements):
@@ -637,42 +628,45 @@ class BdSource:
                     answers[id(settled.settlement)] = settled
         return [answers[id(settlement)] for settlement in settlements]
 
-    def _settle_group(self, group: Sequence[Settlement]) -> list[Settled]:
+    def _settle_group(self, group: Sequence[source.Settlement]) -> list[source.Settled]:
         unsafe = [s for s in group if not is_safe_id(s.issue_id)]
         safe = [s for s in group if is_safe_id(s.issue_id)]
-        answers = [Settled(s, Result.NOT_OURS, "not an id that bd would give") for s in unsafe]
+        answers = [
+            source.Settled(s, source.Result.NOT_OURS, "not an id that bd would give")
+            for s in unsafe
+        ]
         if not safe:
             return answers
         self._wrote = self._wrote_since_held = True
         known = {s.issue_id: self._is_sure(s) for s in safe if self._is_known(s)}
         sure = frozenset(s.issue_id for s in safe if self._is_sure(s) and not s.handed_over)
         # Whatever happens now, these are looked at before they are written again.
-        self._leases.forget(s.issue_id for s in safe if s.action is not Action.CONFIRM)
+        self._leases.forget(s.issue_id for s in safe if s.action is not source.Action.CONFIRM)
         group_settled = SettlementGroup(self._tracker, self.actor, safe, self._shared, sure)
         settled = group_settled.settle(known)
         self._let_go -= {s.settlement.issue_id for s in settled}
         self._let_go |= {s.settlement.issue_id for s in settled if _is_over(s)}
-        self._claimed_since_look |= any(s.result is Result.NOT_OURS for s in settled)
+        self._claimed_since_look |= any(s.result is source.Result.NOT_OURS for s in settled)
         return answers + settled
 
-    def _is_known(self, settlement: Settlement) -> bool:
+    def _is_known(self, settlement: source.Settlement) -> bool:
         unseen = settlement.read_first or settlement.handed_over
         guarded = self._tracker.abilities.compare_and_swap
         return guarded and not unseen and self._leases.is_known(settlement.issue_id)
 
-    def _is_sure(self, settlement: Settlement) -> bool:
+    def _is_sure(self, settlement: source.Settlement) -> bool:
         return not self._shared and self._leases.is_sure(settlement.issue_id)
 
     # --- leases and crashed runs -----------------------------------------------------------------
 
-    def renew(self, issue_ids: Sequence[IssueId]) -> Renewed:
+    def renew(self, issue_ids: Sequence[IssueId]) -> source.Renewed:
         """See ``Source``; one call for each."""
         if not self._tracker.abilities.leases:
-            return Renewed()
+            return source.Renewed()
         with self._changes.own():
             return renew(self._tracker, self.actor, self._leases, issue_ids)
 
-    def recover(self, dead: CrashedRun) -> list[Settled]:
+    def recover(self, dead: source.CrashedRun) -> list[source.Settled]:
         """See ``Source``; acts as the crashed run's actor, whose claims they are."""
         self._listings.forget()
         rows = {row.issue_id: row for row in self._tracker.under_way(dead.actor)}
@@ -688,7 +682,7 @@ class BdSource:
 
     # --- for people who ask -------------------------------------------------------------------
 
-    def look(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, Seen]:
+    def look(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, source.Seen]:
         """See ``Source``."""
         return look(self._tracker, issue_ids)
 
@@ -698,7 +692,7 @@ class BdSource:
         there = self._tracker.look(safe)
         return {i: _job(row) for i, row in self._tracker.whole(list(there)).items()}
 
-    def unfinished(self, rows_max: int) -> list[Seen]:
+    def unfinished(self, rows_max: int) -> list[source.Seen]:
         """See ``Source``."""
         return unfinished(self._tracker, rows_max)
 
@@ -714,17 +708,17 @@ class BdSource:
             self._settle_unanswered_claims()
             if self._wrote:
                 self._tracker.flush()
-        except SourceError:
+        except source.SourceError:
             # The next start asks the tracker what this actor holds.
             return
 
 
-def _is_over(settled: Settled) -> bool:
-    goes_on = (Action.CONFIRM, Action.HAND_OVER)
-    return settled.result is not Result.FAILED and settled.settlement.action not in goes_on
+def _is_over(settled: source.Settled) -> bool:
+    goes_on = (source.Action.CONFIRM, source.Action.HAND_OVER)
+    return settled.result is not source.Result.FAILED and settled.settlement.action not in goes_on
 
 
-def _is_held(row: BdRow, dead: CrashedRun) -> bool:
+def _is_held(row: BdRow, dead: source.CrashedRun) -> bool:
     if row.status == CLOSED:
         # Whether its agent did that, who closed it will tell.
         return row.issue_id in dead.by_agents

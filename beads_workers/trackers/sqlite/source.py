@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from beads_workers.core import source
 from beads_workers.core.model import (
     CALL_LABEL,
     COMMAND,
@@ -22,30 +23,8 @@ from beads_workers.core.model import (
     value,
 )
 from beads_workers.core.ready import FINISHED, HIDDEN_TYPES, NO_WORK
-from beads_workers.core.source import (
-    BLOCKING,
-    Action,
-    Calls,
-    CrashedRun,
-    HeldElsewhere,
-    Renewed,
-    Seen,
-    Settled,
-    Settlement,
-    SourceError,
-    Taken,
-)
+from beads_workers.trackers import settlement_rules
 from beads_workers.trackers.issue import TrackerIssue, time_text, to_job, to_seen
-from beads_workers.trackers.settlement_rules import (
-    CLOSED,
-    IN_PROGRESS,
-    Ownership,
-    is_held_by,
-    is_left_by,
-    other_run,
-    pending,
-    rule,
-)
 from beads_workers.trackers.sqlite.store import (
     SCHEMA_VERSION,
     SqliteStore,
@@ -133,30 +112,32 @@ def _places(values: tuple[str, ...] | tuple[int, ...]) -> str:
 class Change:
     """``holding``: how the issue is to be shown; ``note``: the settlement's, as it can be kept."""
 
-    settlement: Settlement
-    holding: Ownership
+    settlement: source.Settlement
+    holding: settlement_rules.Ownership
     note: str
 
 
-def holdings(connection: sqlite3.Connection, ids: Iterable[str]) -> dict[str, Ownership]:
+def holdings(
+    connection: sqlite3.Connection, ids: Iterable[str]
+) -> dict[str, settlement_rules.Ownership]:
     """How the tracker shows each of these issues; unknown ones are left out."""
     rows = connection.execute(
         "SELECT id, status, assignee FROM issues WHERE id IN (SELECT value FROM json_each(?))",
         (json.dumps(list(ids)),),
     )
-    return {key: Ownership(status, assignee) for key, status, assignee in rows}
+    return {key: settlement_rules.Ownership(status, assignee) for key, status, assignee in rows}
 
 
 def change(connection: sqlite3.Connection, changes: Sequence[Change], now: str) -> None:
     """Make them; what blocks what is for ``SqliteStore.refresh`` to find out, afterwards."""
-    closed = [each for each in changes if each.holding.status == CLOSED]
+    closed = [each for each in changes if each.holding.status == settlement_rules.CLOSED]
     # First what may be followed by a close of the same issue; a close is the last of everything.
     connection.executemany(
         "UPDATE issues SET status = ?, assignee = ?, updated_at = ? WHERE id = ?",
         [
             (each.holding.status, each.holding.assignee, now, each.settlement.issue_id)
             for each in changes
-            if each.holding.status != CLOSED
+            if each.holding.status != settlement_rules.CLOSED
         ],
     )
     connection.executemany(
@@ -165,14 +146,20 @@ def change(connection: sqlite3.Connection, changes: Sequence[Change], now: str) 
         [
             (each.note, each.settlement.issue_id)
             for each in changes
-            if each.settlement.action in BLOCKING and each.note
+            if each.settlement.action in source.BLOCKING and each.note
         ],
     )
     connection.executemany(
         "UPDATE issues SET status = ?, assignee = ?, updated_at = ?3, closed_at = ?3,"
         " close_reason = ?4 WHERE id = ?5",
         [
-            (CLOSED, each.holding.assignee, now, each.note, each.settlement.issue_id)
+            (
+                settlement_rules.CLOSED,
+                each.holding.assignee,
+                now,
+                each.note,
+                each.settlement.issue_id,
+            )
             for each in closed
         ],
     )
@@ -187,7 +174,7 @@ def change(connection: sqlite3.Connection, changes: Sequence[Change], now: str) 
     )
 
 
-def _results(settlement: Settlement) -> Iterable[tuple[str, str]]:
+def _results(settlement: source.Settlement) -> Iterable[tuple[str, str]]:
     """What came of the work, in the keys ``result`` (it is JSON) and ``result_file``."""
     file = settlement.result_file
     text = json.dumps(file, ensure_ascii=False) if file else ""
@@ -231,7 +218,7 @@ class SqliteSource:
         whole: bool = False,
     ) -> None:
         self.actor = actor
-        self.calls = Calls()
+        self.calls = source.Calls()
         self._database = database
         self._filters = filters
         self._listed_max = listed_max
@@ -248,7 +235,7 @@ class SqliteSource:
             tracker.connection.execute("SELECT count(*) FROM settings").fetchone()
         return f"sqlite {sqlite3.sqlite_version}, schema {SCHEMA_VERSION}: {self._database}"
 
-    def take(self, limit: int, skip: Collection[IssueId]) -> Taken:
+    def take(self, limit: int, skip: Collection[IssueId]) -> source.Taken:
         """Claim up to ``limit`` ready issues, most urgent first, oldest first among equals."""
         with self._call() as tracker:
             self._wake(tracker)
@@ -272,18 +259,18 @@ class SqliteSource:
             return False  # The next take says what is the matter.
         return self._opened.written_by_others != before
 
-    def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
+    def settle(self, settlements: Sequence[source.Settlement]) -> list[source.Settled]:
         """Apply a group in one transaction. At ``SourceError`` all or none of it has happened."""
         if not settlements:
             return []
         with self._call() as tracker, transaction(tracker.connection):
             return self._settled(tracker, settlements, self.actor)
 
-    def renew(self, issue_ids: Sequence[IssueId]) -> Renewed:
+    def renew(self, issue_ids: Sequence[IssueId]) -> source.Renewed:
         """There are no leases: a claim lasts until it is settled or recovered."""
-        return Renewed()
+        return source.Renewed()
 
-    def recover(self, dead: CrashedRun) -> list[Settled]:
+    def recover(self, dead: source.CrashedRun) -> list[source.Settled]:
         """Close what the crashed run had done, requeue whatever else is in its name."""
         with self._call() as tracker, transaction(tracker.connection):
             held = tracker.connection.execute(
@@ -294,10 +281,14 @@ class SqliteSource:
                 " ORDER BY priority, created_us, id",
                 (dead.actor,),
             ).fetchall()
-            left = [i for i, *found in held if is_left_by(dead, i, Ownership(*found))]
-            return self._settled(tracker, pending(dead, left), dead.actor)
+            left = [
+                i
+                for i, *found in held
+                if settlement_rules.is_left_by(dead, i, settlement_rules.Ownership(*found))
+            ]
+            return self._settled(tracker, settlement_rules.pending(dead, left), dead.actor)
 
-    def look(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, Seen]:
+    def look(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, source.Seen]:
         """See ``Source``."""
         with self._call() as tracker:
             return {s.issue_id: s for s in self._seen(tracker, map(_storable, issue_ids))}
@@ -308,12 +299,12 @@ class SqliteSource:
             found = tracker.store.issues(_storable(issue_id) for issue_id in issue_ids)
             return {job.issue_id: job for job in self._jobs(tracker, found, whole=True)}
 
-    def held(self) -> tuple[HeldElsewhere, ...]:
+    def held(self) -> tuple[source.HeldElsewhere, ...]:
         """See ``ClaimingSource``."""
         with self._call() as tracker:
             return self._held(tracker, "1")
 
-    def unfinished(self, rows_max: int) -> list[Seen]:
+    def unfinished(self, rows_max: int) -> list[source.Seen]:
         """See ``Source``."""
         with self._call() as tracker:
             return self._seen(tracker, tracker.store.ids(finished=False)[:rows_max])
@@ -332,7 +323,11 @@ class SqliteSource:
     def close(self) -> None:
         """Close the file; a later call would open it again."""
         if self._unanswered:
-            with suppress(SourceError), self._call() as tracker, transaction(tracker.connection):
+            with (
+                suppress(source.SourceError),
+                self._call() as tracker,
+                transaction(tracker.connection),
+            ):
                 self._release_unanswered(tracker)
         self._shut()
 
@@ -341,7 +336,7 @@ class SqliteSource:
             self._opened.connection.close()
             self._opened = None
 
-    def _selected(self, tracker: _Opened, limit: int, skip: Collection[IssueId]) -> Taken:
+    def _selected(self, tracker: _Opened, limit: int, skip: Collection[IssueId]) -> source.Taken:
         where, parameters = conditions(self._filters)
         rows = tracker.connection.execute(
             f"SELECT id, title, priority FROM issues WHERE {SELECTABLE} AND assignee IN ('', ?)"
@@ -354,7 +349,7 @@ class SqliteSource:
         # Who only lists writes nothing, and waits for nobody who does.
         taken = tracker.store.claim(claimed, self.actor, self._now()) if claimed else []
         ends = len(rows) <= limit
-        return Taken(
+        return source.Taken(
             jobs=self._jobs(tracker, taken, whole=self._whole),
             listed=tuple(map(ListedIssue._make, rows[limit : limit + self._listed_max])),
             more=len(rows) > limit + self._listed_max,
@@ -370,7 +365,7 @@ class SqliteSource:
             with transaction(tracker.connection):
                 tracker.store.wake(now_us, self._now())
 
-    def _seen(self, tracker: _Opened, ids: Iterable[str]) -> list[Seen]:
+    def _seen(self, tracker: _Opened, ids: Iterable[str]) -> list[source.Seen]:
         """With whatever holds each back by itself, which its own dependencies may not name."""
         issues = tracker.store.issues(ids)
         holders = tracker.store.waits_for(issue.id for issue in issues)
@@ -380,7 +375,9 @@ class SqliteSource:
         """A commit whose sync failed may stand in the file all the same: nobody works on those."""
         held = holdings(tracker.connection, self._unanswered)
         ours = [i for i in self._unanswered if i in held and held[i].assignee == self.actor]
-        self._settled(tracker, [Settlement(Action.RELEASE, i) for i in ours], self.actor)
+        self._settled(
+            tracker, [source.Settlement(source.Action.RELEASE, i) for i in ours], self.actor
+        )
 
     def _jobs(
         self, tracker: _Opened, issues: Sequence[TrackerIssue], *, whole: bool
@@ -398,17 +395,17 @@ class SqliteSource:
 
     def _held(
         self, tracker: _Opened, condition: str, parameters: Sequence[str | int] = ()
-    ) -> tuple[HeldElsewhere, ...]:
+    ) -> tuple[source.HeldElsewhere, ...]:
         self._told_held = True
         rows = tracker.connection.execute(
             f"SELECT id, assignee FROM issues WHERE status = ? AND {condition}"
             " ORDER BY priority, created_us, id",
-            (IN_PROGRESS, *parameters),
+            (settlement_rules.IN_PROGRESS, *parameters),
         )
         return tuple(
-            HeldElsewhere(IssueId(key), other_run(assignee) or assignee)
+            source.HeldElsewhere(IssueId(key), settlement_rules.other_run(assignee) or assignee)
             for key, assignee in rows
-            if not is_held_by(assignee, self.actor)
+            if not settlement_rules.is_held_by(assignee, self.actor)
         )
 
     def _discovered(self, tracker: _Opened) -> tuple[IssueId, ...]:
@@ -431,19 +428,19 @@ class SqliteSource:
         return int(row[0])
 
     def _settled(
-        self, tracker: _Opened, settlements: Sequence[Settlement], actor: str
-    ) -> list[Settled]:
+        self, tracker: _Opened, settlements: Sequence[source.Settlement], actor: str
+    ) -> list[source.Settled]:
         store = tracker.store
         found = holdings(tracker.connection, (_storable(each.issue_id) for each in settlements))
-        answers: list[Settled] = []
+        answers: list[source.Settled] = []
         changes: list[Change] = []
         for settlement in settlements:
             key = settlement.issue_id
-            ruling = rule(settlement, found.get(key), actor)
+            ruling = settlement_rules.rule(settlement, found.get(key), actor)
             if ruling.write is not None:
                 found[key] = ruling.write
                 changes.append(Change(settlement, ruling.write, _storable(settlement.note)))
-            answers.append(Settled(settlement, ruling.result, ruling.error))
+            answers.append(source.Settled(settlement, ruling.result, ruling.error))
         change(tracker.connection, changes, self._now())
         # What is closed lets others go, and holds them back again once that is undone.
         moved = {
@@ -464,7 +461,7 @@ class SqliteSource:
         try:
             with translated(self._database):
                 yield self._tracker()
-        except SourceError:
+        except source.SourceError:
             self._shut()
             raise
         finally:
@@ -476,7 +473,7 @@ class SqliteSource:
             found = self._database.stat()
         except OSError as error:
             hint = "'beads-workers init' makes a new one"
-            raise SourceError(f"{self._database}: {error.strerror}", hint) from error
+            raise source.SourceError(f"{self._database}: {error.strerror}", hint) from error
         file = (found.st_dev, found.st_ino)
         if self._opened is not None and self._opened.file != file:
             self._shut()
@@ -486,7 +483,7 @@ class SqliteSource:
         return self._opened
 
 
-def _with(seen: Seen, holders: Iterable[str]) -> Seen:
+def _with(seen: source.Seen, holders: Iterable[str]) -> source.Seen:
     named = dict.fromkeys((*seen.waits_for, *map(IssueId, holders)))
     return replace(seen, waits_for=tuple(named))
 

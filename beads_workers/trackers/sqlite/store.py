@@ -17,14 +17,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from beads_workers.core.ready import (
-    APART,
-    FINISHED,
-    HOLDING,
-    HOLDS_NOTHING,
-    PARENT_CHILD,
-    UNTIL_CLOSED,
-)
+from beads_workers.core import ready
 from beads_workers.core.source import Damaged, SourceError
 from beads_workers.trackers.issue import Dependency, TrackerIssue, due, microseconds
 from beads_workers.trackers.settlement_rules import IN_PROGRESS, OPEN
@@ -231,7 +224,9 @@ def _quoted(words: Iterable[str]) -> str:
     return "(" + ", ".join(f"'{word}'" for word in words) + ")"
 
 
-_DONE, _LETS_GO, _UNTIL_CLOSED = map(_quoted, (FINISHED, HOLDS_NOTHING, UNTIL_CLOSED))
+_DONE, _LETS_GO, _UNTIL_CLOSED = map(
+    _quoted, (ready.FINISHED, ready.HOLDS_NOTHING, ready.UNTIL_CLOSED)
+)
 
 _CHILDREN = """
   FROM dependencies AS c JOIN issues AS b ON b.id = c.issue_id
@@ -260,7 +255,7 @@ _HELD_BY = f"""
 """
 """Issue and what holds it back by itself, where ``d.issue_id`` is as is put in."""
 
-_APART = " OR ".join(f"json_extract(extra, '$.{key}') IS 1" for key in APART)
+_APART = " OR ".join(f"json_extract(extra, '$.{key}') IS 1" for key in ready.APART)
 
 _FLAGS = f"""CASE WHEN status IN {_LETS_GO} THEN 0 ELSE
   (EXISTS ({_HELD_BY.format("= issues.id")})
@@ -372,7 +367,7 @@ class SqliteStore:
         listed = _listed(ids)
         found = self._column(
             f"SELECT issue_id FROM dependencies WHERE depends_on_id IN {_LISTED_1}"
-            f" AND type IN {_quoted((*HOLDING, PARENT_CHILD))}"
+            f" AND type IN {_quoted((*ready.HOLDING, ready.PARENT_CHILD))}"
             " UNION SELECT d.issue_id FROM dependencies AS c JOIN dependencies AS d"
             " ON d.depends_on_id = c.depends_on_id AND d.type = 'waits-for'"
             f" WHERE c.issue_id IN {_LISTED_1} AND c.type = 'parent-child'"
@@ -393,7 +388,7 @@ class SqliteStore:
             # A change of the flags (not of the status) reaches only children.
             ids = self._column(
                 f"SELECT DISTINCT issue_id FROM dependencies WHERE depends_on_id IN {_LISTED}"
-                f" AND type = '{PARENT_CHILD}'",
+                f" AND type = '{ready.PARENT_CHILD}'",
                 _listed(changed),
             )
 
@@ -422,7 +417,7 @@ class SqliteStore:
         for issue_id, needed in self._connection.execute(
             "SELECT d.issue_id, d.depends_on_id FROM dependencies AS d"
             " JOIN issues AS b ON b.id = d.depends_on_id JOIN issues AS i ON i.id = d.issue_id"
-            f" WHERE d.type = '{PARENT_CHILD}' OR (d.type IN {_UNTIL_CLOSED}"
+            f" WHERE d.type = '{ready.PARENT_CHILD}' OR (d.type IN {_UNTIL_CLOSED}"
             f" AND b.status NOT IN {_LETS_GO} AND i.status NOT IN {_LETS_GO})"
         ):
             graph[issue_id].append(needed)

@@ -21,20 +21,9 @@ from beads_workers.agents.events import (
 )
 from beads_workers.agents.totals import Totals
 from beads_workers.agents.verdict import RunEnding
-from tests.agents.streams import (
-    CLAUDE_INIT,
-    GOOD,
-    NOW,
-    TOOL,
-    adapter,
-    claude_answer,
-    claude_result,
-    events,
-    heard,
-    stream,
-)
+from tests.agents import streams
 
-RESET = int(NOW) + 3000
+RESET = int(streams.NOW) + 3000
 REJECTED = {
     "type": "rate_limit_event",
     "rate_limit_info": {
@@ -61,18 +50,22 @@ def error(kind: str, text: str, **more: Any) -> dict[str, Any]:
 def failed(text: str, **more: Any) -> dict[str, Any]:
     """The result behind it."""
     fields = {"is_error": True, "result": text, "modelUsage": {}, "total_cost_usd": 0}
-    return claude_result(0, 0, 0.0, **{"terminal_reason": "api_error", **fields, **more})
+    return streams.claude_result(0, 0, 0.0, **{"terminal_reason": "api_error", **fields, **more})
 
 
 def kind(*lines: dict[str, Any] | str, status: int = 1) -> Kind:
     """The verdict on such a run."""
-    tally = heard("claude", stream(CLAUDE_INIT, *lines))
-    return adapter("claude").verdict(tally, RunEnding(status, changed=True, at=NOW)).kind
+    tally = streams.heard("claude", streams.stream(streams.CLAUDE_INIT, *lines))
+    return (
+        streams.adapter("claude")
+        .verdict(tally, RunEnding(status, changed=True, at=streams.NOW))
+        .kind
+    )
 
 
 def test_a_good_run_is_these_events() -> None:
     answer = Usage("opus-1", 1000, 20, 5)
-    assert events("claude", GOOD["claude"]) == [
+    assert streams.events("claude", streams.GOOD["claude"]) == [
         Session("s1"),
         answer,
         Words("Adding it up."),
@@ -91,7 +84,7 @@ UNWANTED = (
 
 
 def test_the_invocation_says_its_permissions_and_its_form() -> None:
-    found = adapter("claude").arguments(
+    found = streams.adapter("claude").arguments(
         AgentRequest("Do it.", "u-1", money=2.5, turns=9, settings="/s.json")
     )
     assert found.argv == (
@@ -101,7 +94,7 @@ def test_the_invocation_says_its_permissions_and_its_form() -> None:
         *("--session-id", "u-1", "--max-budget-usd", "2.5", "--max-turns", "9"),
         *("--settings", "/s.json"),
     )
-    again = adapter("claude").arguments(
+    again = streams.adapter("claude").arguments(
         AgentRequest("Go on.", "u-1", resume=True, model="opus", permission=Permission.ALL)
     )
     assert again.argv[5:] == (
@@ -118,9 +111,13 @@ def test_a_limit_of_the_account_has_its_reset() -> None:
         api_error="usage_limit_reached",
         api_error_params={"rate_limit_info": REJECTED["rate_limit_info"]},
     )
-    data = stream(CLAUDE_INIT, REJECTED, last, failed(TEXT_OF_LIMIT, api_error_status=429))
-    assert Limit("five_hour", 1.0, RESET, rejected=True) in events("claude", data)
-    verdict = adapter("claude").verdict(heard("claude", data), RunEnding(1, at=NOW))
+    data = streams.stream(
+        streams.CLAUDE_INIT, REJECTED, last, failed(TEXT_OF_LIMIT, api_error_status=429)
+    )
+    assert Limit("five_hour", 1.0, RESET, rejected=True) in streams.events("claude", data)
+    verdict = streams.adapter("claude").verdict(
+        streams.heard("claude", data), RunEnding(1, at=streams.NOW)
+    )
     assert (verdict.kind, verdict.until) == (Kind.LIMITED, RESET)
     assert verdict.why == TEXT_OF_LIMIT
 
@@ -128,8 +125,10 @@ def test_a_limit_of_the_account_has_its_reset() -> None:
 def test_a_limit_of_an_older_version_has_the_reset_of_its_event() -> None:
     """2.1.197 named no ``api_error``, and its ``terminal_reason`` was ``completed``."""
     last = failed(TEXT_OF_LIMIT, terminal_reason="completed")
-    data = stream(CLAUDE_INIT, REJECTED, error("rate_limit", TEXT_OF_LIMIT), last)
-    verdict = adapter("claude").verdict(heard("claude", data), RunEnding(1, at=NOW))
+    data = streams.stream(streams.CLAUDE_INIT, REJECTED, error("rate_limit", TEXT_OF_LIMIT), last)
+    verdict = streams.adapter("claude").verdict(
+        streams.heard("claude", data), RunEnding(1, at=streams.NOW)
+    )
     assert (verdict.kind, verdict.until) == (Kind.LIMITED, RESET)
 
 
@@ -142,7 +141,9 @@ def test_all_windows_that_are_full_have_to_reset() -> None:
     assert isinstance(info, dict)
     week = {"utilization": 1, "resetsAt": RESET + 9000, "status": "rejected"}
     both = {**info, "unifiedWindows": {**info["unifiedWindows"], "seven_day": week}}
-    found = events("claude", stream({"type": "rate_limit_event", "rate_limit_info": both}))
+    found = streams.events(
+        "claude", streams.stream({"type": "rate_limit_event", "rate_limit_info": both})
+    )
     assert found == [Limit("five_hour", 1.0, RESET + 9000, rejected=True)]
 
 
@@ -166,8 +167,8 @@ def test_all_windows_that_are_full_have_to_reset() -> None:
     ],
 )
 def test_windows_are_read(info: dict[str, Any], limit: Limit) -> None:
-    data = stream({"type": "rate_limit_event", "rate_limit_info": info})
-    assert events("claude", data) == [limit]
+    data = streams.stream({"type": "rate_limit_event", "rate_limit_info": info})
+    assert streams.events("claude", data) == [limit]
 
 
 @pytest.mark.parametrize(
@@ -199,9 +200,12 @@ def test_a_success_that_is_an_error_is_none() -> None:
 
 def test_an_error_that_it_got_over_is_forgotten() -> None:
     trouble = error("overloaded", "API Error: Overloaded")
-    assert kind(trouble, claude_answer("m1"), claude_result(1000, 20, 0.1), status=0) is Kind.DONE
-    capped = claude_result(1000, 20, 0.1, subtype="error_max_turns", is_error=True)
-    assert kind(trouble, claude_answer("m1"), capped) is Kind.CAPPED
+    assert (
+        kind(trouble, streams.claude_answer("m1"), streams.claude_result(1000, 20, 0.1), status=0)
+        is Kind.DONE
+    )
+    capped = streams.claude_result(1000, 20, 0.1, subtype="error_max_turns", is_error=True)
+    assert kind(trouble, streams.claude_answer("m1"), capped) is Kind.CAPPED
 
 
 def test_a_retry_tells_against_what() -> None:
@@ -212,7 +216,7 @@ def test_a_retry_tells_against_what() -> None:
         "error_status": 401,
         "error": "authentication_failed",
     }
-    assert events("claude", stream(retry)) == [
+    assert streams.events("claude", streams.stream(retry)) == [
         Retrying("authentication_failed 401, attempt 3", Kind.NEEDS_PERSON)
     ]
     assert kind({**retry, "error_status": None, "error": "overloaded"}) is Kind.TRANSIENT
@@ -238,53 +242,59 @@ def test_a_retry_tells_against_what() -> None:
     ],
 )  # fmt: skip
 def test_a_result_is_looked_at_from_all_sides(more: dict[str, Any], expected: Kind) -> None:
-    assert kind(claude_result(1000, 20, 0.1, **more), status=0) is expected
+    assert kind(streams.claude_result(1000, 20, 0.1, **more), status=0) is expected
 
 
 def test_an_interrupted_run_says_so() -> None:
-    result = claude_result(
+    result = streams.claude_result(
         *(0, 0, 0.0), subtype="error_during_execution", is_error=True, result=None,
         terminal_reason="aborted_streaming", errors=["[ede_diagnostic] x"],
     )  # fmt: skip
-    tally = heard("claude", stream(result))
-    assert adapter("claude").verdict(tally, RunEnding(0)).why == "it was interrupted"
+    tally = streams.heard("claude", streams.stream(result))
+    assert streams.adapter("claude").verdict(tally, RunEnding(0)).why == "it was interrupted"
 
 
 def test_a_refused_tool_is_told_once() -> None:
     refusal = {"tool_name": "Bash", "tool_use_id": "u1"}
-    data = stream(
+    data = streams.stream(
         {"type": "system", "subtype": "permission_denied", **refusal},
-        claude_result(0, 0, 0.0, permission_denials=[refusal, {**refusal, "tool_use_id": "u2"}]),
+        streams.claude_result(
+            0, 0, 0.0, permission_denials=[refusal, {**refusal, "tool_use_id": "u2"}]
+        ),
     )
-    assert heard("claude", data).denied == {"Bash": 2}
+    assert streams.heard("claude", data).denied == {"Bash": 2}
 
 
 def test_a_tool_that_is_denied_by_a_rule_is_one_that_there_is_not() -> None:
     no_tool = "<tool_use_error>Error: No such tool available: bash"
     for text in (f"{no_tool}</tool_use_error>", f"{no_tool}. bash is disabled for this session."):
         result = {"type": "tool_result", "content": text, "is_error": True}
-        data = stream({"type": "user", "message": {"content": [result]}})
-        assert events("claude", data) == [Denied("bash")]
+        data = streams.stream({"type": "user", "message": {"content": [result]}})
+        assert streams.events("claude", data) == [Denied("bash")]
 
 
 @pytest.mark.parametrize(
     "line",
     [
         "Error: Session ID 0-1 is already in use.",
-        claude_result(
+        streams.claude_result(
             *(0, 0, 0.0), subtype="error_during_execution", is_error=True, result=None,
             terminal_reason=None, errors=["No conversation found with session ID: 0-1"],
         ),
     ],
 )  # fmt: skip
 def test_a_session_that_is_lost_is_said(line: dict[str, Any] | str) -> None:
-    verdict = adapter("claude").verdict(heard("claude", stream(line)), RunEnding(1))
+    verdict = streams.adapter("claude").verdict(
+        streams.heard("claude", streams.stream(line)), RunEnding(1)
+    )
     assert (verdict.kind, verdict.session_lost) == (Kind.UNFINISHED, True)
 
 
 def test_words_of_sub_agents_are_no_answer_but_cost_the_same() -> None:
-    below = claude_answer("m9", {"type": "text", "text": "Found."}, TOOL, parent_tool_use_id="u1")
-    assert events("claude", stream(below)) == [
+    below = streams.claude_answer(
+        "m9", {"type": "text", "text": "Found."}, streams.TOOL, parent_tool_use_id="u1"
+    )
+    assert streams.events("claude", streams.stream(below)) == [
         Usage("opus-1", 1000, 20, 5),
         Doing("editing", "/repo/shop/cart.py"),
     ]
@@ -292,20 +302,24 @@ def test_words_of_sub_agents_are_no_answer_but_cost_the_same() -> None:
 
 def test_a_killed_run_and_the_one_that_resumes_it_are_counted_once() -> None:
     """Started, killed, resumed: the total of the session has not the part that was killed."""
-    first = adapter("claude").parser()
-    first.feed(stream(CLAUDE_INIT, claude_answer("m1"), claude_result(1000, 20, 0.002)))
-    killed = adapter("claude").parser(last=first.totals())
-    assert killed.feed(stream(CLAUDE_INIT, claude_answer("m2", tokens=700)))[1:] == [
-        Usage("opus-1", 700, 20, 5)
-    ]
+    first = streams.adapter("claude").parser()
+    first.feed(
+        streams.stream(
+            streams.CLAUDE_INIT, streams.claude_answer("m1"), streams.claude_result(1000, 20, 0.002)
+        )
+    )
+    killed = streams.adapter("claude").parser(last=first.totals())
+    assert killed.feed(
+        streams.stream(streams.CLAUDE_INIT, streams.claude_answer("m2", tokens=700))
+    )[1:] == [Usage("opus-1", 700, 20, 5)]
     for total in (1300, 300):
-        third = adapter("claude").parser(last=killed.totals())
+        third = streams.adapter("claude").parser(last=killed.totals())
         found = third.feed(
-            stream(
-                CLAUDE_INIT,
-                claude_answer("m3", tokens=300),
-                claude_answer("m3", tokens=300),
-                claude_result(total, 20, 0.006),
+            streams.stream(
+                streams.CLAUDE_INIT,
+                streams.claude_answer("m3", tokens=300),
+                streams.claude_answer("m3", tokens=300),
+                streams.claude_result(total, 20, 0.006),
             )
         )
         counted = [each for each in found if isinstance(each, Usage)]
@@ -314,24 +328,28 @@ def test_a_killed_run_and_the_one_that_resumes_it_are_counted_once() -> None:
 
 def test_a_budget_that_is_used_up_has_its_usage_by_model() -> None:
     """There ``usage`` is all zero; ``modelUsage`` is right."""
-    data = stream(
-        CLAUDE_INIT,
-        claude_result(
+    data = streams.stream(
+        streams.CLAUDE_INIT,
+        streams.claude_result(
             *(9000, 90, 1.0), subtype="error_max_budget_usd", is_error=True,
             usage={"input_tokens": 0},
         ),
     )  # fmt: skip
-    assert heard("claude", data).usage == {"opus-1": Usage("opus-1", 9000, 90, 5, money=1.0)}
+    assert streams.heard("claude", data).usage == {
+        "opus-1": Usage("opus-1", 9000, 90, 5, money=1.0)
+    }
 
 
 def test_without_models_the_total_is_that_of_the_main_loop() -> None:
-    result = claude_result(0, 0, 0.5, modelUsage={}, usage={"input_tokens": 7})
-    data = stream(CLAUDE_INIT, result)
-    assert heard("claude", data).usage == {"opus-1": Usage("opus-1", 7, money=0.5)}
+    result = streams.claude_result(0, 0, 0.5, modelUsage={}, usage={"input_tokens": 7})
+    data = streams.stream(streams.CLAUDE_INIT, result)
+    assert streams.heard("claude", data).usage == {"opus-1": Usage("opus-1", 7, money=0.5)}
     last = Totals("s1", {"opus-1": Usage("opus-1", 5, money=0.25)})
-    assert heard("claude", data, last).money() == 0.25
+    assert streams.heard("claude", data, last).money() == 0.25
 
 
 def test_its_failure_is_the_one_of_its_result() -> None:
-    found = events("claude", stream(failed("Credit balance is too low", api_error_status=400)))
+    found = streams.events(
+        "claude", streams.stream(failed("Credit balance is too low", api_error_status=400))
+    )
     assert found[0] == RunFailure(Kind.NEEDS_PERSON, "Credit balance is too low")

@@ -8,15 +8,7 @@ from typing import Any
 import pytest
 
 from beads_workers.core.plain import from_plain, to_plain
-from beads_workers.integrations.dispatcherd.configuration import (
-    Brokers,
-    Postgres,
-    Produced,
-    from_config,
-    from_url,
-    ignored,
-    workers_of,
-)
+from beads_workers.integrations.dispatcherd import configuration
 
 CONFIG = {
     "version": 2,
@@ -39,37 +31,52 @@ CONFIG = {
 
 
 def test_a_real_configuration_is_read() -> None:
-    postgres = Postgres({"conninfo": "dbname=x user=y"}, ("a", "b"), 5.0)
-    assert from_config(CONFIG) == Brokers(("/run/d.sock",), (postgres,), 60.0, "node-1")
-    assert workers_of(CONFIG) == 4
+    postgres = configuration.Postgres({"conninfo": "dbname=x user=y"}, ("a", "b"), 5.0)
+    assert configuration.from_config(CONFIG) == configuration.Brokers(
+        ("/run/d.sock",), (postgres,), 60.0, "node-1"
+    )
+    assert configuration.workers_of(CONFIG) == 4
 
 
 def test_what_may_be_left_out_has_the_defaults_of_the_real_one() -> None:
-    brokers = from_config({"version": 2, "brokers": {"socket": {"socket_path": "d.sock"}}})
-    assert brokers == Brokers((str(Path("d.sock").absolute()),), (), 1800.0)
-    assert workers_of({"version": 2}) is None
+    brokers = configuration.from_config(
+        {"version": 2, "brokers": {"socket": {"socket_path": "d.sock"}}}
+    )
+    assert brokers == configuration.Brokers((str(Path("d.sock").absolute()),), (), 1800.0)
+    assert configuration.workers_of({"version": 2}) is None
 
 
 def test_the_timeout_of_chunks_may_stand_in_the_service_itself() -> None:
     service = {"chunk_message_timeout_seconds": 7}
     brokers = {"dispatcherd.brokers.socket": {"socket_path": "/d"}}
-    assert from_config({"version": 2, "brokers": brokers, "service": service}).chunk_seconds == 7
+    assert (
+        configuration.from_config(
+            {"version": 2, "brokers": brokers, "service": service}
+        ).chunk_seconds
+        == 7
+    )
 
 
 def test_brokers_survive_json() -> None:
-    brokers = from_config(CONFIG)
-    assert from_plain(Brokers, to_plain(brokers)) == brokers
+    brokers = configuration.from_config(CONFIG)
+    assert from_plain(configuration.Brokers, to_plain(brokers)) == brokers
 
 
 def test_urls_name_one_broker() -> None:
-    assert from_url("dispatcherd+unix:///run/a%20b.sock") == Brokers(("/run/a b.sock",))
+    assert configuration.from_url("dispatcherd+unix:///run/a%20b.sock") == configuration.Brokers(
+        ("/run/a b.sock",)
+    )
     url = "postgresql://me@db.example:5433/jobs?channel=a&sslmode=require&channel=b"
     conninfo = "postgresql://me@db.example:5433/jobs?sslmode=require"
-    assert from_url(url) == Brokers(postgres=(Postgres({"conninfo": conninfo}, ("a", "b")),))
+    assert configuration.from_url(url) == configuration.Brokers(
+        postgres=(configuration.Postgres({"conninfo": conninfo}, ("a", "b")),)
+    )
 
 
 def test_what_people_are_shown_holds_no_secret() -> None:
-    shown = Brokers(("/d.sock",), (Postgres({"password": "secret"}, ("a",)),)).describe()
+    shown = configuration.Brokers(
+        ("/d.sock",), (configuration.Postgres({"password": "secret"}, ("a",)),)
+    ).describe()
     assert shown == "/d.sock, PostgreSQL (a)"
 
 
@@ -86,7 +93,7 @@ def test_what_people_are_shown_holds_no_secret() -> None:
 )
 def test_a_wrong_url_says_what_is_wrong(url: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
-        from_url(url)
+        configuration.from_url(url)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +113,9 @@ def test_a_wrong_url_says_what_is_wrong(url: str, reason: str) -> None:
 )
 def test_a_wrong_configuration_says_what_is_wrong(change: dict[str, Any], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
-        from_config({"version": 2, "brokers": {"socket": {"socket_path": "/d"}}} | change)
+        configuration.from_config(
+            {"version": 2, "brokers": {"socket": {"socket_path": "/d"}}} | change
+        )
 
 
 PRODUCERS = {
@@ -118,13 +127,13 @@ PRODUCERS = {
 
 
 def test_producers_bring_tasks_as_their_publishers_would() -> None:
-    brokers = from_config(CONFIG | {"producers": PRODUCERS})
+    brokers = configuration.from_config(CONFIG | {"producers": PRODUCERS})
     assert brokers.produced == (
-        Produced({"kwargs": {"deep": True}, "task": "shop.tasks.clean"}, 2.5),
-        Produced({"task": "shop.tasks.warm"}),
-        Produced({"args": [1], "task": "shop.tasks.tell"}),
+        configuration.Produced({"kwargs": {"deep": True}, "task": "shop.tasks.clean"}, 2.5),
+        configuration.Produced({"task": "shop.tasks.warm"}),
+        configuration.Produced({"args": [1], "task": "shop.tasks.tell"}),
     )
-    assert from_plain(Brokers, to_plain(brokers)) == brokers
+    assert from_plain(configuration.Brokers, to_plain(brokers)) == brokers
 
 
 @pytest.mark.parametrize(
@@ -140,11 +149,11 @@ def test_producers_bring_tasks_as_their_publishers_would() -> None:
 )
 def test_what_no_producer_could_bring_is_refused(producers: Any, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
-        from_config(CONFIG | {"producers": producers or ["x"]})
+        configuration.from_config(CONFIG | {"producers": producers or ["x"]})
 
 
 def test_settings_that_nothing_goes_by_are_named() -> None:
-    assert ignored(CONFIG) == ["service.pool_kwargs.min_workers"]
+    assert configuration.ignored(CONFIG) == ["service.pool_kwargs.min_workers"]
     config = {
         "version": 2,
         "brokers": {"dispatcherd.brokers.socket": {"socket_path": "/x", "soket": 1}},
@@ -154,7 +163,7 @@ def test_settings_that_nothing_goes_by_are_named() -> None:
         "publish": {"anything": 1},
         "worker": {"worker_cls": "x", "worker_kwargs": {"a": 1}, "worker_class": "y"},
     }
-    assert ignored(config) == [
+    assert configuration.ignored(config) == [
         "brokers.dispatcherd.brokers.socket.soket",
         "producer",
         "producers.MyProducer",
@@ -162,4 +171,4 @@ def test_settings_that_nothing_goes_by_are_named() -> None:
         "service.pool_cls",
         "worker.worker_class",
     ]
-    assert ignored([]) == ignored({"brokers": 7}) == []
+    assert configuration.ignored([]) == configuration.ignored({"brokers": 7}) == []

@@ -11,13 +11,6 @@ import pytest
 from beads_workers.core.model import IssueId
 from beads_workers.integrations.dispatcherd import spool as module
 from beads_workers.integrations.dispatcherd.queue import QueuedTask
-from beads_workers.integrations.dispatcherd.spool import (
-    Restored,
-    Spool,
-    look_at,
-    read_spool,
-    write_entry,
-)
 from beads_workers.integrations.dispatcherd.wire import TaskCall
 
 
@@ -27,23 +20,23 @@ def entry(number: int, **fields: object) -> QueuedTask:
 
 
 def numbers(content: bytes) -> list[int]:
-    return list(read_spool(content).entries)
+    return list(module.read_spool(content).entries)
 
 
-def opened(path: Path) -> tuple[Spool, Restored]:
-    found = look_at(path)
-    return Spool(path, found), found
+def opened(path: Path) -> tuple[module.Spool, module.Restored]:
+    found = module.look_at(path)
+    return module.Spool(path, found), found
 
 
 @pytest.fixture
-def spool(tmp_path: Path) -> Spool:
+def spool(tmp_path: Path) -> module.Spool:
     return opened(tmp_path / "spool.jsonl")[0]
 
 
-def test_what_was_written_is_read_as_it_was(spool: Spool) -> None:
+def test_what_was_written_is_read_as_it_was(spool: module.Spool) -> None:
     spool.append([entry(1), entry(2)])
     spool.append([entry(3)], over=[1])
-    found = read_spool(spool.path.read_bytes())
+    found = module.read_spool(spool.path.read_bytes())
     assert (list(found.entries), found.last, found.damaged) == ([2, 3], 3, 0)
     read = found.entries[3]
     assert (read.issue_id, read.task, read.channel, read.received_at) == (
@@ -51,33 +44,35 @@ def test_what_was_written_is_read_as_it_was(spool: Spool) -> None:
     )  # fmt: skip
 
 
-def test_it_is_for_its_owner_alone(spool: Spool) -> None:
+def test_it_is_for_its_owner_alone(spool: module.Spool) -> None:
     assert spool.path.stat().st_mode & 0o777 == 0o600
 
 
-def test_wherever_its_writer_died_all_whole_lines_count(spool: Spool) -> None:
+def test_wherever_its_writer_died_all_whole_lines_count(spool: module.Spool) -> None:
     spool.append([entry(1), entry(2), entry(3)])
     content = spool.path.read_bytes()
     ends = [i + 1 for i, byte in enumerate(content) if byte == ord("\n")]
     for cut in range(len(content) + 1):
-        found = read_spool(content[:cut])
+        found = module.read_spool(content[:cut])
         assert len(found.entries) == sum(end <= cut for end in ends)
         assert found.damaged == 0
 
 
 def test_a_start_forgets_what_is_over_and_goes_on_behind_the_rest(tmp_path: Path) -> None:
     path = tmp_path / "spool.jsonl"
-    path.write_bytes(write_entry(entry(1)) + write_entry(entry(2)) + b'{"d":[1]}\n{"n":3,"id')
+    path.write_bytes(
+        module.write_entry(entry(1)) + module.write_entry(entry(2)) + b'{"d":[1]}\n{"n":3,"id'
+    )
     spool, found = opened(path)
     assert (list(found.entries), found.last) == ([2], 2)
-    assert path.read_bytes() == write_entry(entry(2))
+    assert path.read_bytes() == module.write_entry(entry(2))
     spool.append([entry(3)], over=[2])
     assert numbers(path.read_bytes()) == [3]
 
 
 def test_a_damaged_line_costs_no_other_and_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "spool.jsonl"
-    damaged = write_entry(entry(1)) + b'{"n":2,"id":\x00\n' + write_entry(entry(3))
+    damaged = module.write_entry(entry(1)) + b'{"n":2,"id":\x00\n' + module.write_entry(entry(3))
     path.write_bytes(damaged)
     _, found = opened(path)
     assert (list(found.entries), found.damaged) == ([1, 3], 1)
@@ -85,7 +80,7 @@ def test_a_damaged_line_costs_no_other_and_is_kept(tmp_path: Path) -> None:
     assert numbers(path.read_bytes()) == [1, 3]
 
 
-def test_an_empty_one_shrinks(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_one_shrinks(spool: module.Spool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "ANEW_BYTES", 100)
     spool.append([entry(1)])
     assert not spool.wants_rewriting
@@ -95,7 +90,7 @@ def test_an_empty_one_shrinks(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> 
     assert spool.path.read_bytes() == b"" and not spool.wants_rewriting
 
 
-def test_it_is_brought_to_disk_by_any_thread_until_after_its_end(spool: Spool) -> None:
+def test_it_is_brought_to_disk_by_any_thread_until_after_its_end(spool: module.Spool) -> None:
     spool.append([entry(1)])
     spool.sync()
     spool.close()
@@ -104,7 +99,7 @@ def test_it_is_brought_to_disk_by_any_thread_until_after_its_end(spool: Spool) -
 
 
 def test_what_is_mostly_over_is_written_anew_with_what_is_on_file(
-    spool: Spool, monkeypatch: pytest.MonkeyPatch
+    spool: module.Spool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "REWRITE_BYTES", 500)
     spool.append([entry(n) for n in range(1, 20)])
@@ -116,7 +111,7 @@ def test_what_is_mostly_over_is_written_anew_with_what_is_on_file(
     assert numbers(spool.path.read_bytes()) == [16, 17, 18, 19, 20]
 
 
-def test_without_room_nothing_is_half_written(spool: Spool) -> None:
+def test_without_room_nothing_is_half_written(spool: module.Spool) -> None:
     spool.append([entry(1)])
     size = spool.path.stat().st_size
     before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

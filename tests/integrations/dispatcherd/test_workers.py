@@ -7,14 +7,7 @@ from typing import Any
 import pytest
 
 from beads_workers.core.framing import ProtocolError
-from beads_workers.integrations.dispatcherd.wire import (
-    ControlAction,
-    FromWorker,
-    TaskDone,
-    WorkerReady,
-    WorkerShutdown,
-    from_worker_fields,
-)
+from beads_workers.integrations.dispatcherd import wire
 
 UUID = "9760671a-6261-45aa-881a-f66929ff9725"
 DONE = {
@@ -32,25 +25,25 @@ CONTROL = {"worker": 3, "event": "control", "command": "running", "control_data"
 @pytest.mark.parametrize(
     ("example", "meant"),
     [
-        ({"worker": 3, "event": "ready"}, WorkerReady(3)),
-        (DONE, TaskDone(3, UUID, 1744992973.5737305, 1744992980.0253727)),
-        (EXITED, TaskDone(3, UUID, 1744992973.5737305, 1744992980.0253727, "<exit>", True)),
-        (CONTROL, ControlAction(3, "running")),
-        ({"worker": 3, "event": "shutdown"}, WorkerShutdown(3)),
+        ({"worker": 3, "event": "ready"}, wire.WorkerReady(3)),
+        (DONE, wire.TaskDone(3, UUID, 1744992973.5737305, 1744992980.0253727)),
+        (EXITED, wire.TaskDone(3, UUID, 1744992973.5737305, 1744992980.0253727, "<exit>", True)),
+        (CONTROL, wire.ControlAction(3, "running")),
+        ({"worker": 3, "event": "shutdown"}, wire.WorkerShutdown(3)),
     ],
 )
-def test_the_examples_of_the_text_are_read(example: dict[str, Any], meant: FromWorker) -> None:
-    assert from_worker_fields(example) == meant
+def test_the_examples_of_the_text_are_read(example: dict[str, Any], meant: wire.FromWorker) -> None:
+    assert wire.from_worker_fields(example) == meant
 
 
 def test_a_request_without_data_has_empty_data() -> None:
     without = {key: value for key, value in CONTROL.items() if key != "control_data"}
-    assert from_worker_fields(without) == ControlAction(3, "running")
+    assert wire.from_worker_fields(without) == wire.ControlAction(3, "running")
 
 
 def test_an_error_is_an_additive_key() -> None:
-    failed = from_worker_fields(DONE | {"error": "ValueError: no"})
-    assert isinstance(failed, TaskDone) and failed.error == "ValueError: no"
+    failed = wire.from_worker_fields(DONE | {"error": "ValueError: no"})
+    assert isinstance(failed, wire.TaskDone) and failed.error == "ValueError: no"
 
 
 @pytest.mark.parametrize(
@@ -67,4 +60,4 @@ def test_an_error_is_an_additive_key() -> None:
 )
 def test_what_is_wrong_is_named(wrong: dict[str, Any], reason: str) -> None:
     with pytest.raises(ProtocolError, match=reason):
-        from_worker_fields(wrong)
+        wire.from_worker_fields(wrong)

@@ -11,13 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beads_workers.core.framing import ProtocolError
-from beads_workers.integrations.envelopes.wire import (
-    KNOWN,
-    Envelope,
-    JobState,
-    from_fields,
-    to_fields,
-)
+from beads_workers.integrations.envelopes import wire
 
 START = {
     "job_id": "job-123",
@@ -43,8 +37,8 @@ ERROR = START | {
 EXAMPLES = [ENQUEUED, RUNNING, DONE, ERROR]
 
 
-def made(state: JobState, **more: Any) -> Envelope:
-    return Envelope(
+def made(state: wire.JobState, **more: Any) -> wire.Envelope:
+    return wire.Envelope(
         job_id="job-123",
         job_path="backend.workers.tasks.worker_heartbeat",
         kwargs={"timestamp": 1672531200},
@@ -57,12 +51,12 @@ def made(state: JobState, **more: Any) -> Envelope:
 @pytest.mark.parametrize(
     ("envelope", "example"),
     [
-        (made(JobState.ENQUEUED), ENQUEUED),
-        (made(JobState.RUNNING, ts_started=1672531201), RUNNING),
-        (made(JobState.DONE, ts_started=1672531201, ts_finished=1672531205), DONE),
+        (made(wire.JobState.ENQUEUED), ENQUEUED),
+        (made(wire.JobState.RUNNING, ts_started=1672531201), RUNNING),
+        (made(wire.JobState.DONE, ts_started=1672531201, ts_finished=1672531205), DONE),
         (
             made(
-                JobState.ERROR,
+                wire.JobState.ERROR,
                 ts_started=1672531201,
                 ts_finished=1672531202,
                 error="Timeout talking to worker",
@@ -72,10 +66,10 @@ def made(state: JobState, **more: Any) -> Envelope:
     ],
 )
 def test_the_examples_of_the_text_come_out_with_their_keys_in_order(
-    envelope: Envelope, example: dict[str, Any]
+    envelope: wire.Envelope, example: dict[str, Any]
 ) -> None:
-    assert json.dumps(to_fields(envelope)) == json.dumps(example)
-    assert from_fields(example) == envelope
+    assert json.dumps(wire.to_fields(envelope)) == json.dumps(example)
+    assert wire.from_fields(example) == envelope
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
@@ -83,10 +77,10 @@ def test_unknown_keys_and_nulls_of_optional_ones_are_tolerated(example: dict[str
     null = {"ts_started": None, "ts_finished": None, "error": None, "attempt": None}
     lean = {k: v for k, v in example.items() if k not in null}
     if example["state"] != "error":
-        assert from_fields(lean | null) == from_fields(lean)
+        assert wire.from_fields(lean | null) == wire.from_fields(lean)
     later = example | {"enqueued_at": "2023-01-01T00:00:00Z", "later": [1]}
-    assert replace(from_fields(later), extra={}) == from_fields(example)
-    assert json.dumps(to_fields(from_fields(later))) == json.dumps(later)
+    assert replace(wire.from_fields(later), extra={}) == wire.from_fields(example)
+    assert json.dumps(wire.to_fields(wire.from_fields(later))) == json.dumps(later)
 
 
 @pytest.mark.parametrize(
@@ -121,23 +115,23 @@ def test_unknown_keys_and_nulls_of_optional_ones_are_tolerated(example: dict[str
 )
 def test_what_breaks_the_contract_is_refused_by_name(change: dict[str, Any], named: str) -> None:
     with pytest.raises(ProtocolError, match=f"^{named}:"):
-        from_fields(ENQUEUED | change)
+        wire.from_fields(ENQUEUED | change)
 
 
 @pytest.mark.parametrize("name", [*START, "state", "ts_enqueued"])
 def test_no_required_field_may_be_missing(name: str) -> None:
     with pytest.raises(ProtocolError, match=f"^{name}:"):
-        from_fields({k: v for k, v in ENQUEUED.items() if k != name})
+        wire.from_fields({k: v for k, v in ENQUEUED.items() if k != name})
 
 
 SECONDS = st.integers(0, 4_000_000_000)
-STATES = st.sampled_from([s for s in JobState if s is not JobState.ERROR])
+STATES = st.sampled_from([s for s in wire.JobState if s is not wire.JobState.ERROR])
 VALUES = st.none() | st.booleans() | st.integers() | st.text() | st.lists(st.integers())
 
 
 @given(
     st.builds(
-        Envelope,
+        wire.Envelope,
         job_id=st.text(min_size=1),
         job_path=st.text(min_size=1),
         state=STATES,
@@ -152,8 +146,8 @@ VALUES = st.none() | st.booleans() | st.integers() | st.text() | st.lists(st.int
         result=VALUES,
         result_file=st.none() | st.text(min_size=1),
         omitted=st.lists(st.sampled_from(["args", "kwargs"])).map(tuple),
-        extra=st.dictionaries(st.text().filter(lambda key: key not in KNOWN), VALUES),
+        extra=st.dictionaries(st.text().filter(lambda key: key not in wire.KNOWN), VALUES),
     )
 )
-def test_what_is_written_is_read_back(envelope: Envelope) -> None:
-    assert from_fields(json.loads(json.dumps(to_fields(envelope)))) == envelope
+def test_what_is_written_is_read_back(envelope: wire.Envelope) -> None:
+    assert wire.from_fields(json.loads(json.dumps(wire.to_fields(envelope)))) == envelope

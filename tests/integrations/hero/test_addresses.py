@@ -6,47 +6,53 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.integrations.hero.connection import (
-    Address,
-    RedisAddress,
-    password_of,
-    read_url,
-    secret_variables,
-)
+from beads_workers.integrations.hero import connection
 
 
 @pytest.mark.parametrize(
     ("url", "place"),
     [
-        ("redis://", RedisAddress(Address())),
-        ("redis://localhost", RedisAddress(Address("localhost"))),
+        ("redis://", connection.RedisAddress(connection.Address())),
+        ("redis://localhost", connection.RedisAddress(connection.Address("localhost"))),
         (
             "redis://ann@db.example:7000/3",
-            RedisAddress(Address("db.example", 7000, db=3, user="ann")),
+            connection.RedisAddress(connection.Address("db.example", 7000, db=3, user="ann")),
         ),
-        ("redis://[::1]:7000", RedisAddress(Address("::1", 7000))),
-        ("rediss://h/1?ca=/ca.pem", RedisAddress(Address("h", db=1, tls=True, ca="/ca.pem"))),
-        ("redis://h?db=2&password_file=/p", RedisAddress(Address("h", db=2, password_file="/p"))),
-        ("redis+unix:///run/r.sock?db=4", RedisAddress(Address(path="/run/r.sock", db=4))),
-        ("redis://a%40b@h", RedisAddress(Address("h", user="a@b"))),
-        ("redis://h/0?worker=w1", RedisAddress(Address("h"), {"worker": "w1"})),
+        ("redis://[::1]:7000", connection.RedisAddress(connection.Address("::1", 7000))),
+        (
+            "rediss://h/1?ca=/ca.pem",
+            connection.RedisAddress(connection.Address("h", db=1, tls=True, ca="/ca.pem")),
+        ),
+        (
+            "redis://h?db=2&password_file=/p",
+            connection.RedisAddress(connection.Address("h", db=2, password_file="/p")),
+        ),
+        (
+            "redis+unix:///run/r.sock?db=4",
+            connection.RedisAddress(connection.Address(path="/run/r.sock", db=4)),
+        ),
+        ("redis://a%40b@h", connection.RedisAddress(connection.Address("h", user="a@b"))),
+        (
+            "redis://h/0?worker=w1",
+            connection.RedisAddress(connection.Address("h"), {"worker": "w1"}),
+        ),
     ],
 )
-def test_a_url_says_where_it_is(url: str, place: RedisAddress) -> None:
-    assert read_url(url) == place
+def test_a_url_says_where_it_is(url: str, place: connection.RedisAddress) -> None:
+    assert connection.read_url(url) == place
 
 
 @pytest.mark.parametrize(
     "address",
     [
-        Address("h", 7000, db=3, user="ann"),
-        Address("::1"),
-        Address(path="/run/r.sock", db=4),
-        Address("h", tls=True),
+        connection.Address("h", 7000, db=3, user="ann"),
+        connection.Address("::1"),
+        connection.Address(path="/run/r.sock", db=4),
+        connection.Address("h", tls=True),
     ],
 )
-def test_what_people_are_shown_is_a_url_again(address: Address) -> None:
-    assert read_url(str(address)).address == address
+def test_what_people_are_shown_is_a_url_again(address: connection.Address) -> None:
+    assert connection.read_url(str(address)).address == address
 
 
 @pytest.mark.parametrize(
@@ -67,20 +73,20 @@ def test_what_people_are_shown_is_a_url_again(address: Address) -> None:
 )
 def test_what_is_no_such_url_is_refused_in_one_line(url: str) -> None:
     with pytest.raises(ValueError, match="redis") as raised:
-        read_url(url)
+        connection.read_url(url)
     assert "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize("url", ["redis://:hunter2@h", "redis://ann:hunter2@h/0", "redis://:@h"])
 def test_a_password_in_a_url_is_refused_and_not_repeated(url: str) -> None:
     with pytest.raises(ValueError, match="password_file") as raised:
-        read_url(url)
+        connection.read_url(url)
     assert "hunter2" not in str(raised.value)
 
 
 def test_a_broken_url_with_a_password_is_not_repeated_either() -> None:
     with pytest.raises(ValueError, match="URL") as raised:
-        read_url("redis://ann:hunter2@[h")
+        connection.read_url("redis://ann:hunter2@[h")
     assert "hunter2" not in str(raised.value)
 
 
@@ -88,8 +94,8 @@ def test_the_password_is_read_from_its_file_without_the_end_of_the_line(tmp_path
     file = tmp_path / "password"
     file.write_text("hunter2\n")
     file.chmod(0o600)
-    address = Address(password_file=str(file))
-    assert password_of(address, {"REDISCLI_AUTH": "other"}) == "hunter2"
+    address = connection.Address(password_file=str(file))
+    assert connection.password_of(address, {"REDISCLI_AUTH": "other"}) == "hunter2"
     assert "hunter2" not in repr(address)
 
 
@@ -102,15 +108,20 @@ def test_a_file_that_holds_no_password_is_refused(tmp_path: Path, content: bytes
     file.write_bytes(content)
     file.chmod(0o600)
     with pytest.raises(ValueError, match=why):
-        password_of(Address(password_file=str(file)), {})
+        connection.password_of(connection.Address(password_file=str(file)), {})
 
 
 def test_the_password_is_found_in_the_environment() -> None:
     found = {"REDISCLI_AUTH": "cli", "OURS": "named"}
-    assert password_of(Address(), found) == "cli"
-    assert password_of(Address(), {**found, "BEADS_WORKERS_REDIS_PASSWORD": "bw"}) == "bw"
-    assert password_of(Address(password_env="OURS"), found) == "named"
-    assert password_of(Address(), {}) is None
+    assert connection.password_of(connection.Address(), found) == "cli"
+    assert (
+        connection.password_of(
+            connection.Address(), {**found, "BEADS_WORKERS_REDIS_PASSWORD": "bw"}
+        )
+        == "bw"
+    )
+    assert connection.password_of(connection.Address(password_env="OURS"), found) == "named"
+    assert connection.password_of(connection.Address(), {}) is None
     with pytest.raises(ValueError, match="MISSING"):
-        password_of(Address(password_env="MISSING"), found)
-    assert "OURS" in secret_variables(Address(password_env="OURS"))
+        connection.password_of(connection.Address(password_env="MISSING"), found)
+    assert "OURS" in connection.secret_variables(connection.Address(password_env="OURS"))

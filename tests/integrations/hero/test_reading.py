@@ -6,16 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beads_workers.integrations.hero.wire import (
-    TIMEOUT_SECONDS_MAX,
-    HeroJob,
-    JobStatus,
-    WrongField,
-    read_ids,
-    read_job,
-    read_status,
-    write_job,
-)
+from beads_workers.integrations.hero import wire
 
 TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
 IDS = st.text(st.characters(exclude_categories=("C", "Z")), min_size=1, max_size=12)
@@ -25,19 +16,19 @@ NAMES = st.text(st.characters(exclude_characters="=\0", exclude_categories=("Cs"
 VALUES = st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",)))
 
 JOBS = st.builds(
-    HeroJob,
+    wire.HeroJob,
     id=IDS,
     caller_id=TEXTS,
     worker_id=TEXTS,
     context_id=TEXTS,
     script=TEXTS,
-    timeout_seconds=st.none() | st.integers(1, int(TIMEOUT_SECONDS_MAX)).map(float),
+    timeout_seconds=st.none() | st.integers(1, int(wire.TIMEOUT_SECONDS_MAX)).map(float),
     retries=st.integers(0, 1000),
     concurrent=st.booleans(),
     log_path=st.none() | TEXTS.filter(bool),
     created_at=TIMES,
     updated_at=TIMES,
-    status=st.sampled_from(JobStatus),
+    status=st.sampled_from(wire.JobStatus),
     env_vars=st.dictionaries(NAMES, VALUES, max_size=3),
     prerequisites=SOME_IDS,
     dependents=SOME_IDS,
@@ -53,12 +44,12 @@ def stored(fields: dict[str, str]) -> dict[bytes, bytes]:
 
 
 @given(JOBS)
-def test_what_is_written_is_read_again(job: HeroJob) -> None:
-    assert read_job(job.id, stored(write_job(job))) == job
+def test_what_is_written_is_read_again(job: wire.HeroJob) -> None:
+    assert wire.read_job(job.id, stored(wire.write_job(job))) == job
 
 
 def test_every_field_of_the_text_is_read() -> None:
-    job = read_job(
+    job = wire.read_job(
         "6f1c",
         stored(
             {
@@ -83,7 +74,7 @@ def test_every_field_of_the_text_is_read() -> None:
             }
         ),
     )
-    assert job == HeroJob(
+    assert job == wire.HeroJob(
         id="6f1c",
         caller_id="client",
         worker_id="rhai",
@@ -95,7 +86,7 @@ def test_every_field_of_the_text_is_read() -> None:
         log_path="/var/log/hero/6f1c.log",
         created_at=1751371200.0,
         updated_at=1751364000.5,
-        status=JobStatus.STARTED,
+        status=wire.JobStatus.STARTED,
         env_vars={"A": "1"},
         prerequisites=("x",),
         dependents=("y",),
@@ -106,11 +97,11 @@ def test_every_field_of_the_text_is_read() -> None:
 
 
 def test_a_hash_with_nothing_but_a_script_has_defaults() -> None:
-    assert read_job("j", {b"script": b"x"}) == HeroJob("j", script="x")
+    assert wire.read_job("j", {b"script": b"x"}) == wire.HeroJob("j", script="x")
 
 
 def test_unknown_fields_are_passed_over() -> None:
-    assert read_job("j", {b"shoe_size": b"\xff"}) == HeroJob("j")
+    assert wire.read_job("j", {b"shoe_size": b"\xff"}) == wire.HeroJob("j")
 
 
 @pytest.mark.parametrize(
@@ -125,12 +116,12 @@ def test_unknown_fields_are_passed_over() -> None:
     ],
 )
 def test_ids_may_stand_in_an_array_or_between_commas(said: str, ids: tuple[str, ...]) -> None:
-    assert read_ids({b"dependencies": said.encode()}, "dependencies") == ids
+    assert wire.read_ids({b"dependencies": said.encode()}, "dependencies") == ids
 
 
 @pytest.mark.parametrize("said", ["", "DISPATCHED", " dispatched "])
 def test_a_state_is_read_whatever_its_letters(said: str) -> None:
-    assert read_status({b"status": said.encode()}) is JobStatus.DISPATCHED
+    assert wire.read_status({b"status": said.encode()}) is wire.JobStatus.DISPATCHED
 
 
 @pytest.mark.parametrize(
@@ -161,13 +152,13 @@ def test_a_state_is_read_whatever_its_letters(said: str) -> None:
     ],
 )
 def test_what_is_wrong_is_named(field: str, value: bytes) -> None:
-    with pytest.raises(WrongField, match=f"^{field}: ") as raised:
-        read_job("j", {field.encode(): value})
+    with pytest.raises(wire.WrongField, match=f"^{field}: ") as raised:
+        wire.read_job("j", {field.encode(): value})
     assert raised.value.field == field
     assert len(str(raised.value)) < 300
 
 
 @pytest.mark.parametrize("job_id", ["", "a\nb", "x" * 501])
 def test_a_name_that_cannot_be_shown_is_refused(job_id: str) -> None:
-    with pytest.raises(WrongField, match=r"^id: "):
-        read_job(job_id, {})
+    with pytest.raises(wire.WrongField, match=r"^id: "):
+        wire.read_job(job_id, {})

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from beads_workers.integrations.hero.wire import (
-    HeroJob,
-    JobStatus,
-    status_fields,
-    write_ids,
-    write_job,
-)
+from beads_workers.integrations.hero import wire
 
 NOON = 1751371200.0
 
 
 def test_a_job_is_written_in_texts() -> None:
-    job = HeroJob(
+    job = wire.HeroJob(
         "j",
         "me",
         "rhai",
@@ -26,7 +20,7 @@ def test_a_job_is_written_in_texts() -> None:
         env_vars={"A": "ü"},
         prerequisites=("a", "b"),
     )
-    assert write_job(job) == {
+    assert wire.write_job(job) == {
         "id": "j",
         "caller_id": "me",
         "worker_id": "rhai",
@@ -44,15 +38,15 @@ def test_a_job_is_written_in_texts() -> None:
 
 
 def test_half_a_second_stays_half_a_second() -> None:
-    assert write_job(HeroJob("j", timeout_seconds=0.5))["timeout"] == "0.5"
+    assert wire.write_job(wire.HeroJob("j", timeout_seconds=0.5))["timeout"] == "0.5"
 
 
 def test_every_change_of_state_says_when() -> None:
-    assert status_fields(JobStatus.STARTED, NOON) == {
+    assert wire.status_fields(wire.JobStatus.STARTED, NOON) == {
         "status": "started",
         "updated_at": "2025-07-01T12:00:00Z",
     }
 
 
 def test_ids_are_a_json_array() -> None:
-    assert write_ids(("a", 'b"')) == r'["a","b\""]'
+    assert wire.write_ids(("a", 'b"')) == r'["a","b\""]'

@@ -12,14 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families as read
 
 from beads_workers.core.events import Event
 from beads_workers.core.snapshot import Board
+from beads_workers.integrations.metrics import server
 from beads_workers.integrations.metrics.listener import LOOPBACK, listen, serve, url_of
-from beads_workers.integrations.metrics.server import (
-    FRESH_SECONDS,
-    LINGER_BYTES_MAX,
-    SLICE_SECONDS,
-    VISIT_SECONDS,
-    VISITORS_MAX,
-)
 from beads_workers.runtime import fleet
 from beads_workers.runtime.handshake import StartRefused
 from tests.support.fleet import until
@@ -145,11 +139,11 @@ def test_who_says_nothing_or_does_not_read_is_cut_off_in_time(hall: Hall) -> Non
 
 
 def test_a_crowd_is_turned_away_and_comes_in_again_later(hall: Hall) -> None:
-    first = [hall.visit() for _ in range(VISITORS_MAX)]
-    until(lambda: (hall.turn(), len(hall.server._visitors) == VISITORS_MAX)[1])
+    first = [hall.visit() for _ in range(server.VISITORS_MAX)]
+    until(lambda: (hall.turn(), len(hall.server._visitors) == server.VISITORS_MAX)[1])
     assert hall.until_over(hall.visit(GET)) == b""
     first.pop().close()
-    until(lambda: (hall.turn(), len(hall.server._visitors) < VISITORS_MAX)[1])
+    until(lambda: (hall.turn(), len(hall.server._visitors) < server.VISITORS_MAX)[1])
     assert hall.until_over(hall.visit(GET)).startswith(b"HTTP/1.1 200")
 
 
@@ -159,7 +153,7 @@ def test_who_talks_on_is_heard_only_so_far(hall: Hall) -> None:
 
     def cut_off() -> bool:
         try:
-            client.send(b"x" * LINGER_BYTES_MAX)
+            client.send(b"x" * server.LINGER_BYTES_MAX)
         except BlockingIOError:
             pass
         except OSError:
@@ -178,7 +172,7 @@ def test_scrapes_that_come_together_share_one_look_and_later_ones_get_a_new_one(
     at_once = hall.server._scrape.made_at
     assert {hall.until_over(hall.visit(GET), at_once) for _ in range(2)} == {first}
     assert hall.looks == 1
-    later = hall.server._scrape.made_at + FRESH_SECONDS
+    later = hall.server._scrape.made_at + server.FRESH_SECONDS
     hall.until_over(hall.visit(GET), later)
     assert hall.looks == 2
 
@@ -189,7 +183,7 @@ def test_the_work_is_done_in_slices_and_none_while_nobody_asks(hall: Hall) -> No
     client = hall.visit(GET)
     until(lambda: (hall.selector.select(0.1), _hear(hall), hall.server.pending)[2])
     # A slice whose time is over already does one process, and leaves the rest.
-    hall.server.flush(-SLICE_SECONDS)
+    hall.server.flush(-server.SLICE_SECONDS)
     assert hall.server.pending and hall.looks == 0
     assert hall.until_over(client).startswith(b"HTTP/1.1 200")
     assert hall.looks == 1
@@ -214,7 +208,7 @@ def test_without_a_port_nothing_listens() -> None:
 
 def test_only_this_machine_can_connect(hall: Hall) -> None:
     assert url_of(hall.server._acceptor._listener) == f"http://127.0.0.1:{hall.port}/metrics"  # type: ignore[arg-type]
-    assert VISIT_SECONDS < 10  # What one silent visitor can hold a place for.
+    assert server.VISIT_SECONDS < 10  # What one silent visitor can hold a place for.
 
 
 def test_it_tells_how_visits_went_with_the_keys_of_dispatcherd(hall: Hall) -> None:

@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-from beads_workers.integrations.metrics.figures import (
-    ProcessUse,
-    WatchedProcesses,
-    usage_families,
-    watched,
-)
+from beads_workers.integrations.metrics import figures
 from tests.core.playbook import Play
 
 
-def process(pid: int, parent: int, session: int, cpu: float = 1.0) -> ProcessUse:
+def process(pid: int, parent: int, session: int, cpu: float = 1.0) -> figures.ProcessUse:
     """One of 100 bytes that has waited for half as much."""
-    return ProcessUse(pid, parent, session, cpu, cpu / 2, 100)
+    return figures.ProcessUse(pid, parent, session, cpu, cpu / 2, 100)
 
 
-def used(whose: WatchedProcesses, *processes: ProcessUse) -> dict[str, dict[str, float]]:
+def used(
+    whose: figures.WatchedProcesses, *processes: figures.ProcessUse
+) -> dict[str, dict[str, float]]:
     """Values by family and worker."""
     return {
         family.name.removeprefix("beads_workers_worker_"): {
             dict(sample.labels).get("worker", ""): sample.value for sample in family.samples
         }
-        for family in usage_families(whose, processes)
+        for family in figures.usage_families(whose, processes)
     }
 
 
-OURS = WatchedProcesses(10, ((20, "W1"), (30, "W2")), frozenset({20, 30}))
+OURS = figures.WatchedProcesses(10, ((20, "W1"), (30, "W2")), frozenset({20, 30}))
 
 
 def test_a_worker_has_its_session_and_what_left_it() -> None:
@@ -45,7 +42,7 @@ def test_a_worker_has_its_session_and_what_left_it() -> None:
 
 
 def test_a_foreign_worker_is_not_charged_with_the_session_of_its_shell() -> None:
-    foreign = WatchedProcesses(10, ((20, "W1"),), frozenset())
+    foreign = figures.WatchedProcesses(10, ((20, "W1"),), frozenset())
     found = used(foreign, process(20, 5, 5), process(21, 20, 5), process(22, 5, 5, 9.0))
     assert found["processes"] == {"W1": 2}
 
@@ -60,7 +57,8 @@ def test_parents_in_a_ring_belong_to_nobody() -> None:
 
 def test_the_orchestrator_is_told_apart_from_what_it_has_run() -> None:
     by_name = {
-        f.name: [s.value for s in f.samples] for f in usage_families(OURS, [process(10, 1, 10)])
+        f.name: [s.value for s in f.samples]
+        for f in figures.usage_families(OURS, [process(10, 1, 10)])
     }
     assert by_name["beads_workers_orchestrator_cpu_seconds_total"] == [1.0]
     assert by_name["beads_workers_orchestrator_calls_cpu_seconds_total"] == [0.5]
@@ -72,7 +70,7 @@ def test_the_board_says_whose_processes_are_meant() -> None:
     play.own(1)
     play.own(2)
     play.join(3, pid=777)
-    whose = watched(play.board)
-    assert whose == WatchedProcesses(
+    whose = figures.watched(play.board)
+    assert whose == figures.WatchedProcesses(
         1, ((101, "W1"), (102, "W2"), (777, "W3")), frozenset({101, 102})
     )

@@ -4,32 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from beads_workers.integrations.rrq.source import (
-    PATH_BYTES_MAX,
-    Address,
-    Tcp,
-    Unix,
-    choose,
-    from_text,
-    split_command,
-    tcp,
-    unix,
-)
+from beads_workers.integrations.rrq import source
 from beads_workers.integrations.rrq.wire import SOCKET_VARIABLE, TCP_VARIABLE
 
 
 @pytest.mark.parametrize(
     ("text", "address"),
     [
-        ("127.0.0.1:9000", Tcp("127.0.0.1", 9000)),
-        ("localhost:9000", Tcp("127.0.0.1", 9000)),
-        ("127.8.9.1:1", Tcp("127.8.9.1", 1)),
-        ("[::1]:65535", Tcp("::1", 65535)),
-        ("::1:80", Tcp("::1", 80)),
+        ("127.0.0.1:9000", source.Tcp("127.0.0.1", 9000)),
+        ("localhost:9000", source.Tcp("127.0.0.1", 9000)),
+        ("127.8.9.1:1", source.Tcp("127.8.9.1", 1)),
+        ("[::1]:65535", source.Tcp("::1", 65535)),
+        ("::1:80", source.Tcp("::1", 80)),
     ],
 )
-def test_a_loopback_address_with_a_port(text: str, address: Tcp) -> None:
-    assert tcp(text) == address
+def test_a_loopback_address_with_a_port(text: str, address: source.Tcp) -> None:
+    assert source.tcp(text) == address
 
 
 @pytest.mark.parametrize(
@@ -39,30 +29,32 @@ def test_a_loopback_address_with_a_port(text: str, address: Tcp) -> None:
 )  # fmt: skip
 def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"no host:port|not this machine|no port"):
-        tcp(text)
+        source.tcp(text)
 
 
-@pytest.mark.parametrize("text", ["/tmp/" + "x" * PATH_BYTES_MAX, "/tmp/a\0b"])
+@pytest.mark.parametrize("text", ["/tmp/" + "x" * source.PATH_BYTES_MAX, "/tmp/a\0b"])
 def test_a_path_that_the_kernel_does_not_take_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="107 bytes"):
-        unix(text)
+        source.unix(text)
 
 
-@pytest.mark.parametrize("address", [Unix("/tmp/x.sock"), Tcp("127.0.0.1", 9), Tcp("::1", 9)])
-def test_an_address_survives_its_text(address: Address) -> None:
-    assert from_text(str(address)) == address
+@pytest.mark.parametrize(
+    "address", [source.Unix("/tmp/x.sock"), source.Tcp("127.0.0.1", 9), source.Tcp("::1", 9)]
+)
+def test_an_address_survives_its_text(address: source.Address) -> None:
+    assert source.from_text(str(address)) == address
 
 
 def test_arguments_go_before_the_environment() -> None:
     environment = {SOCKET_VARIABLE: "/tmp/a", TCP_VARIABLE: "127.0.0.1:1"}
-    assert choose("/tmp/b", None, environment) == Unix("/tmp/b")
-    assert choose(None, "127.0.0.1:2", environment) == Tcp("127.0.0.1", 2)
+    assert source.choose("/tmp/b", None, environment) == source.Unix("/tmp/b")
+    assert source.choose(None, "127.0.0.1:2", environment) == source.Tcp("127.0.0.1", 2)
 
 
 def test_a_variable_that_is_empty_is_not_set() -> None:
-    assert choose(None, None, {SOCKET_VARIABLE: "", TCP_VARIABLE: "127.0.0.1:1"}) == Tcp(
-        "127.0.0.1", 1
-    )
+    assert source.choose(
+        None, None, {SOCKET_VARIABLE: "", TCP_VARIABLE: "127.0.0.1:1"}
+    ) == source.Tcp("127.0.0.1", 1)
 
 
 @pytest.mark.parametrize(
@@ -71,15 +63,15 @@ def test_a_variable_that_is_empty_is_not_set() -> None:
 )
 def test_none_and_two_are_refused(environment: dict[str, str], says: str) -> None:
     with pytest.raises(ValueError, match=says):
-        choose(None, None, environment)
+        source.choose(None, None, environment)
 
 
 def test_an_address_behind_the_command_is_not_of_the_command() -> None:
-    assert split_command(("make", "{id}", "--tcp-socket", "127.0.0.1:1")) == (
+    assert source.split_command(("make", "{id}", "--tcp-socket", "127.0.0.1:1")) == (
         ("make", "{id}"),
         "127.0.0.1:1",
     )
-    assert split_command(("make", "--tcp-socket", "x", "y")) == (
+    assert source.split_command(("make", "--tcp-socket", "x", "y")) == (
         ("make", "--tcp-socket", "x", "y"),
         None,
     )

@@ -12,15 +12,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from beads_workers.core.model import Outcome, OutcomeKind
 from beads_workers.integrations.rrq import executor_process as ev
 from beads_workers.integrations.rrq import wire
-from beads_workers.integrations.rrq.executor_process import (
-    AGAIN_SECONDS_MAX,
-    DYING_SECONDS,
-    PROBE_SECONDS,
-    START_SECONDS,
-    STARTS_MAX,
-    ExecutorProcess,
-    ProcessState,
-)
 from tests.support.shares import examples
 
 OK = wire.RequestStatus.SUCCESS
@@ -40,7 +31,7 @@ class Play:
 
     def __init__(self) -> None:
         self.now = 100.0
-        self.executor = ExecutorProcess(wire.V1)
+        self.executor = ev.ExecutorProcess(wire.V1)
 
     def tell(self, event: ev.Event) -> list[ev.Command]:
         return self.executor.handle(event, self.now)
@@ -53,7 +44,7 @@ class Play:
         """Have it started and accepting, with nothing in it."""
         assert self.tell(ev.RequestArrived(9, request(9))) == [ev.StartProcess()]
         self.tell(ev.ProcessStarted())
-        assert self.tick(PROBE_SECONDS) == [ev.Probe()]
+        assert self.tick(ev.PROBE_SECONDS) == [ev.Probe()]
         assert self.tell(ev.Probed(True)) == [ev.SendRequest(9, request(9))]
         self.tell(ev.Heard(9, answer(9)))
 
@@ -83,9 +74,9 @@ def test_it_is_started_when_it_is_needed_and_asked_once_it_accepts(play: Play) -
     assert play.tell(ev.RequestArrived(1, request(1))) == [ev.StartProcess()]
     assert play.tell(ev.RequestArrived(2, request(2))) == []
     assert play.tell(ev.ProcessStarted()) == []
-    assert play.tick(PROBE_SECONDS) == [ev.Probe()]
+    assert play.tick(ev.PROBE_SECONDS) == [ev.Probe()]
     assert play.tell(ev.Probed(False)) == []
-    assert play.tick(PROBE_SECONDS) == [ev.Probe()]
+    assert play.tick(ev.PROBE_SECONDS) == [ev.Probe()]
     assert play.tell(ev.Probed(True)) == [
         ev.SendRequest(1, request(1)),
         ev.SendRequest(2, request(2)),
@@ -179,8 +170,8 @@ def test_one_that_hangs_up_and_dies_is_judged_by_its_death_alone(up: Play) -> No
 def test_one_that_hangs_up_and_lives_on_is_killed_because_of_that_request(up: Play) -> None:
     up.sent(1, 2)
     up.tell(ev.HungUp(1))
-    assert up.tick(DYING_SECONDS / 2) == []
-    assert ev.Kill() in up.tick(DYING_SECONDS / 2)
+    assert up.tick(ev.DYING_SECONDS / 2) == []
+    assert ev.Kill() in up.tick(ev.DYING_SECONDS / 2)
     told = up.tell(ev.ProcessEnded("killed"))
     assert answers(told) == {1: OutcomeKind.ERROR, 2: OutcomeKind.RETRY}
 
@@ -197,14 +188,14 @@ def test_an_idle_connection_that_ends_is_no_matter_of_the_request_that_waits(up:
     up.tick(0)
     up.tell(ev.ProcessStarted())
     assert up.tell(ev.Probed(True)) == [ev.SendRequest(3, request(3))]
-    assert up.tick(10 * DYING_SECONDS) == []
+    assert up.tick(10 * ev.DYING_SECONDS) == []
 
 
 def test_an_answer_that_comes_while_it_dies_still_counts(up: Play) -> None:
     up.sent(1)
     up.tell(ev.HungUp(1))
     assert answers(up.tell(ev.Heard(1, answer(1)))) == {1: OutcomeKind.SUCCESS}
-    assert up.tick(DYING_SECONDS) == []
+    assert up.tick(ev.DYING_SECONDS) == []
 
 
 def test_an_answer_that_nobody_asked_for_breaks_its_connection(up: Play) -> None:
@@ -214,14 +205,14 @@ def test_an_answer_that_nobody_asked_for_breaks_its_connection(up: Play) -> None
 
 def test_one_that_never_accepts_is_killed_and_given_up_after_some_tries(play: Play) -> None:
     play.tell(ev.RequestArrived(1, request(1)))
-    for attempt in range(STARTS_MAX):
+    for attempt in range(ev.STARTS_MAX):
         play.tell(ev.ProcessStarted())
-        told = play.tick(START_SECONDS)
+        told = play.tick(ev.START_SECONDS)
         assert ev.Kill() in told
         told = play.tell(ev.ProcessEnded("killed"))
-        if attempt + 1 < STARTS_MAX:
+        if attempt + 1 < ev.STARTS_MAX:
             assert answers(told) == {}
-            assert play.tick(AGAIN_SECONDS_MAX) == [ev.StartProcess()]
+            assert play.tick(ev.AGAIN_SECONDS_MAX) == [ev.StartProcess()]
     last = [c for c in told if isinstance(c, ev.SlotAnswer)]
     assert [(a.slot, a.unusable) for a in last] == [(1, True)]
 
@@ -238,7 +229,7 @@ def test_a_full_machine_gives_the_work_back_and_tries_again(play: Play) -> None:
     play.tell(ev.RequestArrived(1, request(1)))
     told = play.tell(ev.ProcessNotStarted("no process left", missing=False))
     assert answers(told) == {1: OutcomeKind.RETRY}
-    assert play.tick(AGAIN_SECONDS_MAX) == [ev.StartProcess()]
+    assert play.tick(ev.AGAIN_SECONDS_MAX) == [ev.StartProcess()]
 
 
 class Driven(RuleBasedStateMachine):
@@ -336,7 +327,7 @@ class Driven(RuleBasedStateMachine):
         lost = [s for s, kind in answers(told).items() if kind is OutcomeKind.ERROR]
         assert len(lost) <= 1, "at most one is to blame"
 
-    @rule(seconds=st.sampled_from([0.0, PROBE_SECONDS, AGAIN_SECONDS_MAX, START_SECONDS]))
+    @rule(seconds=st.sampled_from([0.0, ev.PROBE_SECONDS, ev.AGAIN_SECONDS_MAX, ev.START_SECONDS]))
     def tick(self, seconds: float) -> None:
         self.done(self.play.tick(seconds))
 
@@ -350,7 +341,7 @@ class Driven(RuleBasedStateMachine):
         if getattr(self, "open", {}) and self.process == "none":
             assert self.play.executor.deadline() is not None
         if getattr(self, "process", "") == "up":
-            assert self.play.executor.state is ProcessState.UP
+            assert self.play.executor.state is ev.ProcessState.UP
             assert not self.open or self.inside
 
 

@@ -10,21 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beads_workers.core.framing import ProtocolError
-from beads_workers.integrations.rrq.wire import (
-    V1,
-    V2,
-    CancelRequest,
-    Envelope,
-    ErrorInfo,
-    Request,
-    RequestContext,
-    RequestOutcome,
-    RequestStatus,
-    WrongRequest,
-    encode,
-    encode_success,
-    parse,
-)
+from beads_workers.integrations.rrq import wire
 
 CONTEXT = {
     "job_id": "j",
@@ -57,11 +43,11 @@ def of(kind: str, payload: object) -> bytes:
 
 
 def test_a_request_of_version_1_has_every_field_of_the_text() -> None:
-    assert parse(of("request", REQUEST)) == Request(
+    assert wire.parse(of("request", REQUEST)) == wire.Request(
         request_id="r",
         job_id="j",
         function_name="my_handler",
-        context=RequestContext(
+        context=wire.RequestContext(
             job_id="j",
             attempt=1,
             enqueue_time=1735732800.0,
@@ -72,13 +58,13 @@ def test_a_request_of_version_1_has_every_field_of_the_text() -> None:
         ),
         args=(1, "two"),
         kwargs={"flag": True},
-        protocol_version=V1,
+        protocol_version=wire.V1,
     )
 
 
 def test_params_of_version_2_are_keyword_arguments() -> None:
-    request = parse(of("request", REQUEST_2))
-    assert isinstance(request, Request)
+    request = wire.parse(of("request", REQUEST_2))
+    assert isinstance(request, wire.Request)
     assert (request.args, request.kwargs) == ((), {"flag": True})
 
 
@@ -86,15 +72,15 @@ def test_optional_fields_may_be_missing_or_null() -> None:
     context = {k: v for k, v in CONTEXT.items() if k not in ("deadline", "worker_id")}
     lean = REQUEST | {"context": context | {"trace_context": None}, "args": None}
     del lean["kwargs"]
-    request = parse(of("request", lean | {"later": "ignored"}))
-    assert isinstance(request, Request)
+    request = wire.parse(of("request", lean | {"later": "ignored"}))
+    assert isinstance(request, wire.Request)
     assert (request.args, request.kwargs) == ((), {})
-    assert request.context == RequestContext("j", 1, 1735732800.0, "default")
+    assert request.context == wire.RequestContext("j", 1, 1735732800.0, "default")
 
 
 def test_a_request_of_an_unknown_version_can_be_answered() -> None:
-    request = parse(of("request", REQUEST | {"protocol_version": "3", "args": "whatever"}))
-    assert isinstance(request, Request)
+    request = wire.parse(of("request", REQUEST | {"protocol_version": "3", "args": "whatever"}))
+    assert isinstance(request, wire.Request)
     assert (request.protocol_version, request.request_id) == ("3", "r")
 
 
@@ -117,8 +103,8 @@ def test_a_request_of_an_unknown_version_can_be_answered() -> None:
     ],
 )
 def test_a_wrong_request_names_the_field_and_whom_to_tell(change: Any, reason: str) -> None:
-    with pytest.raises(WrongRequest, match=reason) as caught:
-        parse(of("request", REQUEST | change))
+    with pytest.raises(wire.WrongRequest, match=reason) as caught:
+        wire.parse(of("request", REQUEST | change))
     assert (caught.value.request_id, caught.value.job_id) == ("r", "j")
 
 
@@ -147,43 +133,47 @@ def test_a_wrong_request_names_the_field_and_whom_to_tell(change: Any, reason: s
 )
 def test_what_nobody_can_be_told_of_is_an_error(payload: bytes, reason: str) -> None:
     with pytest.raises(ProtocolError, match=reason) as caught:
-        parse(payload)
-    assert not isinstance(caught.value, WrongRequest)
+        wire.parse(payload)
+    assert not isinstance(caught.value, wire.WrongRequest)
 
 
 def test_an_outcome_has_every_field_of_the_text() -> None:
     error = {"message": "m", "type": "handler_not_found", "code": "c", "details": {"any": [1]}}
     fields = OUTCOME | {"status": "retry", "error": error, "retry_after_seconds": 2.5}
-    assert parse(of("response", fields)) == RequestOutcome(
-        status=RequestStatus.RETRY,
+    assert wire.parse(of("response", fields)) == wire.RequestOutcome(
+        status=wire.RequestStatus.RETRY,
         request_id="r",
         job_id="j",
         result={"ok": True},
-        error=ErrorInfo("m", "handler_not_found", "c", {"any": [1]}),
+        error=wire.ErrorInfo("m", "handler_not_found", "c", {"any": [1]}),
         retry_after_seconds=2.5,
     )
 
 
 @pytest.mark.parametrize("result", ["", "null", '{"a":[1,"\\u00e9"]}', '" "'])
 def test_a_success_is_written_the_same_from_the_text_of_its_result(result: str) -> None:
-    whole = encode(
-        RequestOutcome(RequestStatus.SUCCESS, 'r"\n', "j\u00e9", json.loads(result or "null"))
+    whole = wire.encode(
+        wire.RequestOutcome(
+            wire.RequestStatus.SUCCESS, 'r"\n', "j\u00e9", json.loads(result or "null")
+        )
     )
-    assert json.loads(encode_success('r"\n', "j\u00e9", result)) == json.loads(whole)
-    assert encode_success("r", "j", "1") == encode(
-        RequestOutcome(RequestStatus.SUCCESS, "r", "j", 1)
+    assert json.loads(wire.encode_success('r"\n', "j\u00e9", result)) == json.loads(whole)
+    assert wire.encode_success("r", "j", "1") == wire.encode(
+        wire.RequestOutcome(wire.RequestStatus.SUCCESS, "r", "j", 1)
     )
 
 
 def test_what_is_written_has_the_order_and_the_nulls_of_the_text() -> None:
-    assert encode(RequestOutcome(RequestStatus.SUCCESS, "r", "j", {"ok": True})).decode() == (
+    assert wire.encode(
+        wire.RequestOutcome(wire.RequestStatus.SUCCESS, "r", "j", {"ok": True})
+    ).decode() == (
         '{"type": "response", "payload": {"job_id": "j", "request_id": "r", "status": "success",'
         ' "result": {"ok": true}, "error": null, "retry_after_seconds": null}}'
     )
-    assert json.loads(encode(CancelRequest("j")))["payload"] == {
+    assert json.loads(wire.encode(wire.CancelRequest("j")))["payload"] == {
         "protocol_version": "1", "job_id": "j", "request_id": None, "hard_kill": False,
     }  # fmt: skip
-    written = json.loads(encode(parse(of("request", REQUEST))))["payload"]
+    written = json.loads(wire.encode(wire.parse(of("request", REQUEST))))["payload"]
     assert list(written) == list(REQUEST)
     assert list(written["context"]) == list(CONTEXT)
     assert written == REQUEST | {"context": CONTEXT | {"deadline": "2025-01-01T12:05:00.123456Z"}}
@@ -192,15 +182,15 @@ def test_what_is_written_has_the_order_and_the_nulls_of_the_text() -> None:
 @pytest.mark.parametrize("result", [object(), {1, 2}, float("nan"), b"bytes"])
 def test_a_result_that_is_no_json_is_not_written(result: object) -> None:
     with pytest.raises(ValueError):
-        encode(RequestOutcome(RequestStatus.SUCCESS, "r", "j", result))
+        wire.encode(wire.RequestOutcome(wire.RequestStatus.SUCCESS, "r", "j", result))
 
 
 def test_version_2_has_no_positional_arguments() -> None:
-    request = Request(
-        "r", "j", "f", RequestContext("j", 1, 0.0, "q"), args=(1,), protocol_version=V2
+    request = wire.Request(
+        "r", "j", "f", wire.RequestContext("j", 1, 0.0, "q"), args=(1,), protocol_version=wire.V2
     )
     with pytest.raises(ValueError, match="positional"):
-        encode(request)
+        wire.encode(request)
 
 
 TEXTS = st.text(min_size=1, max_size=8).map(lambda t: t.encode("utf-8", "replace").decode())
@@ -212,7 +202,7 @@ VALUES = st.recursive(
 OBJECTS = st.dictionaries(TEXTS, VALUES, max_size=2)
 SECONDS = st.integers(0, 4_000_000_000).map(float)
 CONTEXTS = st.builds(
-    RequestContext,
+    wire.RequestContext,
     job_id=TEXTS,
     attempt=st.integers(1, 99),
     enqueue_time=SECONDS,
@@ -223,24 +213,43 @@ CONTEXTS = st.builds(
 )
 ENVELOPES = st.one_of(
     st.builds(
-        Request, TEXTS, TEXTS, TEXTS, CONTEXTS, st.lists(VALUES, max_size=2).map(tuple), OBJECTS
+        wire.Request,
+        TEXTS,
+        TEXTS,
+        TEXTS,
+        CONTEXTS,
+        st.lists(VALUES, max_size=2).map(tuple),
+        OBJECTS,
     ),
     st.builds(
-        Request, TEXTS, TEXTS, TEXTS, CONTEXTS, st.just(()), OBJECTS, protocol_version=st.just(V2)
+        wire.Request,
+        TEXTS,
+        TEXTS,
+        TEXTS,
+        CONTEXTS,
+        st.just(()),
+        OBJECTS,
+        protocol_version=st.just(wire.V2),
     ),
     st.builds(
-        RequestOutcome,
-        st.sampled_from(RequestStatus),
+        wire.RequestOutcome,
+        st.sampled_from(wire.RequestStatus),
         TEXTS,
         TEXTS,
         VALUES,
-        st.none() | st.builds(ErrorInfo, TEXTS, st.none() | TEXTS, st.none() | TEXTS, OBJECTS),
+        st.none() | st.builds(wire.ErrorInfo, TEXTS, st.none() | TEXTS, st.none() | TEXTS, OBJECTS),
         st.none() | st.integers(0, 99).map(float),
     ),
-    st.builds(CancelRequest, TEXTS, st.none() | TEXTS, st.booleans(), st.sampled_from([V1, V2])),
+    st.builds(
+        wire.CancelRequest,
+        TEXTS,
+        st.none() | TEXTS,
+        st.booleans(),
+        st.sampled_from([wire.V1, wire.V2]),
+    ),
 )
 
 
 @given(ENVELOPES)
-def test_what_is_written_is_read_back(envelope: Envelope) -> None:
-    assert parse(encode(envelope)) == envelope
+def test_what_is_written_is_read_back(envelope: wire.Envelope) -> None:
+    assert wire.parse(wire.encode(envelope)) == envelope

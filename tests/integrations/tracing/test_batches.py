@@ -11,26 +11,20 @@ import pytest
 from beads_workers.core import journal as rec
 from beads_workers.core.journal import Entry, Record, encode
 from beads_workers.core.plain import to_plain
+from beads_workers.integrations.tracing import tracer
 from beads_workers.integrations.tracing.spans import Span
-from beads_workers.integrations.tracing.tracer import (
-    Batches,
-    Bounds,
-    ExportStatus,
-    account_of,
-    bounds,
-)
 
 
 class Room:
     """A journal, and an export that may fail."""
 
-    def __init__(self, folder: Path, limits: Bounds) -> None:
+    def __init__(self, folder: Path, limits: tracer.Bounds) -> None:
         self.journal = folder / "journal.jsonl"
         self.journal.touch()
         self.sent: list[list[str]] = []
         self.fails = ""
         self.limits = limits
-        self.batches = Batches(self.journal, self.export, limits)
+        self.batches = tracer.Batches(self.journal, self.export, limits)
 
     def export(self, spans: Sequence[Span]) -> str:
         """See ``Export``."""
@@ -52,7 +46,7 @@ class Room:
 
 
 def test_what_has_ended_is_sent_in_batches(tmp_path: Path) -> None:
-    room = Room(tmp_path, Bounds(queue=10, batch=2))
+    room = Room(tmp_path, tracer.Bounds(queue=10, batch=2))
     room.ran("a", "b", "c")
     room.batches.look()
     assert room.batches.send() and room.batches.send()
@@ -60,11 +54,11 @@ def test_what_has_ended_is_sent_in_batches(tmp_path: Path) -> None:
     room.batches.look()
     assert room.batches.send()
     assert room.sent == [["a", "b"], ["c"], ["d"]]
-    assert room.batches.account == ExportStatus(exported=4)
+    assert room.batches.account == tracer.ExportStatus(exported=4)
 
 
 def test_what_does_not_fit_the_queue_is_dropped_and_counted(tmp_path: Path) -> None:
-    room = Room(tmp_path, Bounds(queue=2, batch=2))
+    room = Room(tmp_path, tracer.Bounds(queue=2, batch=2))
     room.ran("a", "b", "c", "d", "e")
     room.batches.look()
     assert room.batches.account.dropped == 3
@@ -73,18 +67,18 @@ def test_what_does_not_fit_the_queue_is_dropped_and_counted(tmp_path: Path) -> N
 
 
 def test_a_batch_that_fails_is_dropped_and_the_next_is_tried(tmp_path: Path) -> None:
-    room = Room(tmp_path, Bounds(queue=10, batch=2))
+    room = Room(tmp_path, tracer.Bounds(queue=10, batch=2))
     room.ran("a", "b", "c")
     room.fails = "nobody there"
     room.batches.look()
     room.batches.send()
-    assert room.batches.account == ExportStatus(dropped=2, error="nobody there")
+    assert room.batches.account == tracer.ExportStatus(dropped=2, error="nobody there")
     room.fails = ""
     room.batches.send()
     assert room.sent == [["c"]] and room.batches.account.exported == 1
 
 
-def sending(batches: Batches) -> threading.Thread:
+def sending(batches: tracer.Batches) -> threading.Thread:
     """As the process does it."""
 
     def send() -> None:
@@ -97,7 +91,7 @@ def sending(batches: Batches) -> threading.Thread:
 
 
 def test_at_the_end_everything_goes_out_also_what_never_ended(tmp_path: Path) -> None:
-    room = Room(tmp_path, Bounds(queue=10, batch=2))
+    room = Room(tmp_path, tracer.Bounds(queue=10, batch=2))
     room.ran("a")
     room.ran("b", ended=False)
     room.batches.look()
@@ -109,9 +103,11 @@ def test_at_the_end_everything_goes_out_also_what_never_ended(tmp_path: Path) ->
 
 
 def test_a_collector_that_does_not_answer_is_not_waited_for_without_end(tmp_path: Path) -> None:
-    room = Room(tmp_path, Bounds(queue=3, batch=2))
+    room = Room(tmp_path, tracer.Bounds(queue=3, batch=2))
     answers = threading.Event()
-    batches = Batches(room.journal, lambda spans: "" if answers.wait(60.0) else "late", room.limits)
+    batches = tracer.Batches(
+        room.journal, lambda spans: "" if answers.wait(60.0) else "late", room.limits
+    )
     thread = sending(batches)
     room.ran("a", "b", "c", "d", "e", "f", "g", "h")
     batches.look()
@@ -128,12 +124,18 @@ def test_the_environment_sets_the_bounds_as_the_standard_has_them() -> None:
         "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "200",
         "OTEL_BSP_SCHEDULE_DELAY": "250",
     }
-    assert bounds(said) == Bounds(100, 100, 0.25)
-    assert bounds(dict.fromkeys(said, "0")) == bounds(dict.fromkeys(said, "x")) == Bounds()
+    assert tracer.bounds(said) == tracer.Bounds(100, 100, 0.25)
+    assert (
+        tracer.bounds(dict.fromkeys(said, "0"))
+        == tracer.bounds(dict.fromkeys(said, "x"))
+        == tracer.Bounds()
+    )
 
 
 @pytest.mark.parametrize("values", [None, {}, {"exported": 1}, {"exported": "1", "dropped": 0}])
 def test_an_account_that_is_none_is_refused(values: object) -> None:
-    assert account_of(to_plain(ExportStatus(3, 1, "why"))) == ExportStatus(3, 1, "why")
+    assert tracer.account_of(to_plain(tracer.ExportStatus(3, 1, "why"))) == tracer.ExportStatus(
+        3, 1, "why"
+    )
     with pytest.raises((TypeError, ValueError, KeyError)):
-        account_of(values)
+        tracer.account_of(values)

@@ -10,15 +10,8 @@ from hypothesis import strategies as st
 
 from beads_workers.core.limits import NESTED_MAX
 from beads_workers.core.source import SourceError
+from beads_workers.trackers.bd import tracker
 from beads_workers.trackers.bd.calls import BdResult
-from beads_workers.trackers.bd.tracker import (
-    is_safe_id,
-    object_of,
-    refusals,
-    rows,
-    rows_of_group,
-    version_in,
-)
 
 ISSUE = {"id": "bw-1", "title": "t", "status": "open", "priority": 0}
 
@@ -29,7 +22,7 @@ def answer(stdout: object, status: int = 0, stderr: str = "", cut: bool = False)
 
 
 def test_warnings_on_stderr_are_no_failure() -> None:
-    (row,) = rows(answer([ISSUE], stderr="WARNING: hash mismatch\nError: in a hook"))
+    (row,) = tracker.rows(answer([ISSUE], stderr="WARNING: hash mismatch\nError: in a hook"))
     assert (row.issue_id, row.status, row.priority, row.assignee) == ("bw-1", "open", 0, "")
 
 
@@ -48,7 +41,7 @@ def test_warnings_on_stderr_are_no_failure() -> None:
 )
 def test_each_failure_is_one_line_that_says_why(given_answer: BdResult, said: str) -> None:
     with pytest.raises(SourceError) as trouble:
-        rows(given_answer)
+        tracker.rows(given_answer)
     assert said in str(trouble.value)
     assert str(trouble.value).isprintable() and trouble.value.hint
 
@@ -56,7 +49,7 @@ def test_each_failure_is_one_line_that_says_why(given_answer: BdResult, said: st
 @given(st.binary(max_size=200), st.integers(-9, 20))
 def test_junk_is_an_error_and_nothing_else(junk: bytes, status: int) -> None:
     try:
-        found = rows(BdResult("list", status, junk, junk))
+        found = tracker.rows(BdResult("list", status, junk, junk))
     except SourceError as error:
         assert str(error).isprintable()
     else:
@@ -64,55 +57,61 @@ def test_junk_is_an_error_and_nothing_else(junk: bytes, status: int) -> None:
 
 
 def test_a_row_whose_id_could_be_an_option_is_dropped() -> None:
-    assert [row.issue_id for row in rows(answer([ISSUE, {"id": "--all"}, {}]))] == ["bw-1"]
-    assert is_safe_id("a-1.2_b") and not is_safe_id("a-1\n") and not is_safe_id("")
+    assert [row.issue_id for row in tracker.rows(answer([ISSUE, {"id": "--all"}, {}]))] == ["bw-1"]
+    assert (
+        tracker.is_safe_id("a-1.2_b")
+        and not tracker.is_safe_id("a-1\n")
+        and not tracker.is_safe_id("")
+    )
 
 
 @pytest.mark.parametrize(
     ("value", "read"), [(9, 4), (-1, 0), (None, 2), ("1", 2), (True, 2), (3, 3)]
 )
 def test_an_odd_priority_is_read_as_a_sensible_one(value: object, read: int) -> None:
-    assert rows(answer([{**ISSUE, "priority": value}]))[0].priority == read
+    assert tracker.rows(answer([{**ISSUE, "priority": value}]))[0].priority == read
 
 
 def test_a_group_that_was_partly_refused_shows_both_parts() -> None:
     refused = {"error": "1 of 2", "failed": [{"id": "bw-2", "error": "already claimed by a"}]}
     partly = answer([ISSUE], status=1, stderr="Error updating bw-2\n" + json.dumps(refused))
-    assert [row.issue_id for row in rows_of_group(partly)] == ["bw-1"]
-    assert [(r.issue_id, r.lost) for r in refusals(partly)] == [("bw-2", True)]
+    assert [row.issue_id for row in tracker.rows_of_group(partly)] == ["bw-1"]
+    assert [(r.issue_id, r.lost) for r in tracker.refusals(partly)] == [("bw-2", True)]
 
 
 def test_a_wholly_lost_claim_is_an_answer_but_silence_is_none() -> None:
-    assert rows_of_group(answer("", stderr="Error claiming bw-1: already claimed by a")) == []
+    assert (
+        tracker.rows_of_group(answer("", stderr="Error claiming bw-1: already claimed by a")) == []
+    )
     with pytest.raises(SourceError):
-        rows_of_group(answer(""))
+        tracker.rows_of_group(answer(""))
     with pytest.raises(SourceError):
-        rows_of_group(answer("", status=1, stderr="Error: database is locked"))
+        tracker.rows_of_group(answer("", status=1, stderr="Error: database is locked"))
 
 
 def test_a_field_that_could_not_be_passed_on_is_left_out_and_its_issue_is_not() -> None:
     deep: object = 1
     for _ in range(NESTED_MAX + 5):
         deep = [deep]
-    (row,) = rows(answer([{"id": "bw-1", "title": "t", "metadata": deep, "labels": ["x"]}]))
+    (row,) = tracker.rows(answer([{"id": "bw-1", "title": "t", "metadata": deep, "labels": ["x"]}]))
     assert row.original == {"id": "bw-1", "title": "t", "labels": ["x"]}
 
 
 @pytest.mark.parametrize("text", [b'[{"id": "a", "x": NaN}]', b'[{"id": "a", "x": 1e999}]'])
 def test_what_is_no_json_to_a_worker_is_none_to_us(text: bytes) -> None:
     with pytest.raises(SourceError):
-        rows(BdResult("ready", 0, text, b""))
+        tracker.rows(BdResult("ready", 0, text, b""))
 
 
 def test_lone_surrogates_become_question_marks() -> None:
-    (row,) = rows(BdResult("ready", 0, b'[{"id": "a", "title": "x\\ud800"}]', b""))
+    (row,) = tracker.rows(BdResult("ready", 0, b'[{"id": "a", "title": "x\\ud800"}]', b""))
     assert row.title == "x?"
 
 
 def test_a_version_is_found_at_once_or_not_at_all() -> None:
-    assert version_in(BdResult("--version", 0, b"bd version 1.3.0 (abc)", b"")) == "1.3.0"
+    assert tracker.version_in(BdResult("--version", 0, b"bd version 1.3.0 (abc)", b"")) == "1.3.0"
     with pytest.raises(SourceError):
-        version_in(BdResult("--version", 0, b"1" * (1 << 20), b""))
+        tracker.version_in(BdResult("--version", 0, b"1" * (1 << 20), b""))
 
 
 def enveloped(data: object) -> dict[str, object]:
@@ -121,14 +120,14 @@ def enveloped(data: object) -> dict[str, object]:
 
 
 def test_the_envelope_of_bd_2_is_read_on_both_outputs() -> None:
-    (row,) = rows(answer(enveloped([ISSUE])))
+    (row,) = tracker.rows(answer(enveloped([ISSUE])))
     assert row.issue_id == "bw-1"
     said = {"error": "1 of 2 failed", "failed": [{"id": "bw-2", "error": "held", "lost": 1}]}
     for error in (said, enveloped(said), {**said, "schema_version": 1}):
         text = f"Error updating bw-2: held\n{json.dumps(error)}\n"
         group = answer(enveloped([ISSUE]), status=1, stderr=text)
-        assert [each.issue_id for each in rows_of_group(group)] == ["bw-1"]
-        assert [each.issue_id for each in refusals(group)] == ["bw-2"]
-    assert object_of(answer({"operations": 1, "schema_version": 1}))["operations"] == 1
+        assert [each.issue_id for each in tracker.rows_of_group(group)] == ["bw-1"]
+        assert [each.issue_id for each in tracker.refusals(group)] == ["bw-2"]
+    assert tracker.object_of(answer({"operations": 1, "schema_version": 1}))["operations"] == 1
     with pytest.raises(SourceError, match="no such table"):
-        rows(answer(enveloped({"error": "no such table"})))
+        tracker.rows(answer(enveloped({"error": "no such table"})))

@@ -17,16 +17,9 @@ from beads_workers.core.model import Filters, IssueId
 from beads_workers.core.ready import PARENT_CHILD
 from beads_workers.core.source import Action, CrashedRun, Result, Settlement, SourceError
 from beads_workers.trackers.issue import Dependency, TrackerIssue
+from beads_workers.trackers.sqlite import store
 from beads_workers.trackers.sqlite.exchange import DependencyCycle, write_issues
 from beads_workers.trackers.sqlite.source import SqliteSource
-from beads_workers.trackers.sqlite.store import (
-    SCHEMA_VERSION,
-    SqliteStore,
-    connect,
-    create,
-    find_cycle,
-    transaction,
-)
 
 TIME = "2026-01-02T03:04:05Z"
 
@@ -34,7 +27,7 @@ TIME = "2026-01-02T03:04:05Z"
 @pytest.fixture
 def database(tmp_path: Path) -> Path:
     path = tmp_path / "tracker.db"
-    assert create(path, "t")
+    assert store.create(path, "t")
     return path
 
 
@@ -46,9 +39,9 @@ def source(database: Path) -> Iterator[SqliteSource]:
 
 
 def fill(database: Path, *issues: TrackerIssue) -> None:
-    connection = connect(database)
-    with transaction(connection):
-        write_issues(SqliteStore(connection), issues)
+    connection = store.connect(database)
+    with store.transaction(connection):
+        write_issues(store.SqliteStore(connection), issues)
     connection.close()
 
 
@@ -75,16 +68,16 @@ def test_a_missing_file_is_a_clear_error_and_is_not_made(tmp_path: Path) -> None
 
 def test_creating_it_again_changes_nothing(database: Path) -> None:
     fill(database, issue("t-1"))
-    assert not create(database, "other")
-    connection = connect(database)
-    assert SqliteStore(connection).known(["t-1"]) == {"t-1"}
-    assert SqliteStore(connection).new_id().startswith("t-")
+    assert not store.create(database, "other")
+    connection = store.connect(database)
+    assert store.SqliteStore(connection).known(["t-1"]) == {"t-1"}
+    assert store.SqliteStore(connection).new_id().startswith("t-")
     connection.close()
 
 
 def test_a_newer_schema_is_refused(database: Path, source: SqliteSource) -> None:
     connection = sqlite3.connect(database)
-    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+    connection.execute(f"PRAGMA user_version = {store.SCHEMA_VERSION + 1}")
     connection.close()
     with pytest.raises(SourceError, match="newer") as caught:
         source.take(1, ())
@@ -114,7 +107,7 @@ def test_a_tracker_replaced_under_us_is_the_one_that_is_read(
     fill(database, issue("t-1"))
     assert [row.issue_id for row in source.take(0, ()).listed] == ["t-1"]
     other = tmp_path / "other.db"
-    create(other, "t")
+    store.create(other, "t")
     fill(other, issue("t-2"))
     other.replace(database)
     assert [row.issue_id for row in source.take(0, ()).listed] == ["t-2"]
@@ -125,7 +118,7 @@ def test_a_locked_tracker_is_an_error_that_changes_nothing_and_passes(
 ) -> None:
     monkeypatch.setattr("beads_workers.trackers.sqlite.store.BUSY_SECONDS", 0.05)
     fill(database, issue("t-1"))
-    other = connect(database)
+    other = store.connect(database)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(SourceError, match="locked"):
         source.take(1, ())
@@ -143,7 +136,7 @@ def test_a_claim_that_was_refused_and_stands_all_the_same_is_not_lost(
 
     @contextmanager
     def commits_and_fails(connection: sqlite3.Connection) -> Iterator[None]:
-        with transaction(connection):
+        with store.transaction(connection):
             yield
         raise sqlite3.OperationalError("disk I/O error")
 
@@ -195,8 +188,8 @@ def test_a_close_keeps_what_came_of_the_work(database: Path, source: SqliteSourc
             Settlement(Action.CLOSE, IssueId("t-2"), result_file="/runs/1/results/t-2.1.json"),
         ]
     )
-    with closing(connect(database)) as connection:
-        one, two = SqliteStore(connection).issues(["t-1", "t-2"])
+    with closing(store.connect(database)) as connection:
+        one, two = store.SqliteStore(connection).issues(["t-1", "t-2"])
     assert one.extra == {"result": {"sent": ["\ud83d", 1]}}
     assert two.extra == {"result_file": "/runs/1/results/t-2.1.json"}
 
@@ -251,9 +244,9 @@ def test_a_cycle_of_closed_issues_harms_nobody(database: Path) -> None:
 
 def test_a_long_chain_is_no_cycle_and_no_recursion() -> None:
     chain = {str(number): [str(number + 1)] for number in range(50_000)}
-    assert find_cycle(chain) == []
+    assert store.find_cycle(chain) == []
     chain["50000"] = ["49999"]
-    assert find_cycle(chain) == ["49999", "50000", "49999"]
+    assert store.find_cycle(chain) == ["49999", "50000", "49999"]
 
 
 _HOLDER = """

@@ -13,13 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beads_workers.trackers.issue import Dependency, TrackerIssue, from_object, time_text, to_object
-from beads_workers.trackers.sqlite.exchange import (
-    DependencyCycle,
-    Imported,
-    ImportRefused,
-    export_lines,
-    import_lines,
-)
+from beads_workers.trackers.sqlite import exchange
 from beads_workers.trackers.sqlite.store import connect, create
 from tests.support.shares import examples
 
@@ -49,13 +43,15 @@ def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
     connection.close()
 
 
-def load(connection: sqlite3.Connection, *objects: dict[str, Any], keep: bool = False) -> Imported:
+def load(
+    connection: sqlite3.Connection, *objects: dict[str, Any], keep: bool = False
+) -> exchange.Imported:
     lines = [json.dumps(each).encode() for each in objects]
-    return import_lines(connection, lines, now=NOW, allow_commands=keep)
+    return exchange.import_lines(connection, lines, now=NOW, allow_commands=keep)
 
 
 def exported(connection: sqlite3.Connection) -> dict[str, dict[str, Any]]:
-    objects = [json.loads(line) for line in export_lines(connection)]
+    objects = [json.loads(line) for line in exchange.export_lines(connection)]
     return {each["id"]: each for each in objects}
 
 
@@ -68,11 +64,11 @@ def test_what_bd_exported_comes_out_as_it_went_in(
     connection: sqlite3.Connection, written: str
 ) -> None:
     lines = written.strip().encode().splitlines()
-    found = import_lines(connection, lines, now=NOW, allow_commands=False)
-    assert found == Imported(created=len(lines))
+    found = exchange.import_lines(connection, lines, now=NOW, allow_commands=False)
+    assert found == exchange.Imported(created=len(lines))
     assert list(exported(connection).values()) == [json.loads(line) for line in lines]
-    again = import_lines(connection, lines, now=NOW, allow_commands=False)
-    assert again == Imported(unchanged=len(lines))
+    again = exchange.import_lines(connection, lines, now=NOW, allow_commands=False)
+    assert again == exchange.Imported(unchanged=len(lines))
 
 
 def test_a_short_line_takes_defaults(connection: sqlite3.Connection) -> None:
@@ -132,8 +128,8 @@ def test_a_bad_line_is_named_and_nothing_is_imported(
     connection: sqlite3.Connection, line: bytes, problem: str
 ) -> None:
     lines = [b'{"id": "good", "title": "t"}', b"", line]
-    with pytest.raises(ImportRefused) as caught:
-        import_lines(connection, lines, now=NOW, allow_commands=True)
+    with pytest.raises(exchange.ImportRefused) as caught:
+        exchange.import_lines(connection, lines, now=NOW, allow_commands=True)
     (said,) = caught.value.problems
     assert said.startswith("line 3: ") and problem in said
     assert exported(connection) == {}
@@ -143,7 +139,7 @@ def test_a_cycle_imports_nothing(connection: sqlite3.Connection) -> None:
     load(connection, issue("x-0"))
     first = issue("x-1", dependencies=[{"depends_on_id": "x-2"}])
     second = issue("x-2", dependencies=[{"depends_on_id": "x-1"}])
-    with pytest.raises(DependencyCycle):
+    with pytest.raises(exchange.DependencyCycle):
         load(connection, first, second)
     assert list(exported(connection)) == ["x-0"]
 
@@ -154,20 +150,20 @@ def test_records_of_another_kind_and_dangling_dependencies_are_counted(
     header = {"_schema": "beads-jsonl/1", "_sort": "stable-v1"}
     memory = {"_type": "memory", "key": "k", "value": "v"}
     found = load(connection, header, memory, issue(dependencies=[{"depends_on_id": "x-gone"}]))
-    assert found == Imported(created=1, skipped=2, dangling=1)
+    assert found == exchange.Imported(created=1, skipped=2, dangling=1)
 
 
 def test_an_older_export_undoes_nothing(connection: sqlite3.Connection) -> None:
     load(connection, issue(status="closed", updated_at=NEW))
-    assert load(connection, issue(updated_at=OLD)) == Imported(older=1)
+    assert load(connection, issue(updated_at=OLD)) == exchange.Imported(older=1)
     assert exported(connection)["x-1"]["status"] == "closed"
-    assert load(connection, issue(updated_at=NEW, title="newer")) == Imported(updated=1)
+    assert load(connection, issue(updated_at=NEW, title="newer")) == exchange.Imported(updated=1)
 
 
 def test_an_import_never_frees_what_somebody_works_on(connection: sqlite3.Connection) -> None:
     load(connection, issue(status="in_progress", assignee="run-1", updated_at=OLD))
     found = load(connection, issue(title="better", updated_at=NEW))
-    assert found == Imported(held=1)
+    assert found == exchange.Imported(held=1)
     after = exported(connection)["x-1"]
     assert (after["status"], after["assignee"], after["title"]) == (
         "in_progress",
