@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from beads_workers.core import journal as rec
 from beads_workers.core.journal import Entry
+from beads_workers.core.limits import FREE_RETRIES_MAX
 from beads_workers.core.wire import Done, Failed
 
 if TYPE_CHECKING:
@@ -146,7 +147,9 @@ class Accounts:
         self.issues, self.checkpointed = self.checkpointed, {}
 
     def _finished(self, finished: rec.Finished, *, check: bool) -> None:
-        account = self._of(finished.issue_id)
+        account, outcome = self._of(finished.issue_id), finished.outcome
+        if check and outcome == "success" and finished.verdict not in ("finish", "land"):
+            self.world.breach(2, f"{finished.issue_id} is done: {finished.verdict}")
         self.words.discard(finished.issue_id)  # By an orchestrator that lives, and never heard it.
         if finished.verdict == "finish":
             self.issues[finished.issue_id] = Account(done=True)
@@ -155,6 +158,11 @@ class Accounts:
             self.issues[finished.issue_id] = Account(account.charged, done=True)
             return
         more = finished.charged - account.charged
+        free = outcome == "cancelled" or (
+            outcome == "retry" and finished.free_in_a_row < FREE_RETRIES_MAX
+        )
+        if check and more and free:
+            self.world.breach(5, f"{finished.issue_id}: {outcome} is charged")
         if check and (more not in (0, 1) or finished.charged > self.world.attempts_max):
             self.world.breach(
                 5, f"{finished.issue_id}: charged {account.charged}, then {finished.charged}"

@@ -8,18 +8,40 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from beads_workers.core import journal as rec
+from beads_workers.core.commands import Command, HangUp, Send
+from beads_workers.core.events import ConnId, Event, PauseAsked, Received, ResumeAsked
 from beads_workers.core.journal import Entry
+from beads_workers.core.limits import ASIDE_SECONDS, BREAKER_SECONDS, REVOKE_SECONDS
 from beads_workers.core.source import Action, Settlement
-from beads_workers.core.wire import Batch, Task, ToWorker
+from beads_workers.core.states import ConnState, IssueState, RunState
+from beads_workers.core.wire import (
+    BATCH,
+    CANCEL,
+    PAUSE,
+    STATUS,
+    Batch,
+    Cancel,
+    Pause,
+    Ready,
+    Resume,
+    StatusAsked,
+    Task,
+    ToWorker,
+)
 from beads_workers.trackers.settlement_rules import BLOCKED, CLOSED, IN_PROGRESS, Ownership
 from tests.simulation.accounts import Accounts
 from tests.simulation.agenda import Process
 from tests.simulation.disk import read_journal
+from tests.simulation.extended import Extended
 from tests.simulation.nodes import ACTOR
 
 if TYPE_CHECKING:
     from tests.simulation.nodes import Node
     from tests.simulation.world import World
+
+
+NEEDS = {StatusAsked: STATUS, Pause: PAUSE, Resume: PAUSE, Cancel: CANCEL, Batch: BATCH}
+"""What a worker must have announced with its last READY, by the message."""
 
 
 class Violation(AssertionError):
@@ -56,6 +78,11 @@ class Checks:
         self.accounts = Accounts(world)
         self._facts: dict[tuple[str, str, str], list[int]] = {}
         self._turns = 0
+        self._kept_since = inf
+        self._announced: dict[ConnId, frozenset[str]] = {}
+        self._held: set[str] = set()
+        """Workers of ours that a person has paused."""
+        self._shown: dict[tuple[str, type], float] = {}
 
     def of(self, issue_id: str) -> Seen:
         """The entry of an issue."""
@@ -125,6 +152,56 @@ class Checks:
             if not seen.successes and not self.accounts.is_unclosed(issue_id):
                 raise Violation(1, f"{issue_id} is closed by {by} without a success")
             seen.successes = 0
+
+    # --- 23: what workers are promised ---------------------------------------------------------
+
+    def handles(self, node: Node, event: Event) -> None:
+        """The core is about to be told this."""
+        if isinstance(event, PauseAsked):
+            self._held |= set(event.worker_ids) & node.core._parts.supervisor.members.keys()
+        elif isinstance(event, ResumeAsked):
+            self._held.difference_update(event.worker_ids or tuple(self._held))
+        elif isinstance(event, Received) and isinstance(event.message, Ready):
+            self._announced[event.conn_id] = event.message.features
+
+    def asks(self, node: Node, command: Command) -> None:
+        """The core wants it done."""
+        if isinstance(command, Send) and (needs := NEEDS.get(type(command.message))):
+            if needs not in self._announced.get(command.conn_id, ()):
+                raise Violation(23, f"{command}, and {needs} is not announced any more")
+        elif isinstance(command, HangUp) and command.reason.startswith("silent"):
+            link = node.links.get(command.conn_id)
+            if link is not None and isinstance(link.peer, Extended):
+                link.peer.called_silent()
+
+    def decided(self, node: Node, record: rec.Record) -> None:
+        """It is about to be written, or shown."""
+        parts, now = node.core._parts, self._world.agenda.now
+        match record:
+            case rec.WorkerJoined(worker_id=worker_id):
+                self._shown = {k: at for k, at in self._shown.items() if k[0] != worker_id}
+                if not record.own:
+                    self._held.discard(worker_id)
+            case rec.Started(issue_id, worker_id) if worker_id in self._held:
+                raise Violation(23, f"{issue_id} for {worker_id}, which a person has paused")
+            case rec.AsideHeard(worker_id, message) | rec.StatusHeard(worker_id, message):
+                key = worker_id, type(message)
+                if now - self._shown.get(key, -inf) < ASIDE_SECONDS - 1e-6:
+                    raise Violation(23, f"{record} is shown too soon after another one")
+                self._shown[key] = now
+                issue = parts.effects.issues.known.get(message.issue_id)
+                if isinstance(record, rec.AsideHeard) and (
+                    issue is None
+                    or (issue.state, issue.worker_id) != (IssueState.RUNNING, worker_id)
+                ):
+                    raise Violation(23, f"{record} is shown, and its attempt is over")
+            case rec.Finished(issue_id) if (
+                parts.breaker.is_open and parts.tasks.last_seconds < BREAKER_SECONDS
+            ):
+                if record.outcome == "error" and record.charged >= record.attempt:
+                    raise Violation(5, f"{issue_id} is charged in a spawn storm")
+            case _:
+                pass
 
     # --- 3: the journal first -----------------------------------------------------------------
 
@@ -219,6 +296,9 @@ class Checks:
 
     def node_began(self, node: Node) -> None:
         """An orchestrator has its lock."""
+        self._held.clear()
+        self._announced.clear()
+        self._shown.clear()
         others = [p for p in self._world.processes.of("orchestrator") if p is not node.process]
         if others:
             raise Violation(7, "a second orchestrator works on the same tracker")
@@ -227,6 +307,7 @@ class Checks:
 
     def turn_over(self, node: Node) -> None:
         """Now and then, look at what could grow."""
+        self._is_left_to_others(node)
         self._turns += 1
         if self._turns % 32:
             return
@@ -243,6 +324,21 @@ class Checks:
         for name, (size, limit) in sizes.items():
             if size > limit:
                 raise Violation(8, f"{name} grew to {size}, more than {limit}")
+
+    def _is_left_to_others(self, node: Node) -> None:
+        parts, now = node.core._parts, self._world.agenda.now
+        off = parts.state is RunState.RUNNING and parts.registry.idle_paused() and not parts.slots()
+        kept = off and parts.effects.issues.count(IssueState.CLAIMED)
+        self._kept_since = min(self._kept_since, now) if kept else inf
+        if now - self._kept_since > 5.0:
+            raise Violation(23, "all are paused, and it keeps what it has claimed")
+        tasks = parts.tasks.in_flight
+        for worker in parts.registry.in_state(ConnState.BUSY):
+            queued = [i for i in worker.prefetched if not tasks[i].cancelled]
+            if not queued or worker.abilities.batch_size or self._world.disk.room is not None:
+                continue
+            if worker.issue_id and tasks[worker.issue_id].started_at + 3 * REVOKE_SECONDS < now:
+                raise Violation(23, f"{queued} are never revoked")
 
     # --- 2 and liveness: at the end of the world ----------------------------------------------
 

@@ -4,6 +4,7 @@ Each holds the orchestrator to what it has announced (invariant 23)."""
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -43,8 +44,8 @@ if TYPE_CHECKING:
     from tests.simulation.nodes import Node
 
 
-MARGIN_SECONDS = 8.0
-"""What is late on its way may take so long, both ways."""
+MARGIN_SECONDS, LATE_SECONDS = 8.0, 2.5
+"""What is late on its way may take so long, both ways, and one way."""
 
 
 class Extended:
@@ -57,6 +58,7 @@ class Extended:
         self._interval = self._world.random.choice((1.0, 4.0))
         self._silent = self._world.faults.hits("heartbeat: announced and not sent", 0.5)
         self._said_at = self._world.agenda.now
+        self._said: deque[float] = deque(maxlen=32)
         self._patience = 0.0
         self._paused_at: float | None = None
         self._liar = self._world.faults.hits("pause: asked for and worked on", 0.2)
@@ -64,6 +66,8 @@ class Extended:
         """What it may be given, by what it has said since before its last READY."""
         self._work: Work | None = None
         self._batch_size = self._world.random.choice((0, 2, 5))
+        batch = {BATCH} if self._batch_size else set()
+        self._features = frozenset({GROUPED, CANCEL, HEARTBEAT, PAUSE, PRIORITY, STATUS, *batch})
         self._disorderly = self._world.faults.hits("batch: in another order", 0.2)
         self._taken: set[str] = set()
         self._told_to_pause = self._said_ready = False
@@ -98,6 +102,8 @@ class Extended:
             case Pause():
                 self._told_to_pause = True
             case Resume():
+                if self._told_to_pause and self._queue and not self._disorderly:
+                    self._world.breach(23, f"{self._queue} was never revoked in a pause")
                 self._told_to_pause = False
                 self._next()
             case _:
@@ -107,6 +113,12 @@ class Extended:
         """``network.Peer``."""
         self._link = None
         self._leave()
+
+    def called_silent(self) -> None:
+        """It is about to be hung up on."""
+        now, most = self._world.agenda.now, HEARTBEATS_MISSED * self._interval
+        if any(LATE_SECONDS < now - at < most for at in self._said):
+            self._world.breach(23, f"called silent at {now}: {self._said}")
 
     # --- what it does ---------------------------------------------------------------------------
 
@@ -124,12 +136,20 @@ class Extended:
             del self._wants[:-1]
             self._choose()
             self._rest()
-            features = {GROUPED, CANCEL, HEARTBEAT, PAUSE, PRIORITY, STATUS}
-            features |= {BATCH} if self._batch_size else set()
-            ready = Ready("x", "1.1", frozenset(features), 0, self._interval, self._batch_size)
+            self._change()
+            ready = Ready("x", "1.1", self._features, 0, self._interval, self._batch_size)
             self._say(ready)
             if self._world.random.random() < 0.1:
                 self._choose()
+
+    def _change(self) -> None:
+        """It announces something else, where workers are fickle."""
+        if self._world.options.fickle:
+            kept = self._world.random.sample((BATCH, HEARTBEAT, PAUSE, PRIORITY, STATUS), 3)
+            self._features = frozenset({GROUPED, CANCEL, *kept})
+        if PRIORITY not in self._features:
+            self._wants.append(Priority())
+        self._told_to_pause = self._told_to_pause and PAUSE in self._features
 
     def _rest(self) -> None:
         """It wants nothing for a while, or says so."""
@@ -145,7 +165,7 @@ class Extended:
 
     def _choose(self) -> None:
         """It wants other tasks from now on, or all of them again."""
-        if self._world.random.random() >= 0.2:
+        if PRIORITY not in self._features or self._world.random.random() >= 0.2:
             return
         chosen = self._world.random.sample(range(5), self._world.random.randint(0, 4))
         self._wants.append(Priority(frozenset(chosen)) if chosen else Priority())
@@ -221,6 +241,7 @@ class Extended:
     def _say(self, message: FromWorker) -> None:
         if self._link is not None:
             self._said_at = self._world.agenda.now
+            self._said.append(self._said_at)
             self._link.say(message)
 
     # --- heartbeats -----------------------------------------------------------------------------
@@ -238,7 +259,8 @@ class Extended:
         self._world.agenda.after(1.0, self._expect_an_end)
         # An orchestrator that was stopped, or has no room for its journal, has its time anew.
         waits = process.stopped or self._world.disk.room is not None
-        self._patience = 0.0 if waits else self._patience + 1.0
+        promised = HEARTBEAT in self._features
+        self._patience = 0.0 if waits or not promised else self._patience + 1.0
         if waits and self._paused_at is not None:
             self._paused_at = self._world.agenda.now
         allowed = HEARTBEATS_MISSED * self._interval + MARGIN_SECONDS

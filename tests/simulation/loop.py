@@ -145,6 +145,7 @@ class Loop:
             else:
                 if isinstance(command, RoundTrip):
                     self._node.asked_for(command)
+                self._world.check.asks(self._node, command)
                 self._outside.append(command)
         if self._journal.folds is not None:
             self._journal.folds.believed(self._core, self._world.agenda.now)

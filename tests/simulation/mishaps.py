@@ -59,6 +59,8 @@ class Mishaps:
             (12, "stranger: claims", self._claim),
             (2, "second start", self._second_start),
         ]
+        if world.options.fickle:
+            self._sorts.append((30, "person: pauses a worker", self._pause))
         self._weights = [weight for weight, _, _ in self._sorts]
         self._on = True
 
@@ -246,6 +248,19 @@ class Mishaps:
         node.tell(ev.StatusWanted())
         if choice in (0, 8):
             self._world.agenda.after(15.0, lambda: node.tell(ev.ResumeAsked(ticket)))
+        return True
+
+    def _pause(self) -> bool:
+        node = self._world.node
+        if node is None or not node.process.alive or not node.links:
+            return False
+        named = [c.worker_id for c in node.core._parts.registry if c.worker_id]
+        if not named:
+            return False
+        ticket, chosen = Ticket(1), (self._random.choice(named),)
+        node.tell(ev.PauseAsked(ticket, chosen))
+        seconds = self._random.choice((3.0, 15.0, 100.0))
+        self._world.agenda.after(seconds, lambda: node.tell(ev.ResumeAsked(ticket, chosen)))
         return True
 
     def _edit(self) -> bool:

@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+from unittest.mock import patch
 
+from beads_workers.core import journal, limits, plain, policy
+from beads_workers.core.asides import Asides
+from beads_workers.core.claims import ClaimScheduler
 from beads_workers.core.commands import ReadUsage
+from beads_workers.core.connections import Connections
 from beads_workers.core.events import Event, Misread, UsageRead
+from beads_workers.core.features.pausing import PausingWorkers, Wishes
 from beads_workers.core.features.queueing import Queueing
-from beads_workers.core.journal import UsageFound
+from beads_workers.core.features.telling import AsideDue, Telling
+from beads_workers.core.journal import AsideHeard, Finished, StatusHeard, UsageFound
 from beads_workers.core.model import OutcomeKind
 from beads_workers.core.orchestrator import Orchestrator
+from beads_workers.core.receipts import Receipt
+from beads_workers.core.sessions import Connection
+from beads_workers.core.wire import Aside, Ready, Status, Turn
+
+Plant = Callable[[], AbstractContextManager[object]]
 
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
     """Nothing is broken, unless a field says so. ``caught_by``: the numbers of its invariants.
+
+    ``plant``: what is patched while its world lasts.
 
     ``push``: it is planted in worlds with a push source, of this ``kind``; ``agents``: in worlds
     with AI agents; ``landing``: in those where branches land. ``seed``: of a world that is known
@@ -49,6 +67,7 @@ class Mutant:
     reads_no_accounts: bool = False
     reads_no_usage: bool = False
     orchestrator: type[Orchestrator] = Orchestrator
+    plant: Plant = nullcontext
 
 
 class NoOwnerCheck(Orchestrator):
@@ -279,6 +298,72 @@ class AsksOnce(Orchestrator):
         landings._waiting = list  # type: ignore
 
 
+# --- patches --------------------------------------------------------------------------------------
+# Whatever of the core is one row, or one method, is patched for as long as a world lasts.
+
+_tell_pause = PausingWorkers._tell_pause
+_stimulus, _announces = Connections._stimulus, Connection.announces
+
+
+def never(self: object, *args: object) -> None:
+    """In place of a method: nothing."""
+
+
+def instead(owner: object, name: str, by: object) -> Plant:
+    """``by`` is there."""
+    return partial(patch.object, owner, name, by)
+
+
+def without(rule: policy.Rule, behind: policy.Rule | None = None) -> Plant:
+    """The row of rules lacks this one, or has it right behind another one."""
+    rules = [each for each in policy.RULES if each is not rule]
+    if behind is not None:
+        rules.insert(rules.index(behind) + 1, rule)
+    return instead(policy, "RULES", tuple(rules))
+
+
+def unwritten(fields: Mapping[Any, tuple[tuple[Any, ...], ...]], kind: type, name: str) -> Plant:
+    """The codec does not write this field."""
+    kept = tuple(row for row in fields.get(kind) or plain._defaults_of(kind) if row[0] != name)
+    return partial(patch.dict, fields, {kind: kept})
+
+
+def revokes_nothing(
+    self: PausingWorkers, connection: Connection, wishes: Wishes, reason: str
+) -> None:
+    """PAUSE, and what is queued stays where it is."""
+    with patch.object(connection, "prefetched", []):
+        _tell_pause(self, connection, wishes, reason)
+
+
+def forgets_wants(self: Connections, connection: Connection, message: Turn) -> object:
+    """With its READY a worker takes everything again."""
+    connection.wants = None if isinstance(message, Ready) else connection.wants
+    return _stimulus(self, connection, message)
+
+
+def heeds_more(self: Connection, ready: Ready) -> None:
+    """What a READY announces holds for ever."""
+    if self.ready is None or self.ready.features <= ready.features:
+        _announces(self, ready)
+
+
+def take_all(self: Asides, now: float) -> list[Aside | Status]:
+    """Everything, however soon."""
+    return [self._newest.pop(kind) for kind in list(self._newest)]
+
+
+def tells_late(self: Telling, conn_id: Any) -> None:
+    """Whatever has gathered, whether its attempt is over or not."""
+    for message in self._asides[conn_id].take(self._effects.now):
+        connection = self._registry.get(conn_id)
+        assert connection is not None
+        heard = StatusHeard if isinstance(message, Status) else AsideHeard
+        self._effects.write(heard(connection.worker_id, message))  # type: ignore[arg-type]
+    if (due := self._asides[conn_id].deadline()) is not None:
+        self._timers.set(AsideDue(conn_id), due)
+
+
 MUTANTS = {
     "no-compare-and-swap": Mutant((1,), seed=21, blind_swap=True),
     "no-owner-check": Mutant((1,), seed=14, orchestrator=NoOwnerCheck),
@@ -322,6 +407,53 @@ MUTANTS = {
     "runs-duplicates": Mutant((1, 10), push=True, kind="queue", forgets_duplicates=True),
     "forgets-what-a-dead-run-had": Mutant(
         (11,), seed=4, push=True, kind="spool", forgets_in_flight=True
+    ),
+    "success-not-done": Mutant((2,), seed=1, plant=without(policy.done)),
+    "success-handed-back": Mutant(
+        (2,), seed=2, push=True, plant=without(policy.done, behind=policy.handed_back)
+    ),
+    "storm-charged": Mutant((5,), seed=2, plant=without(policy.struck)),
+    "storm-quarantines": Mutant(
+        (24,), seed=1, landing=True, plant=without(policy.struck, behind=policy.not_prepared)
+    ),
+    "nothing-handed-back": Mutant((8,), seed=1, push=True, plant=without(policy.handed_back)),
+    "cancelled-charged": Mutant((5,), seed=3, plant=without(policy.cancelled)),
+    "refusal-is-a-retry": Mutant(
+        (13,), agents=True, plant=without(policy.account_closed, behind=policy.free_retry)
+    ),
+    "no-worktree-uncounted": Mutant(
+        (24,), seed=1, landing=True, plant=without(policy.not_prepared, behind=policy.free_retry)
+    ),
+    "retry-charged": Mutant((5,), seed=2, plant=without(policy.free_retry)),
+    "failure-undecided": Mutant((8,), plant=without(policy.charged)),
+    "paused-id-forgotten": Mutant((23,), seed=29, plant=instead(PausingWorkers, "joined", never)),
+    "pause-revokes-nothing": Mutant(
+        (23,), seed=180, plant=instead(PausingWorkers, "_tell_pause", revokes_nothing)
+    ),
+    "keeps-what-nobody-takes": Mutant(
+        (23,), seed=196, plant=instead(ClaimScheduler, "requeue_if_unwanted", never)
+    ),
+    "impatient": Mutant((23,), plant=instead(limits, "HEARTBEATS_MISSED", 1)),
+    "choice-forgotten": Mutant(
+        (23,), seed=25, plant=instead(Connections, "_stimulus", forgets_wants)
+    ),
+    "prefetches-too-many": Mutant(
+        (23,), seed=52, plant=instead(ClaimScheduler, "to_prefetch", lambda *_: 100)
+    ),
+    "never-revokes": Mutant((23,), seed=1, plant=instead(Queueing, "_revoke", never)),
+    "asides-unlimited": Mutant((23,), plant=instead(Asides, "take", take_all)),
+    "aside-too-late": Mutant(
+        (23,), seed=28, agents=True, plant=instead(Telling, "_tell", tells_late)
+    ),
+    "less-unheeded": Mutant((23,), seed=4, plant=instead(Connection, "announces", heeds_more)),
+    "head-unwritten": Mutant(
+        (21,), landing=True, plant=unwritten(plain._DEFAULTS, Receipt, "head")
+    ),
+    "usage-unwritten": Mutant(
+        (18,), agents=True, plant=unwritten(plain._DEFAULTS, Receipt, "usage")
+    ),
+    "charges-unwritten": Mutant(
+        (5,), seed=1, plant=unwritten(journal._FIELDS, Finished, "charged")
     ),
     "loses-answers": Mutant((11,), push=True, kind="rrq", loses_answers=True),
 }

@@ -29,7 +29,7 @@ class Link:
 
     def __init__(self, node: Node, peer: Peer, conn_id: ConnId) -> None:
         self._node = node
-        self._peer = peer
+        self.peer = peer
         self._world = node.world
         self.conn_id = conn_id
         self.core_open = self.peer_open = True
@@ -107,18 +107,18 @@ class Link:
 
         def arrive() -> None:
             if self.peer_open:
-                self._peer.process.later(0.0, lambda: [self._hear(each) for each in messages])
+                self.peer.process.later(0.0, lambda: [self._hear(each) for each in messages])
 
         agenda.after(self._to_peer_at - agenda.now, arrive)
 
     def _hear(self, message: ToWorker) -> None:
         if self.peer_open:
-            self._peer.heard(message)
+            self.peer.heard(message)
 
     def _peer_hears_the_end(self) -> None:
         if self.peer_open:
             self.peer_open = False
-            self._peer.process.later(0.0, self._peer.hung_up)
+            self.peer.process.later(0.0, self.peer.hung_up)
 
     def _peer_died(self) -> None:
         # A child of the dead process may keep the socket open for a while.

@@ -124,9 +124,11 @@ class Node:
 
     def handles(self, event: Event) -> None:
         """The core is about to be told this."""
+        self.world.check.handles(self, event)
 
     def decided(self, record: Record) -> None:
         """``Loop._perform``: this is about to be journalled."""
+        self.world.check.decided(self, record)
 
     def asked_for(self, round_trip: RoundTrip) -> None:
         """``Loop._perform``: the core has composed this."""

@@ -24,6 +24,9 @@ AGENTS_EACH = 4
 LANDING_EACH = 4
 """Every so many seeds are worlds in which branches land."""
 
+FICKLE_EACH = 8
+"""Every so many seeds are worlds in which workers announce now this, now that."""
+
 BATCH = 10
 """Seeds that one core does before it reports."""
 
@@ -70,7 +73,9 @@ def run_seed(options: Options, mutant: str = "") -> Outcome:
         kind = agent_world() if agents else landing_world()
     else:
         kind = World
-    return kind(options, planted).run()
+    options = replace(options, fickle=kind is World and options.seed % FICKLE_EACH == 4)
+    with planted.plant():
+        return kind(options, planted).run()
 
 
 def agent_world() -> type[World]:

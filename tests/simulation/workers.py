@@ -8,7 +8,7 @@ from beads_workers.core import worker_events as ev
 from beads_workers.core.model import Outcome, OutcomeKind
 from beads_workers.core.plans import Plan, Step, StepKind
 from beads_workers.core.settings import Work as WorkSettings
-from beads_workers.core.wire import Task, ToWorker
+from beads_workers.core.wire import Failed, Resume, Task, ToWorker
 from beads_workers.core.worker import WorkerHalf
 from tests.simulation.agenda import Thread
 from tests.simulation.network import Link
@@ -51,6 +51,8 @@ class Worker:
     def heard(self, message: ToWorker) -> None:
         """``network.Peer``."""
         prefetched = len(self._half._prefetched)
+        if isinstance(message, Resume) and self._half._paused and prefetched:
+            self._world.breach(23, "tasks were queued in a pause, and never revoked")
         self._handle(ev.MessageReceived(message))
         self._world.prefetched += len(self._half._prefetched) > prefetched
 
@@ -75,6 +77,8 @@ class Worker:
                 case ev.Connect():
                     self.process.later(0.0, self._connect)
                 case ev.SendMessage(message):
+                    if isinstance(message, Failed) and message.error == "busy":
+                        self._world.breach(23, f"{message}: it was sent too many")
                     if self._link is not None:
                         self._link.say(message)
                 case ev.SpoolResult(message):

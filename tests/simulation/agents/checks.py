@@ -77,6 +77,7 @@ class AgentChecks(Checks):
 
     def decided(self, node: AgentNode, record: rec.Record) -> None:
         """It is about to be written."""
+        super().decided(node, record)
         told = self.of_run(node.run_id)
         match record:
             case rec.Started() if record.agent:
@@ -133,6 +134,8 @@ class AgentChecks(Checks):
         if receipt is None:
             return
         told.used[request] = receipt.tokens.total
+        if receipt.refusal and finished.outcome == "retry" and finished.delay_seconds:
+            raise Violation(13, f"{finished.issue_id} has to wait for {receipt.why!r}")
         charged = finished.charged > self.accounts.charged(finished.issue_id)
         # An issue whose own budget is spent is out of attempts, whatever its last one was told.
         if receipt.refusal and charged and not finished.error.startswith("its budget"):

@@ -109,12 +109,13 @@ class AgentNode(Node):
 
     def handles(self, event: Event) -> None:
         """The core is about to be told this."""
+        super().handles(event)
         if isinstance(event, ResumeAsked):
             self.world.check.resumed()
 
     def decided(self, record: Record) -> None:
         """``Loop._perform``."""
-        self.world.check.decided(self, record)
+        super().decided(record)
         if isinstance(record, AccountClosed | AccountOpened):
             self.accounts.record(record)
 

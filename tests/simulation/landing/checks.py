@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from beads_workers.core import journal as rec
 from beads_workers.core import limits
+from beads_workers.core.events import Event, ResumeAsked
 from beads_workers.core.journal import Entry
 from beads_workers.trackers.settlement_rules import CLOSED, Ownership
 from tests.simulation.checkers import Checks, Violation
@@ -41,6 +42,12 @@ class LandingChecks(Checks):
         self._by_strangers: set[str] = set()
         self._done: dict[str, tuple[Node, int]] = {}
         """What waits to land, unless the lander or a person said otherwise; where that stands."""
+
+    def handles(self, node: Node, event: Event) -> None:
+        """The core is about to be told this."""
+        super().handles(node, event)
+        if isinstance(event, ResumeAsked):
+            self._unmade = Unmade(node)
 
     def committed(self, issue_id: str, head: str) -> None:
         """A worker of ours has committed what its task left."""
@@ -91,7 +98,8 @@ class LandingChecks(Checks):
         super().written(node, entry, offset)
         record = entry.record
         if isinstance(record, rec.Finished) and record.verdict == "land":
-            self._done[record.issue_id] = node, offset
+            if not self.of(record.issue_id).disturbed:  # A person may want it done again.
+                self._done[record.issue_id] = node, offset
         elif isinstance(record, rec.Started) and record.issue_id in self._done:
             raise Violation(22, f"{record.issue_id} is done, waits to land, and is begun again")
         self._worktrees(node, entry)
@@ -116,8 +124,13 @@ class LandingChecks(Checks):
             case rec.Finished() if record.error.startswith("no worktree"):
                 unmade.issues.add(record.issue_id)
                 unmade.begun_at = max(unmade.begun_at, entry.elapsed)
+                struck, again = len(unmade.issues) >= limits.UNPREPARED_ISSUES, record.verdict
                 if record.charged >= record.attempt:
                     raise Violation(24, f"{record.issue_id}: it had no worktree, and was charged")
+                if struck and (again != "requeue" or record.delay_seconds):
+                    raise Violation(24, f"{record.issue_id}: it counts, and none can be made")
+                if not struck and again == "requeue" and not record.unprepared:
+                    raise Violation(24, f"{record.issue_id}: it had no worktree, uncounted")
             case rec.Finished() if record.outcome in ("success", "error", "timeout"):
                 unmade.issues.clear()
             case rec.DegradedEnded("worktrees"):
