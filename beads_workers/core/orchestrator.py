@@ -148,6 +148,8 @@ class Orchestrator:
         for issue_id in self._parts.leases.run_out():
             self._claim_lost(issue_id, "its lease could not be renewed")
         self._connections.serve_idle()
+        if self._parts.registry.idle_paused():
+            self._scheduler.requeue_if_unwanted()
         self._scheduler.consider()
         before = self._parts.state
         self._ending.consider()

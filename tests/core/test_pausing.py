@@ -12,6 +12,7 @@ from beads_workers.core.commands import Answer
 from beads_workers.core.events import BY_HAND, ConnId, Ticket
 from beads_workers.core.model import IssueId
 from beads_workers.core.plans import Plan
+from beads_workers.core.requests.release import ReleaseAskedFor
 from beads_workers.core.settings import Work
 from beads_workers.core.states import RunState, WorkerState
 from beads_workers.core.status import status
@@ -122,6 +123,28 @@ def test_shutdown_is_for_the_paused_too() -> None:
     play = waiting()
     play.do(hold())
     assert said(play.do(ev.StopAsked()), 1) == [wire.Shutdown("user_requested")]
+
+
+def test_one_that_is_about_to_get_a_task_gets_none() -> None:
+    play = Play(self_claiming=True)
+    play.join(1, v1=True)
+    play.answer("a")
+    commands = play.do(hold()) + play.quiet()
+    assert not any(isinstance(m, wire.Task) for m in said(commands, 1))
+
+
+def test_one_that_has_forgotten_what_pause_is_hears_of_no_resume() -> None:
+    play = waiting()
+    play.do(hold())
+    play.do(asks(1, wire.GROUPED, wire.CANCEL))
+    assert not any(isinstance(m, wire.Resume) for m in said(play.do(let_go()), 1))
+
+
+def test_one_that_is_to_end_its_task_ends_it_paused_or_not() -> None:
+    play = waiting()
+    play.answer("a")
+    play.do(ReleaseAskedFor(TICKET, (IssueId("a"),)), hold())
+    assert notes(play.wait(1000.0), "error") == ["W1 did not end a in time"]
 
 
 def test_an_unknown_worker_is_an_error() -> None:

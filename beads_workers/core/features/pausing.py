@@ -12,6 +12,7 @@ from beads_workers.core.features import Feature
 from beads_workers.core.journal import WorkerPaused, WorkerResumed
 from beads_workers.core.sender import Overdue
 from beads_workers.core.sessions import Connection, Pausing
+from beads_workers.core.states import ConnState
 from beads_workers.core.wire import REVOKED, Pause, Resume
 
 
@@ -54,6 +55,7 @@ class PausingWorkers(Feature):
         """It may understand PAUSE now."""
         wishes = self._wishes.get(connection.conn_id)
         if wishes is not None:
+            wishes.told = wishes.told and connection.abilities.pause
             if wishes.by_person:
                 self._tell_pause(connection, wishes, BY_HAND)
             self._note(connection, wishes)
@@ -125,6 +127,8 @@ class PausingWorkers(Feature):
             return
         if is_paused:
             self._sender.wait_no_more(connection)
+            if connection.state is ConnState.RESERVED and connection.issue_id is not None:
+                self._sender.unreserve(self._tasks.in_flight[connection.issue_id])
             self._effects.write(WorkerPaused(connection.worker_id, reason))
             self._scheduler.requeue_if_unwanted()
         else:
@@ -144,7 +148,9 @@ class PausingWorkers(Feature):
             return
         wishes.told = True
         self._note(connection, wishes)
-        self._timers.cancel(Overdue(connection.conn_id))
+        in_flight = self._sender.in_flight(connection)
+        if in_flight is None or not in_flight.cancelled:
+            self._timers.cancel(Overdue(connection.conn_id))
         self._sender.say(connection, Pause(reason))
         for issue_id in connection.prefetched:
             self._sender.end_attempt(self._tasks.in_flight[issue_id], REVOKED)
