@@ -215,10 +215,7 @@ DIGITS = "1234567890" * 4
     ("reason", "commit"),
     [
         ("done, by claude; branch bw/a/1; 1 commit: 0123abcd0123; attempt 1", "0123abcd0123"),
-        (
-            "done, by claude; 2 commits: 0123abc 89abcde; verify passed on tree 77777ab",
-            "89abcde",
-        ),
+        ("done, by claude; 2 commits: 0123abc 89abcde; verify passed on tree 77777ab", "89abcde"),
         ("done; 9 commits, the last 2: 0123abc 89abcde; attempt 2", "89abcde"),
         ("commit 1234567", "1234567"),
         ("merged as deadbeef", "deadbeef"),

@@ -154,10 +154,7 @@ def _usage(tokens: Tokens, output: int) -> dict[str, int]:
 
 
 def _window(short: str, used: float, reset: int | None, status: str) -> dict[str, str]:
-    headers = {
-        f"{UNIFIED}-{short}-utilization": str(used),
-        f"{UNIFIED}-{short}-status": status,
-    }
+    headers = {f"{UNIFIED}-{short}-utilization": str(used), f"{UNIFIED}-{short}-status": status}
     return headers if reset is None else headers | {f"{UNIFIED}-{short}-reset": str(reset)}
 
 

@@ -183,10 +183,7 @@ def test_a_src_layout_is_imported_from_the_worktree_also_by_programs_elsewhere(
 
 @pytest.mark.parametrize(
     ("pyproject", "installs"),
-    [
-        ("", "-e . pytest"),
-        ("[project.optional-dependencies]\ntest = ['pytest']\n", "-e '.[test]'"),
-    ],
+    [("", "-e . pytest"), ("[project.optional-dependencies]\ntest = ['pytest']\n", "-e '.[test]'")],
 )
 def test_an_environment_that_has_the_checkout_installed_is_not_proposed(
     tmp_path: Path, pyproject: str, installs: str

@@ -124,9 +124,7 @@ def test_an_empty_environment_variable_says_nothing(tmp_path: Path) -> None:
     assert resolve(Options(), tmp_path, {"BEADS_WORKERS_COUNT": ""}).origin["workers"] == "default"
 
 
-def test_paths_in_a_file_belong_to_its_folder_and_others_to_the_current_one(
-    tmp_path: Path,
-) -> None:
+def test_paths_in_a_file_belong_to_its_folder_and_others_to_the_current_one(tmp_path: Path) -> None:
     write(tmp_path, 'prompt = "p.txt"')
     folder = tmp_path / "sub"
     folder.mkdir()

@@ -41,9 +41,7 @@ def test_a_sound_bd_is_described_counted_and_left_as_it_is(project: BdProject) -
     assert before[ready] == ("open", "")
 
 
-def test_issues_of_a_run_that_nobody_knows_are_requeued_by_the_remedy(
-    project: BdProject,
-) -> None:
+def test_issues_of_a_run_that_nobody_knows_are_requeued_by_the_remedy(project: BdProject) -> None:
     here = of(project)
     stuck, other = project.create_many([{}, {}])
     project.put(stuck, "in_progress", GONE)
@@ -84,9 +82,7 @@ def test_known_faults_of_bd_are_named(tmp_path: Path) -> None:
     assert list(_known_faults("1.3.0", tmp_path)) == []
 
 
-def test_a_bd_that_is_not_on_path_is_found_where_installers_put_it(
-    project_old: BdProject,
-) -> None:
+def test_a_bd_that_is_not_on_path_is_found_where_installers_put_it(project_old: BdProject) -> None:
     here = of(project_old)
     home = here.folder.parent / "home of somebody"
     (home / "go" / "bin").mkdir(parents=True)

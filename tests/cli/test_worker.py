@@ -68,9 +68,7 @@ def test_it_joins_works_and_leaves_with_the_fleet(by_hand: ByHand) -> None:
     assert process.wait(10) == 0
 
 
-def test_under_an_orchestrator_of_version_1_it_claims_and_closes_by_itself(
-    by_hand: ByHand,
-) -> None:
+def test_under_an_orchestrator_of_version_1_it_claims_and_closes_by_itself(by_hand: ByHand) -> None:
     bd = by_hand.folder / "bd"
     bd.write_text(f'#!/bin/sh\necho "$*" >> {by_hand.folder}/calls\n')
     bd.chmod(0o755)

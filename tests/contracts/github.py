@@ -37,13 +37,7 @@ class GitHubSource:
     self_claiming = False
 
     def __init__(
-        self,
-        repository: str,
-        *,
-        actor: str,
-        filters: Filters,
-        listed_max: int,
-        program: str = "gh",
+        self, repository: str, *, actor: str, filters: Filters, listed_max: int, program: str = "gh"
     ) -> None:
         self.actor = actor
         self.calls = source.Calls()

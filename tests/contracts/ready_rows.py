@@ -257,12 +257,7 @@ DIFFERENCES = (
         "0.44 ignores `also_blocks`",
         r"waits-open-(closed|deleted|some)-also",
     ),
-    Difference(
-        (OLD,),
-        "type `role`, key `wisp`",
-        "ready in 0.44",
-        r"type-role|mark-wisp",
-    ),
+    Difference((OLD,), "type `role`, key `wisp`", "ready in 0.44", r"type-role|mark-wisp"),
 )
 
 

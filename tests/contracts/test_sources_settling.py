@@ -245,10 +245,7 @@ def test_recovery_closes_what_was_done_and_requeues_what_was_held(
     living = source_of(THEM)
     answers = living.recover(CrashedRun(US, unclosed=(done,)))
     said = {(a.settlement.issue_id, a.settlement.action, a.result) for a in answers}
-    assert said == {
-        (done, Action.CLOSE, Result.APPLIED),
-        (running, Action.RELEASE, Result.APPLIED),
-    }
+    assert said == {(done, Action.CLOSE, Result.APPLIED), (running, Action.RELEASE, Result.APPLIED)}
     now = tracker.read_all()
     assert now[done][0] == "closed"
     assert now[running] == now[free] == ("open", NOBODY)

@@ -180,11 +180,7 @@ class GitHub:
 
     def source(self, actor: str, filters: Filters, listed_max: int) -> Source:
         return github.GitHubSource(
-            "o/r",
-            actor=actor,
-            filters=filters,
-            listed_max=listed_max,
-            program=str(self._program),
+            "o/r", actor=actor, filters=filters, listed_max=listed_max, program=str(self._program)
         )
 
     def create(

@@ -57,8 +57,7 @@ def test_what_is_no_percentage_is_unknown_and_the_rest_counts(percent: object) -
 
 
 @pytest.mark.parametrize(
-    ("line", "percent"),
-    [("[ 45%] cc", 45), ("100 %", 100), ("1000%", None), ("none", None)],
+    ("line", "percent"), [("[ 45%] cc", 45), ("100 %", 100), ("1000%", None), ("none", None)]
 )
 def test_a_percentage_is_found_in_a_line(line: str, percent: int | None) -> None:
     assert Progress.read(line) == Progress(percent=percent, activity=line)

@@ -255,9 +255,7 @@ def test_what_a_killed_run_had_to_land_is_shelved_by_the_next_start() -> None:
 
 def test_a_shelved_issue_that_somebody_closed_does_not_land() -> None:
     there = play(checkpointed=[shelved()], recovering=True)
-    settled = ev.RecoveryEnded(
-        settled=(of_shelve(Result.FOUND_CLOSED),),
-    )
+    settled = ev.RecoveryEnded(settled=(of_shelve(Result.FOUND_CLOSED),))
     assert not told(there.do(settled))
 
 

@@ -48,9 +48,7 @@ def test_what_a_report_says_goes_out_with_done() -> None:
 @pytest.mark.parametrize(
     "ended", [test_worker.BAD, test_worker.OK, ev.StepNotStarted("no such program", missing=True)]
 )
-def test_a_report_that_says_nothing_is_no_failure(
-    ended: ev.StepEnded | ev.StepNotStarted,
-) -> None:
+def test_a_report_that_says_nothing_is_no_failure(ended: ev.StepEnded | ev.StepNotStarted) -> None:
     assert told(reporting().tell(ended)) is None
 
 

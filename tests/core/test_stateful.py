@@ -175,10 +175,7 @@ class World(RuleBasedStateMachine):
         self._answer()
 
     @precondition(lambda self: self.play.round_trip is not None)
-    @rule(
-        call=st.sampled_from(["", "", "", "take", "settle"]),
-        kind=st.sampled_from(FaultKind),
-    )
+    @rule(call=st.sampled_from(["", "", "", "take", "settle"]), kind=st.sampled_from(FaultKind))
     def the_tracker_answers(self, call: str, kind: FaultKind) -> None:
         self.source.faults = [Fault(kind, call)] if call else []
         self._answer()

@@ -39,20 +39,14 @@ NAMES = ["connection", "job", "run", "worker"]
 
 @pytest.mark.parametrize(("table", "states", "stimuli", "reactions"), TABLES, ids=NAMES)
 def test_every_pair_is_decided(
-    table: Table[Enum, Enum, Enum],
-    states: type[Enum],
-    stimuli: type[Enum],
-    reactions: type[Enum],
+    table: Table[Enum, Enum, Enum], states: type[Enum], stimuli: type[Enum], reactions: type[Enum]
 ) -> None:
     assert set(table) == {(state, stimulus) for state in states for stimulus in stimuli}
 
 
 @pytest.mark.parametrize(("table", "states", "stimuli", "reactions"), TABLES, ids=NAMES)
 def test_every_reaction_is_used_and_every_state_but_the_first_can_be_reached(
-    table: Table[Enum, Enum, Enum],
-    states: type[Enum],
-    stimuli: type[Enum],
-    reactions: type[Enum],
+    table: Table[Enum, Enum, Enum], states: type[Enum], stimuli: type[Enum], reactions: type[Enum]
 ) -> None:
     decided = [m for m in table.values() if m.reaction.name != "BUG"]
     assert {m.reaction for m in decided} >= {r for r in reactions if r.name != "BUG"}

@@ -74,11 +74,7 @@ def test_the_last_line_that_shows_anything_without_control_characters(
         (StepEnded(75, "busy"), OutcomeKind.RETRY, "busy"),
         (StepEnded(-9, "", "KILL"), OutcomeKind.ERROR, "killed by signal KILL"),
         (StepEnded(-9, "so far\n", "KILL"), OutcomeKind.ERROR, "killed by signal KILL (so far)"),
-        (
-            StepEnded(127),
-            OutcomeKind.ERROR,
-            "Task execution failed: command not found: tool",
-        ),
+        (StepEnded(127), OutcomeKind.ERROR, "Task execution failed: command not found: tool"),
         (
             StepEnded(126, "sh: x: Permission denied"),
             OutcomeKind.ERROR,
@@ -99,11 +95,7 @@ def test_how_a_run_failed(ended: StepEnded | StepNotStarted, kind: OutcomeKind, 
         (StepEnded(2), OutcomeKind.NOT_FOUND, "refused: exit status 2"),
         (StepEnded(75, "later"), OutcomeKind.RETRY, "not validated: later"),
         (StepEnded(127), OutcomeKind.RETRY, "not validated: exit status 127"),
-        (
-            StepEnded(-9, "", "KILL"),
-            OutcomeKind.ERROR,
-            "not validated: killed by signal KILL",
-        ),
+        (StepEnded(-9, "", "KILL"), OutcomeKind.ERROR, "not validated: killed by signal KILL"),
         (StepNotStarted("no y", missing=True), OutcomeKind.RETRY, "not validated: no y"),
     ],
 )
@@ -115,8 +107,7 @@ def test_a_validator_refuses_for_good_and_only_by_its_own_word(
 
 
 @pytest.mark.parametrize(
-    ("name", "error"),
-    [("XCPU", "used up its CPU time"), ("XFSZ", "a file grew beyond its limit")],
+    ("name", "error"), [("XCPU", "used up its CPU time"), ("XFSZ", "a file grew beyond its limit")]
 )
 def test_a_limit_that_was_met_is_named(name: str, error: str) -> None:
     assert failure(RUN, StepEnded(-24, "", name)).error == error

@@ -20,10 +20,7 @@ class Demo:
     """A run that went as it should, as records, and what else is looked at."""
 
     def __init__(self) -> None:
-        self.records: list[rec.Record] = [
-            rec.WorkerStarted("W3", 42),
-            rec.WorkerStarted("W3", 43),
-        ]
+        self.records: list[rec.Record] = [rec.WorkerStarted("W3", 42), rec.WorkerStarted("W3", 43)]
         self.tracker: dict[str, str] = {}
         self.living: list[int] = []
         self.killed: Killed | None = KILLED

@@ -58,10 +58,7 @@ def test_whatever_happens_to_the_memory_of_a_killed_run_its_claims_are_named_and
     any_project: Any, start: StartFleet, ran: Ran, seed: int
 ) -> None:
     ids = any_project.create_many([{} for _ in range(4)])
-    fleet = start(
-        any_project,
-        *("-n", "2", "--until-empty", "--", "sh", "-c", "sleep 600"),
-    )
+    fleet = start(any_project, *("-n", "2", "--until-empty", "--", "sh", "-c", "sleep 600"))
     until(lambda: len(fleet.journal("started")) == 2)
     os.kill(fleet.pid, signal.SIGKILL)
     until(lambda: not fleet.token_holders())

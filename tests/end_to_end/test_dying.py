@@ -63,10 +63,7 @@ def test_a_bash_worker_killed_in_its_task_is_made_good(
     any_project: Any, start: StartFleet, ran: Ran
 ) -> None:
     ids = any_project.create_many([{}])
-    fleet = start(
-        any_project,
-        *("-n", "0", "--until-empty", "--retry-delay", "0.1s", "--", "true"),
-    )
+    fleet = start(any_project, *("-n", "0", "--until-empty", "--retry-delay", "0.1s", "--", "true"))
     any_project.environment = {**any_project.environment, **ran.environment}
     worker = fleet.bash_worker(*ran.command(ONCE_LONG))
     until(lambda: stays(ran, ids[0]))

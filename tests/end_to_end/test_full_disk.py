@@ -51,11 +51,7 @@ def away_from_the_tracker(disk: Path, tmp_path: Path) -> tuple[EmbeddedProject, 
 @pytest.mark.share(2)
 @pytest.mark.parametrize("placed", [beside_the_tracker, away_from_the_tracker])
 def test_a_disk_that_fills_up_again_and_again_kills_nobody_and_costs_nothing(
-    disk: Path,
-    tmp_path: Path,
-    start: StartFleet,
-    ran: Ran,
-    placed: object,
+    disk: Path, tmp_path: Path, start: StartFleet, ran: Ran, placed: object
 ) -> None:
     assert callable(placed)
     project, where = placed(disk, tmp_path)

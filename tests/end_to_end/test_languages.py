@@ -14,11 +14,7 @@ from typing import Any
 import pytest
 
 from tests.end_to_end.conftest import Ran, StartFleet
-from tests.end_to_end.test_draining import (
-    all_closed,
-    assert_no_dependency_was_early,
-    backlog,
-)
+from tests.end_to_end.test_draining import all_closed, assert_no_dependency_was_early, backlog
 from tests.proof.injured import WORKERS
 from tests.support.bd import NEW, BdProject
 from tests.support.embedded import EmbeddedProject

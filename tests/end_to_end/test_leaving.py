@@ -58,10 +58,7 @@ def stubborn_fleet(embedded: EmbeddedProject, start: StartFleet, file: Path) -> 
 
 
 def test_stop_ends_what_left_its_session_and_its_environment_and_no_stranger(
-    embedded: EmbeddedProject,
-    start: StartFleet,
-    tmp_path: Path,
-    stranger: subprocess.Popen[bytes],
+    embedded: EmbeddedProject, start: StartFleet, tmp_path: Path, stranger: subprocess.Popen[bytes]
 ) -> None:
     fleet = stubborn_fleet(embedded, start, tmp_path / "pids")
     known = pids_in(tmp_path / "pids")

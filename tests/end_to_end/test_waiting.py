@@ -110,7 +110,7 @@ def test_who_waits_gets_no_line_of_an_issue_and_who_follows_gets_all(
     assert fleet.wait() == 0, fleet.said()
     changes = [record["state"] for record in fleet.journal("run_changed")]
     assert told["changes"] == ["run_changed"] * 3 and changes[-3:] == [
-        *("stopping", "settling", "ended"),
+        *("stopping", "settling", "ended")
     ]
     assert told["the end"] == []
     assert told["all"].count("settled") == 20 and told["all"].count("run_changed") == 3
@@ -134,9 +134,7 @@ def test_a_run_is_waited_for_though_it_has_ended(embedded: EmbeddedProject) -> N
     assert nobody.returncode == 3 and f"'beads-workers wait {run_id}'" in nobody.stderr
 
 
-def test_start_detached_may_wait_and_ends_as_the_fleet_does(
-    embedded: EmbeddedProject,
-) -> None:
+def test_start_detached_may_wait_and_ends_as_the_fleet_does(embedded: EmbeddedProject) -> None:
     embedded.create_many([{}])
     done = called(embedded, "start", "-d", "--wait", *QUICK)
     assert done.returncode == 0 and "started: pid" in done.stdout, done.stderr

@@ -10,12 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from beads_workers.attempts import review
-from beads_workers.core.landing import (
-    Add,
-    Landed,
-    Refused,
-    from_line,
-)
+from beads_workers.core.landing import Add, Landed, Refused, from_line
 from beads_workers.core.plain import BAD_VALUE, from_plain
 from beads_workers.core.receipts import Receipt, read_receipt, to_json
 from beads_workers.runtime.account_file import AccountFile

@@ -67,5 +67,5 @@ PARSERS = [
         objects(MESSAGES),
         conformance_holds,
         {"credulous": Credulous},
-    ),
+    )
 ]

@@ -228,5 +228,5 @@ PARSERS = [
         _make,
         serving_holds,
         {"hasty": Hasty, "silent": Silent, "leaky": Leaky},
-    ),
+    )
 ]

@@ -279,9 +279,7 @@ def test_what_an_attempt_lands_by_itself_is_refused_also_by_the_next_lander(
 # --- pauses ---------------------------------------------------------------------------------------
 
 
-def test_a_red_tip_convicts_nobody_and_is_said_and_what_mends_it_lands(
-    world: LandingWorld,
-) -> None:
+def test_a_red_tip_convicts_nobody_and_is_said_and_what_mends_it_lands(world: LandingWorld) -> None:
     world.main({"broken": ""})
     program = landing(world, world.work("a", {"a": ""}))
     paused = program.until(lambda news: isinstance(news, LandingPaused))

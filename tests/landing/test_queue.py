@@ -253,7 +253,7 @@ def test_a_culprit_is_found_by_halves_and_convicted_after_a_second_run_in_a_fres
     assert said(queue) == [Advance(1, 2), RunGate(0, 1, 3)]
     queue.judged(0, RED)
     assert said(queue) == [
-        *(RunGate(0, 1, 3, fresh=True, anew=True), Build(2, ("d",)), RunGate(1, 2, 1)),
+        *(RunGate(0, 1, 3, fresh=True, anew=True), Build(2, ("d",)), RunGate(1, 2, 1))
     ]
     queue.judged(1, GREEN)
     assert said(queue) == []
@@ -338,9 +338,7 @@ def test_no_gate_runs_beside_one_that_is_tried_alone() -> None:
     assert said(queue) == [RunGate(1, 1, 1)]
     queue.judged(1, NONE)
     queue.again("a")
-    assert said(queue) == [
-        *(Later("a", 1), StopGate(0), Build(2, ("a",)), RunGate(0, 2, 1)),
-    ]
+    assert said(queue) == [*(Later("a", 1), StopGate(0), Build(2, ("a",)), RunGate(0, 2, 1))]
 
 
 def test_where_no_gate_can_tell_nobody_is_set_aside() -> None:

@@ -205,9 +205,7 @@ def test_the_users_branch_moves_forward_where_nobody_has_it(world: LandingWorld)
     assert repository.move_into(world.tip()) is None
 
 
-def test_a_clean_checkout_of_it_moves_along_and_a_changed_one_does_not(
-    world: LandingWorld,
-) -> None:
+def test_a_clean_checkout_of_it_moves_along_and_a_changed_one_does_not(world: LandingWorld) -> None:
     world.main({".beads/issues.jsonl": "1\n"})
     repository = world.repository(into="main")
     land(repository, world.work("a", {"a": "1"}))

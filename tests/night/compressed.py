@@ -108,11 +108,7 @@ class Night:
         while fleet.process.poll() is None and closing is None:
             tried = self._close(why, late=late)
             say(f"{why}{', whose reset is late' if late else ''}")
-            wait_until(
-                partial(self._is_over, tried),
-                PATIENCE,
-                f"an agent meets the {why}",
-            )
+            wait_until(partial(self._is_over, tried), PATIENCE, f"an agent meets the {why}")
             closing = tried if self._met(tried) else None
         if closing is not None:
             self.closings.append(closing)

@@ -122,10 +122,7 @@ class DrainsNew(Drains):
 
 
 SUITE = Suite(
-    "scripts/faults bd",
-    str(__doc__),
-    {f"bd {OLD}": DrainsOld, f"bd {NEW}": DrainsNew},
-    MortalBd,
+    "scripts/faults bd", str(__doc__), {f"bd {OLD}": DrainsOld, f"bd {NEW}": DrainsNew}, MortalBd
 )
 
 

@@ -143,8 +143,7 @@ def test_shutdown_in_the_middle_ends_the_whole_group_and_requeues(bash: Bash) ->
 
 
 @pytest.mark.parametrize(
-    "how, set_back",
-    [("lost", "--if-status=in_progress --if-assignee="), ("TERM", "--assignee=")],
+    "how, set_back", [("lost", "--if-status=in_progress --if-assignee="), ("TERM", "--assignee=")]
 )
 def test_a_lost_orchestrator_or_a_signal_ends_the_task_too(
     bash: Bash, how: str, set_back: str

@@ -187,10 +187,7 @@ def test_a_long_result_is_named_and_not_sent(shop: Bench) -> None:
 def test_what_is_not_there_is_not_found(shop: Bench) -> None:
     shop.start(allow_modules=("shop",))
     failed = shop.result("FAILED", payload=called("nothing"))
-    assert (failed["outcome"], failed["error"]) == (
-        "not_found",
-        "there is no 'nothing' in shop",
-    )
+    assert (failed["outcome"], failed["error"]) == ("not_found", "there is no 'nothing' in shop")
 
 
 def test_a_self_claiming_worker_claims_and_closes_around_a_call(shop: Bench) -> None:

@@ -31,27 +31,27 @@ KNOWN_CIRCLES: tuple[str, ...] = ()
 """No module joins one of these, and there is no other."""
 
 BOUNDS = {
-    # What becomes of an attempt without a worktree, and of a paused landing, is asked, too.
-    "journey_functions": Bound(115, slack=4),
+    # What a run does not use is not called.
+    "journey_functions": Bound(82, slack=4),
     # The knot of the core is cut: `Connection` and its registry have a file of their own.
-    "journey_files": Bound(26),
+    "journey_files": Bound(18),
     # `start` asks all conditions, where it asked a third of them: 103 functions in 20 files more.
     # An attempt and the lander ask git through one reader, and look at what moved: 60 functions.
     # What landed is kept in a ledger, its message is made of the agent's own, the check is proved
     # to see the tree, a close is confirmed, each answer of git has a reader, and nothing that a
     # repository brings is believed or run unasked: 150 more. Of trackers: a call that hangs is
     # ended, what is held is looked at before the end, and all have one ready set: 20 more.
-    "life_functions": Bound(1643, slack=14),
+    "life_functions": Bound(1634, slack=14),
     "life_files": Bound(177),
     "circles": Bound(CIRCLES_MAX),
     "circle_modules": Bound(0),
-    "connection_fields": Bound(20),
+    "connection_fields": Bound(18),
     "connection_booleans": Bound(5),
-    "fates": Bound(3),
+    "fates": Bound(1),
     # What looks the same on three issues is the account's fault.
-    "fate_lines": Bound(54, slack=20),
+    "fate_lines": Bound(26, slack=20),
     "read_models": Bound(11),
-    "read_model_lines": Bound(3709, slack=100),
+    "read_model_lines": Bound(3630, slack=100),
     "text_fields": Bound(0),
     # Rows of conditions: 420 lines more than both halves had before. Git as people have it
     # (branches, nested repositories, conflict marks, hidden files, signers, remotes): 1,100.
@@ -59,11 +59,12 @@ BOUNDS = {
     # that died and kept set-ups (500), git that fails at each of its calls, trust. The edges: wrong
     # lines answered with the right ones (500), a bd that hangs or lies, one ready set, foreign
     # workers' processes, version 1 of the kit, warm hosts of RRQ and dispatcherd, agents: 2,500.
-    "code_lines": Bound(66699, slack=300),
-    "functions": Bound(5921, slack=30),
-    "classes": Bound(962, slack=10),
+    "code_lines": Bound(66127, slack=300),
+    # A feature, a request and a process with slots are a file each: thirty small methods more.
+    "functions": Bound(5950, slack=30),
+    "classes": Bound(965, slack=10),
     # Oracles and their recorder, bounds of the shape, the tracer, tests of conditions.
-    "test_lines": Bound(105799, slack=1000),
+    "test_lines": Bound(105789, slack=1000),
 }
 """Files and lines of the product are printed only: a cap on files staples ideas together, and one
 on lines strips docstrings. From Python 3.12 on a list comprehension is no function: six fewer in

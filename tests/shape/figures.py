@@ -21,11 +21,7 @@ FOLD_FROM = 3
 
 INTEGRATIONS = re.compile("hero|dispatcher|rrq|integrations", re.IGNORECASE)
 
-FATES = (
-    "core/policy.py:fate",
-    "core/policy.py:blamed",
-    "core/policy.py:unlanded",
-)
+FATES = ("core/policy.py:fate", "core/policy.py:blamed", "core/policy.py:unlanded")
 """Where it is decided what becomes of an attempt that has ended. Kept by hand."""
 
 READ_MODELS = (

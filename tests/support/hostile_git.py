@@ -253,10 +253,7 @@ RUNS: Sequence[Run] = (
     _run("signed", "commit", "status", "branches", kinds=("a linked worktree", "odd names")),
     _run("merge", "diff", "scissors", "signers that fail", kinds=("a partial clone",)),
     _run("untracked", "line ends", "keeping", kinds=("a sparse checkout", "an odd path")),
-    _run(
-        *("hooks and files", "trailers", "crlf"),
-        kinds=("a shallow clone",),
-    ),
+    _run(*("hooks and files", "trailers", "crlf"), kinds=("a shallow clone",)),
     _run("submodules", "remote"),
     _run("remote, too", kinds=("LFS that nobody set up",)),
     _run("newer"),

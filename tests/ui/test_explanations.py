@@ -8,12 +8,7 @@ from typing import Any
 
 import pytest
 
-from beads_workers.core.facts import (
-    AccountFacts,
-    Facts,
-    IssueFacts,
-    TrackerTrouble,
-)
+from beads_workers.core.facts import AccountFacts, Facts, IssueFacts, TrackerTrouble
 from beads_workers.core.model import Filters, IssueId
 from beads_workers.core.plain import from_plain
 from beads_workers.core.source import Seen

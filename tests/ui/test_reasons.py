@@ -89,9 +89,7 @@ def test_a_blocker_in_the_fleets_hands_is_said_to_be() -> None:
         (IssueFacts("b", standing="cooling", again_seconds=7.0), "cooling down until T+7, in 7 s"),
     ):
         shown = picture(
-            waiting("a", "b"),
-            issue("b", "blocked"),
-            facts=replace(RUNNING, issues=(facts,)),
+            waiting("a", "b"), issue("b", "blocked"), facts=replace(RUNNING, issues=(facts,))
         )
         assert said(shown) == f"it waits for b, which is {words}"
 

@@ -78,11 +78,7 @@ def test_a_call_is_enqueued_running_and_done_with_what_it_returned() -> None:
         "state": "enqueued",
         "ts_enqueued": int(EPOCH) - 101,
     }
-    running = to_fields(before) | {
-        "state": "running",
-        "ts_started": int(EPOCH),
-        "attempt": 1,
-    }
+    running = to_fields(before) | {"state": "running", "ts_started": int(EPOCH), "attempt": 1}
     assert to_fields(at_work) == running
     assert to_fields(over) == running | {
         "state": "done",

@@ -100,8 +100,7 @@ def test_the_password_is_read_from_its_file_without_the_end_of_the_line(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("content", "why"),
-    [(b"", "empty"), (b"\n", "empty"), (b"\xff", "text"), (b"x" * 5000, "long")],
+    ("content", "why"), [(b"", "empty"), (b"\n", "empty"), (b"\xff", "text"), (b"x" * 5000, "long")]
 )
 def test_a_file_that_holds_no_password_is_refused(tmp_path: Path, content: bytes, why: str) -> None:
     file = tmp_path / "password"

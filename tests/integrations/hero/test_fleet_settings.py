@@ -67,10 +67,7 @@ def test_what_it_does_not_say_stands_in_the_settings_file(tmp_path: Path) -> Non
 
 def test_a_command_runs_what_no_context_of_its_own_has(tmp_path: Path) -> None:
     work = find_scripts(said(tmp_path, "hero", TABLE, command=("sh", "-e")))
-    assert {c.name: c.command for c in work.contexts} == {
-        "py": ("python3", "-"),
-        "*": ("sh", "-e"),
-    }
+    assert {c.name: c.command for c in work.contexts} == {"py": ("python3", "-"), "*": ("sh", "-e")}
     assert work.command is None
 
 

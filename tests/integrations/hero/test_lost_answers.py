@@ -104,11 +104,6 @@ def test_every_job_comes_to_one_end_with_one_reply(network: Cutting, redis: Redi
     assert [s.settlement.issue_id for s in left] in (["waits"], [])
     assert network.cuts == 1
     said = {name: client.reply(name) for name in ("done", "stopped", "waits", "late")}
-    assert said == {
-        "done": "42",
-        "stopped": "boom",
-        "waits": "lost",
-        "late": "stopped_by_request",
-    }
+    assert said == {"done": "42", "stopped": "boom", "waits": "lost", "late": "stopped_by_request"}
     assert client.left() == {}
     assert [client.replies(name) for name in said] == [0] * 4, "one each"

@@ -238,13 +238,7 @@ def test_a_stop_for_what_has_ended_goes_and_for_what_runs_elsewhere_stays(redis:
 
 @pytest.mark.parametrize(
     ("known", "after"),
-    [
-        ("", ["x"]),
-        ("null", ["x"]),
-        ("[]", ["x"]),
-        ('["a"]', ["a", "x"]),
-        ('["x"]', ["x"]),
-    ],
+    [("", ["x"]), ("null", ["x"]), ("[]", ["x"]), ('["a"]', ["a", "x"]), ('["x"]', ["x"])],
 )
 def test_a_job_comes_to_name_another_once(redis: Redis, known: str, after: list[str]) -> None:
     client = some_jobs(redis, "p", dependents=known)
@@ -265,9 +259,7 @@ def test_no_job_is_made_and_none_that_has_ended_is_changed_by_being_named(redis:
     assert client.field("between", "prerequisites") == "a, x"
 
 
-def test_one_that_is_named_as_a_dependency_need_not_be_a_prerequisite_as_well(
-    redis: Redis,
-) -> None:
+def test_one_that_is_named_as_a_dependency_need_not_be_a_prerequisite_as_well(redis: Redis) -> None:
     client = some_jobs(redis, "p", dependencies='["x"]')
     run = Run(redis, "r1").joined()
     run.store.link([("p", "x")], "prerequisites", ("dependencies",))

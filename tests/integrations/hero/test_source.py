@@ -219,11 +219,7 @@ def test_what_a_crashed_run_did_is_told_from_its_journal(
     dead = CrashedRun(
         "beads-workers/h/r1",
         unclosed=(IssueId("done"),),
-        outcomes=(
-            (IssueId("done"), DONE),
-            (IssueId("bad"), NOT_NOW),
-            (IssueId("again"), NOT_NOW),
-        ),
+        outcomes=((IssueId("done"), DONE), (IssueId("bad"), NOT_NOW), (IssueId("again"), NOT_NOW)),
         unstarted=(IssueId("never"),),
     )
     told = recovered(redis, dead)

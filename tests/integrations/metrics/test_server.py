@@ -165,9 +165,7 @@ def test_who_talks_on_is_heard_only_so_far(hall: Hall) -> None:
     assert hall.server._visitors == []
 
 
-def test_scrapes_that_come_together_share_one_look_and_later_ones_get_a_new_one(
-    hall: Hall,
-) -> None:
+def test_scrapes_that_come_together_share_one_look_and_later_ones_get_a_new_one(hall: Hall) -> None:
     first = hall.until_over(hall.visit(GET))
     at_once = hall.server._scrape.made_at
     assert {hall.until_over(hall.visit(GET), at_once) for _ in range(2)} == {first}

@@ -146,9 +146,7 @@ def test_who_leaves_takes_its_requests_along(bench: Bench) -> None:
     assert bench.until(Withdrawn) == Withdrawn((IssueId("j"),), "whoever asked for it has left")
 
 
-def test_a_peer_that_does_not_read_is_not_read_from_and_then_gets_everything(
-    bench: Bench,
-) -> None:
+def test_a_peer_that_does_not_read_is_not_read_from_and_then_gets_everything(bench: Bench) -> None:
     large = '"' + "x" * (FRAME_BYTES_MAX // 4) + '"'
     with Client(bench.path) as client:
         client.send(*(request("f", version=V2, job_id=f"j{n}") for n in range(3)))

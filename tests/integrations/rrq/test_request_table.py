@@ -104,8 +104,7 @@ class Peers:
         return [
             " ".join(
                 filter(
-                    None,
-                    (a.request_id, a.status.value, a.error and (a.error.type or a.error.code)),
+                    None, (a.request_id, a.status.value, a.error and (a.error.type or a.error.code))
                 )
             )
             for _, a in self.answers

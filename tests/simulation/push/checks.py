@@ -73,10 +73,7 @@ class PushChecks(Checks):
             return
         parts, most = node.core._parts, 3 * len(self._world.senders.jobs) + 20
         sizes = {"in_flight": len(parts.tasks.in_flight), "pending": len(parts.round_trips.pending)}
-        sizes |= {
-            "issues": len(parts.effects.issues.known),
-            "registry": len(parts.registry) - 40,
-        }
+        sizes |= {"issues": len(parts.effects.issues.known), "registry": len(parts.registry) - 40}
         settled = parts.state is not RunState.RECOVERING
         past = [i.issue_id for i in parts.effects.issues.known.values() if i.retry_entry]
         if self._world.kind == "rrq" and settled and past:

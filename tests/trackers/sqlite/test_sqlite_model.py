@@ -21,10 +21,7 @@ from tests.support.shares import examples
 
 ACTORS = ("run-1", "run-2")
 KEYS = [f"t-{number:02}" for number in range(8)]
-FILTERS = {
-    "run-1": Filters(),
-    "run-2": Filters(exclude_labels=("red",), types=("task", "epic")),
-}
+FILTERS = {"run-1": Filters(), "run-2": Filters(exclude_labels=("red",), types=("task", "epic"))}
 
 settlements = st.lists(
     st.builds(
