@@ -1,8 +1,8 @@
 """What an agent is to us: one object for each command line, and where they are found.
 
 **Adding one** is one file in ``agents/adapters``: a ``Parser`` that says what its events mean, an
-``Adapter`` with its arguments, and ``ADAPTER``, the one object of it. The name of the file is the
-name for ``--agent``. Only the file of the agent that is asked for is ever imported.
+``Adapter`` with its arguments, and ``ADAPTER``, the one object of it. With a ``command``, the name
+of the file is the name for ``--agent``. Only the file of the agent that is asked for is imported.
 """
 
 from __future__ import annotations

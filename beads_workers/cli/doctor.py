@@ -76,7 +76,7 @@ class Printer:
 
     def _first(self, check: Check) -> str:
         text = printable(sentence(check))
-        lead = f"{WORDS[check.status]:<6}{check.name:<11}"
+        lead = f"{WORDS[check.status]:<6}{check.name:<10} "
         line = lead + text
         if self._width:
             line = textwrap.fill(
