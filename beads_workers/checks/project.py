@@ -161,10 +161,10 @@ def commands_of_issues(tracker: TrackerChoice) -> int | Check:
     """How many issues that are not closed have a command of their own."""
     if tracker.source != "sqlite":
         return 0
-    from beads_workers.trackers.sqlite.store import count_commands
+    from beads_workers.trackers.sqlite.store import count_commands, translated
 
     try:
-        with _built_in(tracker) as connection:
+        with _built_in(tracker) as connection, translated(tracker.place):
             return count_commands(connection)
     except SourceError as error:
         return cannot_open(tracker.place, error)

@@ -53,8 +53,6 @@ def main() -> None:
         from beads_workers.cli.meant import explained  # Most calls have no mistake in them.
 
         _fail(*explained(error, sys.argv[1:]), error.exit_code)
-    except _git_error() as error:
-        _fail(f"git: {_printable(str(error))}", "", EXIT_ERROR)
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:
@@ -67,6 +65,8 @@ def main() -> None:
         place = f": {error.filename}" if error.filename else ""
         hint = "'beads-workers doctor' looks at the limits of this machine"
         _fail(f"{error.strerror}{place}", hint, EXIT_ERROR)
+    except _git_error() as error:
+        _fail(f"git: {_printable(str(error))}", "", EXIT_ERROR)
     sys.exit(code if isinstance(code, int) else 0)
 
 
