@@ -369,7 +369,7 @@ class Options:
     bd_calls: str | None = _option(
         _choice("grouped", "worker"),
         "grouped",
-        "Who calls bd: grouped (the fleet, for all), or worker (each its own).",
+        "Calls to bd: grouped (by the fleet), or worker (by each worker).",
         panel=ATTEMPTS,
     )
     bd_timeout: float | None = _option(
@@ -424,7 +424,7 @@ class Options:
     comments: str | None = _option(
         _choice("all", "owner", "none"),
         "all",
-        "Whose comments agents see: all, owner, none.",
+        "Comments that agents see: all, owner, none.",
         panel=AGENTS,
     )
     discovered: str | None = _option(

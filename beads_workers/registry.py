@@ -126,7 +126,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "trust": "Trust what this project brings and a start would run.",
     },
     "cli.configure": {
-        "config": "What beads-workers.toml and others settle.",
+        "config": "Show the settings in force and where they come from.",
     },
     "cli.land": {
         "land": "Land the branches that earlier runs left.",

@@ -274,7 +274,7 @@ def _issue(briefing: Briefing, values: Mapping[str, str], title: str) -> str:
     if values["parent"]:
         known.append(f"Part of: {values['parent']}")
     order = ("description", "acceptance", "design", "notes", "comments", "delivered")
-    above = block("What it is part of", briefing.parent_title)
+    above = block("The issue above it", briefing.parent_title)
     return _joined(["\n".join(known), title, above, *(values[name] for name in order)])
 
 
@@ -295,7 +295,7 @@ def _lessons(briefing: Briefing, chars_max: int) -> str:
         (
             block("How it failed", lessons.error, "", chars_max),
             block("The end of what the check printed", lessons.verify_output, "", chars_max),
-            block("What a reviewer asks for", lessons.remarks, "", chars_max),
+            block("Remarks of the reviewer", lessons.remarks, "", chars_max),
             block("Landed in the meantime", "\n".join(lessons.landed), "", chars_max),
         )
     )

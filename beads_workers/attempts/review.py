@@ -42,7 +42,7 @@ def prompt(asked: Assignment, diff: str, said: str) -> str:
     """What the reviewer gets: the issue, what was said of the work, and the diff."""
     briefing = replace(of_issue(asked.issue, asked.comments), worktree=False)
     blocks = (
-        block("What its author says of it", said),
+        block("Words of its author", said),
         block("The diff", diff, chars_max=DIFF_CHARS_MAX) or "The diff is empty: nothing changed.",
     )
     return (

@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from beads_workers.cli.asked_tracker import asked
+from beads_workers.cli.asked_tracker import open_tracker
 from beads_workers.cli.errors import CommandError
 from beads_workers.cli.trust import refuse_hooks
 from beads_workers.cli.why import Scheduler
@@ -36,7 +36,7 @@ def release_abandoned(issues: Sequence[str], directory: Path, *, as_json: bool) 
     of another machine holds: nobody here can tell whether that one is over."""
     refuse_hooks(None)
     settings = Scheduler(directory, None).settings
-    with asked(settings, "release") as source:
+    with open_tracker(settings, "release") as source:
         if not isinstance(source, ClaimingSource):
             said = f"{settings.source} shows no claims of runs"
             raise CommandError(f"nothing to give back: {said}", "", EXIT_USAGE)
@@ -65,7 +65,7 @@ def release_stale(
     if kind_of(settings.source).capabilities.push:
         raise refusal
     try:
-        with asked(settings, "release") as source:
+        with open_tracker(settings, "release") as source:
             seen = source.look([IssueId(each) for each in issues])
         held = [each for each in seen.values() if each.status == IN_PROGRESS]
         if not held:
@@ -99,7 +99,7 @@ def _check(issues: Sequence[str], claims: Sequence[RunClaims]) -> None:
             hint = "'beads-workers why ISSUE' says what it is"
             raise CommandError(f"no run holds {printable(issue)}", hint, EXIT_UNKNOWN)
         if holder.living:
-            hint = "where that is a fleet, 'beads-workers release' without --abandoned asks it"
+            hint = "if a fleet holds it, ask the fleet: 'beads-workers release' without --abandoned"
             raise CommandError(f"{printable(issue)} is held by {holder.living}", hint)
 
 

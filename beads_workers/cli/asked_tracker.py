@@ -12,22 +12,29 @@ from beads_workers.cli.errors import CommandError
 from beads_workers.core.policy import Policy
 from beads_workers.core.settings import FleetSettings
 from beads_workers.core.source import SourceError
-from beads_workers.exits import EXIT_TRACKER
+from beads_workers.exits import EXIT_TRACKER, EXIT_USAGE
+from beads_workers.registry import kind_of
 from beads_workers.runtime.sources import open_source
 
 if TYPE_CHECKING:
     from beads_workers.core.source import Source
+    from beads_workers.options import Resolved
 
 
-def settings_here(directory: Path, source: str | None = None) -> FleetSettings:
-    """As a ``start`` without options would have them here: tracker, filters, attempts."""
+def settings_here(
+    directory: Path, source: str | None = None, resolved: Resolved | None = None
+) -> FleetSettings:
+    """As a ``start`` without options would have them here: tracker, filters, attempts.
+
+    ``resolved``: what is known already of options, settings and trust.
+    """
     from beads_workers.checks.fleet import filters_of
     from beads_workers.cli.config import need_source, resolve
     from beads_workers.cli.kinds import kind_said
     from beads_workers.cli.preparation import find_tracker
     from beads_workers.options import Options
 
-    resolved = resolve(Options(source=source), Path.cwd(), os.environ)
+    resolved = resolved or resolve(Options(source=source), Path.cwd(), os.environ)
     need_source(resolved)
     options = resolved.options
     kind = kind_said(options.source)
@@ -51,9 +58,20 @@ def settings_here(directory: Path, source: str | None = None) -> FleetSettings:
     )
 
 
+def settings_to_write(
+    directory: Path, source: str | None = None, resolved: Resolved | None = None
+) -> FleetSettings:
+    """The same, for a command that changes issues; raises ``CommandError`` for a push source."""
+    settings = settings_here(directory, source, resolved)
+    if kind_of(settings.source).capabilities.push:
+        error = f"{settings.source} sends jobs, and decides about them itself"
+        raise CommandError(error, "there is no issue to change here", EXIT_USAGE)
+    return settings
+
+
 @contextmanager
-def asked(settings: FleetSettings, name: str) -> Iterator[Source]:
-    """It, open under this command's name; raises ``CommandError`` where it fails."""
+def open_tracker(settings: FleetSettings, name: str) -> Iterator[Source]:
+    """Open it under the name of a command; raises ``CommandError`` if it fails."""
     try:
         with closing(open_source(settings, f"beads-workers/{name}")) as source:
             yield source

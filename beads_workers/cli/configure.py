@@ -17,7 +17,9 @@ from beads_workers.options import FILE_NAME, Options
 
 def register(app: typer.Typer) -> None:
     """Add ``config show``, ``config path`` and ``config verify``."""
-    group = typer.Typer(no_args_is_help=True, help="What beads-workers.toml and others settle.")
+    group = typer.Typer(
+        no_args_is_help=True, help="Show the settings in force and where they come from."
+    )
     app.add_typer(group, name="config")
     group.command("show", epilog="Example: beads-workers config show --origin")(_show)
     group.command("path", epilog="Example: beads-workers config path")(_path)

@@ -126,7 +126,7 @@ def register(app: typer.Typer) -> None:
     last=("state_dir", "as_json"),
     words={
         "source": "bd, sqlite, hero, dispatcherd:CONFIG or a URL.",
-        "allow_module": "Where functions are that are called.",
+        "allow_module": "Modules whose functions may be called.",
         "state_dir": "Run directory.",
     },
 )

@@ -13,7 +13,7 @@ from beads_workers.agents.adapter import load
 from beads_workers.attempts.delivered import delivered_by_us
 from beads_workers.attempts.prompts import first_prompt
 from beads_workers.checks.rules import Check
-from beads_workers.cli.asked_tracker import asked
+from beads_workers.cli.asked_tracker import open_tracker
 from beads_workers.cli.checking import to_json
 from beads_workers.cli.preparation import shown_place
 from beads_workers.cli.shown_work import shown_command
@@ -53,7 +53,7 @@ class _Seen:
 def show(settings: FleetSettings, warnings: Sequence[Check], *, as_json: bool) -> None:
     """Print the listing and the command, and for issues that are named the prompts of their agents;
     raises ``CommandError`` where the tracker fails."""
-    with asked(settings, "dry-run") as source:
+    with open_tracker(settings, "dry-run") as source:
         seen = _look(settings, source)
     if as_json:
         said = {"warnings": [to_json(each) for each in warnings]}

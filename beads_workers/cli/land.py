@@ -22,6 +22,7 @@ from beads_workers.cli.errors import CommandError
 from beads_workers.core import landing as messages
 from beads_workers.core.landing import LanderSettings
 from beads_workers.core.receipts import INDEPENDENT
+from beads_workers.core.settings import FleetSettings
 from beads_workers.core.text import counted, printable, some
 from beads_workers.exits import EXIT_RUNNING, EXIT_UNFINISHED, EXIT_UNKNOWN
 
@@ -62,7 +63,7 @@ def land(
     from beads_workers.landing.left import UNDONE, states
 
     directory = find_state_directory(state_dir)
-    settings = _settings(
+    settings, tracker = _settings(
         directory, verify or _verify_of_last_run(directory), trust=trust, runs=not dry_run
     )
     quarantined = {} if issues else _refused(directory)
@@ -90,7 +91,7 @@ def land(
     notes = {each.issue_id: _close_note(each, settings) for each in landed}
     # What was taken back is open again, in nobody's name.
     again = {left.add.issue_id for left in wanted if left.outcome == UNDONE} & notes.keys()
-    closed = _settle(directory, "CLOSE", notes, again)
+    closed = _settle(directory, tracker, "CLOSE", notes, again)
     if as_json:
         rows = {
             "landed": [asdict(each) for each in landed],
@@ -118,7 +119,7 @@ def branches(as_json: Json = False, state_dir: StateDir = None) -> None:
     from beads_workers.landing.left import left_branches, states
 
     directory = find_state_directory(state_dir)
-    repository = _repository(_settings(directory, None, runs=False))
+    repository = _repository(_settings(directory, None, runs=False)[0])
     rows = states(repository, left_branches(directory, repository), WATCHED)
     _show(rows, as_json=as_json, refused=_refused(directory))
 
@@ -128,7 +129,7 @@ def undo(
         list[str],
         typer.Argument(
             metavar="RUN|ISSUE...",
-            help="What is taken back. The beginning of a run's name will do.",
+            help="The runs or issues to take back. A prefix of a run's id is enough.",
             autocompletion=may_be_undone,
         ),
     ],
@@ -142,21 +143,22 @@ def undo(
 ) -> None:
     """Take back what has landed, and open its issues again.
 
-    What is left passes the gate first. Where something else landed on top, it is refused.
+    The branch without this work passes the gate first. An issue is refused if other work has landed
+    on top of it.
     """
     from beads_workers.cli.preparation import check_gate
     from beads_workers.landing.repository import CannotLand
     from beads_workers.landing.undo import Undo
 
     directory = find_state_directory(state_dir)
-    settings = _settings(directory, verify or _verify_of_last_run(directory), trust=trust)
+    settings, tracker = _settings(directory, verify or _verify_of_last_run(directory), trust=trust)
     check_gate(settings.verify)
     _check_no_fleet(directory, "a fleet runs here, and lands: stop it first")
     try:
-        done = Undo(settings, tuple(what), with_dependents, partial(_waits_for, directory)).run()
+        done = Undo(settings, tuple(what), with_dependents, partial(_waits_for, tracker)).run()
     except CannotLand as error:
         raise CommandError(str(error), "", EXIT_UNKNOWN) from None
-    opened = _settle(directory, "REOPEN", dict.fromkeys(done.issue_ids, ""))
+    opened = _settle(directory, tracker, "REOPEN", dict.fromkeys(done.issue_ids, ""))
     _repository(settings).reopened(done.issue_ids)
     if as_json:
         print(json.dumps({**asdict(done), "reopened": opened}))
@@ -191,8 +193,10 @@ def _seen(settings: LanderSettings, *, skip: bool, quiet: bool) -> LanderSetting
 
 def _settings(
     directory: Path, verify: str | None, *, trust: bool = False, runs: bool = True
-) -> LanderSettings:
-    """``runs``: something is run, so that what the project says about it has to be trusted."""
+) -> tuple[LanderSettings, FleetSettings]:
+    """Those of landing, and of the tracker that is told. ``runs``: something is run, so that what
+    the project says about it has to be trusted."""
+    from beads_workers.cli.asked_tracker import settings_here, settings_to_write
     from beads_workers.cli.config import resolve
     from beads_workers.cli.preparation import find_landing, find_worktrees
     from beads_workers.cli.trust import refuse_untrusted, settle
@@ -214,7 +218,8 @@ def _settings(
     landing = find_landing(options, project, worktrees.base)
     # A run of its own, so that 'undo' can take all of it back; named like all others, by its time.
     run_id = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{NAME}"
-    return LanderSettings(landing, worktrees, run_id, options.verify)
+    tracker = (settings_to_write if runs else settings_here)(directory, resolved=resolved)
+    return LanderSettings(landing, worktrees, run_id, options.verify), tracker
 
 
 def _verify_of_last_run(directory: Path) -> str | None:
@@ -360,12 +365,12 @@ def _close_note(landed: messages.Landed, settings: LanderSettings) -> str:
     return f"{how} {landed.commit[:12]} on {settings.landing.branch}{verified}{by}"
 
 
-def _waits_for(directory: Path, issue_ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
+def _waits_for(tracker: FleetSettings, issue_ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """What the tracker says that each of these waits for."""
-    from beads_workers.cli.asked_tracker import asked, settings_here
+    from beads_workers.cli.asked_tracker import open_tracker
     from beads_workers.core.model import IssueId
 
-    with asked(settings_here(directory), NAME) as source:
+    with open_tracker(tracker, NAME) as source:
         seen = source.look([IssueId(each) for each in issue_ids])
     return {str(key): tuple(map(str, each.waits_for)) for key, each in seen.items()}
 
@@ -382,12 +387,16 @@ def _claim(source: Any, some: Set[str]) -> None:
 
 
 def _settle(
-    directory: Path, action: str, notes: dict[str, str], again: Set[str] = frozenset()
+    directory: Path,
+    tracker: FleetSettings,
+    action: str,
+    notes: dict[str, str],
+    again: Set[str] = frozenset(),
 ) -> list[str]:
     """Write it to the tracker; gives the issues that are as asked now. The next start has heard
     nothing else of them: it neither lands them nor takes them for done. ``again``: those that are
     open, as they were taken back."""
-    from beads_workers.cli.asked_tracker import asked, settings_here
+    from beads_workers.cli.asked_tracker import open_tracker
     from beads_workers.core.model import IssueId
     from beads_workers.core.source import Action, Result, Settlement
     from beads_workers.runtime.retention import forget
@@ -403,7 +412,7 @@ def _settle(
         shelved=action == "CLOSE",
         taken_back=action == "REOPEN",
     )
-    with asked(settings_here(directory), NAME) as source:
+    with open_tracker(tracker, NAME) as source:
         if again:
             _claim(source, again)
         settled = source.settle([make(issue_id) for issue_id in notes])

@@ -67,9 +67,9 @@ def logs(
     as_json: Annotated[
         bool, typer.Option("--json", help="The journal's own lines; of attempts, one object each.")
     ] = False,
-    raw: Annotated[bool, typer.Option("--raw", help="What was printed, as it is.")] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="Print the output unchanged.")] = False,
     output: Annotated[
-        bool, typer.Option("--output", help="What all attempts printed, each as it ends.")
+        bool, typer.Option("--output", help="Print the output of all attempts, each when it ends.")
     ] = False,
     state_dir: StateDir = None,
 ) -> None:

@@ -45,7 +45,7 @@ def report(
 ) -> None:
     """Show what happened in a run, and what it cost.
 
-    What was closed, what failed and why, and what to do next.
+    It lists what was closed, what failed and why, and what to do next.
     """
     from beads_workers.runtime.run_directory import RunDirectory
 

@@ -69,7 +69,7 @@ def _quarantined(directory: Path) -> list[str]:
 
 def _reopen(issues: list[str], source: str | None, directory: Path, *, as_json: bool) -> None:
     """No fleet runs: tell the tracker; the next start gives new attempts to what is ready."""
-    from beads_workers.cli.asked_tracker import asked, settings_here
+    from beads_workers.cli.asked_tracker import open_tracker, settings_to_write
     from beads_workers.cli.trust import refuse_hooks
     from beads_workers.core.model import IssueId
     from beads_workers.core.source import Action, Result, Settlement
@@ -77,7 +77,7 @@ def _reopen(issues: list[str], source: str | None, directory: Path, *, as_json: 
     from beads_workers.runtime.run_directory import RunDirectory
 
     refuse_hooks(source)
-    with asked(settings_here(directory, source), "retry") as tracker:
+    with open_tracker(settings_to_write(directory, source), "retry") as tracker:
         settled = tracker.settle([Settlement(Action.REOPEN, IssueId(i)) for i in issues])
     done = [s.settlement.issue_id for s in settled if s.result is Result.APPLIED]
     wrong = [s for s in settled if s.result is not Result.APPLIED]

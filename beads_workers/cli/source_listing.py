@@ -98,7 +98,7 @@ def located() -> Iterator[Listable | None]:
         with _beads_here(None) as listing:
             yield listing
         return
-    from beads_workers.cli.asked_tracker import asked
+    from beads_workers.cli.asked_tracker import open_tracker
     from beads_workers.cli.client import find_state_directory
     from beads_workers.cli.config import need_source, resolve
     from beads_workers.cli.kinds import kind_said
@@ -117,7 +117,7 @@ def located() -> Iterator[Listable | None]:
     found = find_tracker(said)
     place, folder, state = str(found.place), str(found.folder), str(find_state_directory())
     settings = FleetSettings(0, kind.name, place, folder, state, source_options=found.options)
-    with asked(settings, "list") as source:
+    with open_tracker(settings, "list") as source:
         yield SourceListing(source)
 
 

@@ -146,12 +146,14 @@ def register(app: typer.Typer) -> None:
 def add(
     ctx: typer.Context,
     title: Annotated[
-        str, typer.Argument(metavar="TITLE", help="What is to be done.", show_default=False)
+        str, typer.Argument(metavar="TITLE", help="The title of the issue.", show_default=False)
     ],
     command: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[-- COMMAND ARG...]", help="What a worker runs for it.", show_default=False
+            metavar="[-- COMMAND ARG...]",
+            help="The command that a worker runs for the issue.",
+            show_default=False,
         ),
     ] = None,
     priority: Priority = PRIORITY_DEFAULT,

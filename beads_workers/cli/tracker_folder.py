@@ -54,7 +54,7 @@ def init(
 ) -> None:
     """Make a tracker and a settings file in this folder.
 
-    What is there already stays. A command that checks the work is proposed where one is recognised.
+    Files that exist are kept. A command that checks the work is proposed if one is recognised.
     """
     from beads_workers.cli import proposals
     from beads_workers.trackers.sqlite.store import create

@@ -35,7 +35,8 @@ def register(app: typer.Typer) -> None:
 
 def worker(
     command: Annotated[
-        list[str] | None, typer.Argument(metavar="-- COMMAND [ARG]...", help="What a task runs.")
+        list[str] | None,
+        typer.Argument(metavar="-- COMMAND [ARG]...", help="The command of a task."),
     ] = None,
     socket: Annotated[
         str | None,
@@ -45,7 +46,7 @@ def worker(
         ),
     ] = None,
     bd_calls: Annotated[
-        BdCallsMode, typer.Option(help="Who claims and closes: the fleet, or this worker by `bd`.")
+        BdCallsMode, typer.Option(help="Calls to bd: grouped by the fleet, or by this worker.")
     ] = BdCallsMode.GROUPED,
     verify: Annotated[
         str | None, typer.Option(metavar="CMD", help="Must succeed too before a task is done.")

@@ -24,9 +24,9 @@ Prints a verdict for each requirement of docs/PROTOCOL.md; exit status 1 where o
 WORKER_EPILOG = (
     "Example: beads-workers conformance worker -- ./my-worker bw-task {id}. The worker is to run "
     "the program 'bw-task' with the issue's id as its last argument (or in BW_ISSUE_ID) for each "
-    "task; the kit puts it first on PATH, with a 'bd' that only notes how it is called. It starts "
+    "task. The kit puts it first on PATH, with a 'bd' that only notes how it is called. It starts "
     "the worker some fifty times, in folders with a .beads, several at once: half a minute. "
-    "What is 'not claimed' is no fault: the worker's READY does not name that feature."
+    "A requirement that is 'not claimed' is no fault: the worker's READY names no such feature."
 )
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON object.")]

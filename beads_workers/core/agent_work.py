@@ -50,20 +50,20 @@ class AgentWork:
         """``slots``: how many attempts the fleet has workers for now."""
         self._effects, self._alike = effects, alike
         work = settings.work
-        self.known = {} if work.command else {a.name: a for a in work.agents if a.adapter}
+        self.agents = {} if work.command else {a.name: a for a in work.agents if a.adapter}
         """The agents by their names; none where a command does the work."""
         self._reviewer = work.review
         self._budget = settings.budget
         self._issue_budget = settings.issue_budget or Budget()
         self._lands = settings.landing is not None
         self._allows_calls = bool(work.allow_modules)
-        self._running: dict[str, int] = dict.fromkeys(self.known, 0)
+        self._running: dict[str, int] = dict.fromkeys(self.agents, 0)
         self._chosen: dict[IssueId, receipts.Candidate] = {}
         self._waits: dict[IssueId, list[receipts.Candidate]] = {}
         """Who was turned away, with those who may work on it."""
         self._reviews: set[IssueId] = set()
         """Canaries of the reviewer's account."""
-        known = [*self.known.values(), *([work.review] if work.review else [])]
+        known = [*self.agents.values(), *([work.review] if work.review else [])]
         logins = {agent.name: agent.login for agent in known}
         self.accounts = Accounts(effects, settings.pace, slots, logins)
         self.ledger = Ledger()
@@ -72,7 +72,7 @@ class AgentWork:
 
     def choose(self, job: Job) -> receipts.Candidate | None:
         """Who works on it; None: nobody may now, and it waits until one of them may."""
-        if self._brings_its_own(job):
+        if not self.agents or self._brings_its_own(job):
             return receipts.NOBODY
         if self.spent() is not None:
             return None
@@ -85,12 +85,12 @@ class AgentWork:
 
     def room(self) -> int | None:
         """How many attempts may begin now; None: as many as there are workers."""
-        if not self.known:
+        if not self.agents:
             return None
         if self.spent() is not None:
             return 0
         rooms: dict[receipts.AccountId, int] = {}
-        for agent in self.known.values():
+        for agent in self.agents.values():
             each = self._candidate(agent, agent.model)
             others = rooms.get(each.account, 0)
             places = others + self._places(each)
@@ -122,7 +122,7 @@ class AgentWork:
 
     def all_closed(self) -> bool:
         """Whether no agent of the fleet may work, however many are free."""
-        each = [self._candidate(agent, agent.model) for agent in self.known.values()]
+        each = [self._candidate(agent, agent.model) for agent in self.agents.values()]
         return bool(each) and not any(map(self.accounts.takes, each))
 
     def spent(self) -> str | None:
@@ -169,7 +169,7 @@ class AgentWork:
 
     def learn(self, account: receipts.AccountId, closed: Iterable[receipts.Closed]) -> None:
         """What other fleets of this user know of an account."""
-        agents = [*self.known.values(), *([self._reviewer] if self._reviewer else [])]
+        agents = [*self.agents.values(), *([self._reviewer] if self._reviewer else [])]
         for agent in agents:
             if self._candidate(agent, "").account == account:
                 self.accounts.learn(self._candidate(agent, agent.model), closed)
@@ -258,7 +258,7 @@ class AgentWork:
         return bool(job.command or job.script or (job.call and self._allows_calls))
 
     def _places(self, candidate: receipts.Candidate) -> int:
-        most = self.known[candidate.agent].at_once
+        most = self.agents[candidate.agent].at_once
         return _MANY if most is None else max(0, most - self._running[candidate.agent])
 
     def _may_be_reviewed(self, issue_id: IssueId) -> bool:
@@ -276,7 +276,7 @@ class AgentWork:
     def _candidates(self, job: Job) -> list[receipts.Candidate]:
         return [
             self._candidate(agent, model)
-            for agent, model in agents_for(job, list(self.known.values()))
+            for agent, model in agents_for(job, list(self.agents.values()))
         ]
 
     def _candidate(self, agent: Agent, model: str) -> receipts.Candidate:

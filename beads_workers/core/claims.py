@@ -101,11 +101,14 @@ class ClaimScheduler:
             # Nobody may be free for hours: people see all the same what waits.
             self._effects.timers.set_earlier(RECHECK, self._effects.now + limits.RECHECK_SECONDS)
 
-    def requeue_if_unwanted(self) -> None:
-        """What is claimed and unsent is left to others while nobody here is to have it."""
-        state = self._parts.state
-        paused = state is RunState.RUNNING and self._parts.registry.idle_paused()
-        if state not in (RunState.RUNNING, RunState.PAUSED) or (paused and not self._parts.slots()):
+    def leave_to_others(self) -> None:
+        """Requeue what is claimed and unsent if nobody here is to have it: the run ends, or each
+        worker is paused."""
+        state, registry = self._parts.state, self._parts.registry
+        all_paused = registry.paused and self._parts.slots() <= registry.busy_paused()
+        if state not in (RunState.RUNNING, RunState.PAUSED) or (
+            state is RunState.RUNNING and all_paused
+        ):
             self._tasks.requeue_unsent()
 
     def recheck(self) -> None:
@@ -367,7 +370,7 @@ class ClaimScheduler:
         for actor in dict.fromkeys(each.actor for each in found):
             if actor not in before.holders and actor.startswith(FLEETS):
                 held = some([each.issue_id for each in found if each.actor == actor])
-                todo = "where that run is over, 'release --abandoned' gives it back"
+                todo = "if that run is over, 'release --abandoned' opens it again"
                 self._effects.note("warning", f"{held}: held by {actor}; {todo}")
         found = found[: limits.HELD_MAX]
         return tuple(h.issue_id for h in found), tuple(h.actor for h in found)

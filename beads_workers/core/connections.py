@@ -61,6 +61,7 @@ class Connections:
         around = parts, sender, scheduler, lambda worker: self.serve(worker, soon=True)
         self._features = tuple(feature(*around) for feature in FEATURES)
         self._hearers = {kind: each for each in self._features for kind in each.messages}
+        assert len(self._hearers) == sum(len(each.messages) for each in self._features)
         self.command_unusable = ""
         """Why no task of this fleet can run, once a worker of ours has found out."""
 
@@ -163,7 +164,7 @@ class Connections:
         self._sender.note_stray(connection, f"said {said}, which is not understood here")
 
     def asked(self, event: ev.Asked) -> bool:
-        """A person asks for something that features do; False where none does that."""
+        """A person asks for something that a feature does, one at most; False if none does that."""
         able = [feature for feature in self._features if isinstance(event, feature.requests)]
         for feature in able:
             feature.asked(event)

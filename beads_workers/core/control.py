@@ -24,7 +24,7 @@ MORE_WORKERS = "start it with --worktree, or with --shared-checkout"
 
 
 class Control:
-    """Each method that has a ticket answers it exactly once. What is public is for requests."""
+    """Each method that has a ticket answers it exactly once."""
 
     def __init__(
         self,

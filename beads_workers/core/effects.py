@@ -117,10 +117,13 @@ class Effects:
         """Journal a transition, which takes place here and now: ``issues`` know of it.
 
         The edge writes it before it does what follows."""
-        self._commands.append(self.apply(record))
+        self._commands.append(self._taken_in(record))
 
-    def apply(self, record: Record) -> Write:
-        """The same for what is in the journal already: the command to write it is for others."""
+    def apply(self, record: Record) -> None:
+        """Take in a record that is in the journal already."""
+        self._taken_in(record)
+
+    def _taken_in(self, record: Record) -> Write:
         # As it is read back: whoever watches sees the same numbers as whoever replays.
         entry = Entry(record, int(self.epoch * 1e3) / 1e3, int(self.now * 1e6) / 1e6)
         change = self.issues.apply(entry) if type(record) in ABOUT_ISSUES else None

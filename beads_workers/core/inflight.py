@@ -268,7 +268,7 @@ class Tasks:
         if self._preparation.is_on and not self._preparation.room():
             return None
         while (in_flight := self.most_urgent(wants)) is not None:
-            candidate = self._agents.choose(in_flight.job) if self._agents.known else NOBODY
+            candidate = self._agents.choose(in_flight.job) if self._agents.agents else NOBODY
             if candidate is not None:
                 in_flight.candidate = candidate
                 return in_flight

@@ -148,8 +148,8 @@ class Orchestrator:
         for issue_id in self._parts.leases.run_out():
             self._claim_lost(issue_id, "its lease could not be renewed")
         self._connections.serve_idle()
-        if self._parts.registry.idle_paused():
-            self._scheduler.requeue_if_unwanted()
+        if self._parts.registry.paused and self._parts.state is RunState.RUNNING:
+            self._scheduler.leave_to_others()
         self._scheduler.consider()
         before = self._parts.state
         self._ending.consider()
@@ -225,7 +225,7 @@ class Orchestrator:
         self._parts.leases.answered(round_trip.renewed)
         for lost in round_trip.renewed.lost if round_trip.renewed else ():
             self._claim_lost(lost.issue_id, f"the claim was lost: {lost.why}".rstrip(": "))
-        self._scheduler.requeue_if_unwanted()
+        self._scheduler.leave_to_others()
         self._connections.serve_waiting(soon=self._scheduler.coming())
         if round_trip.settled or round_trip.settle_error:
             self._ending.tried()

@@ -145,7 +145,8 @@ class ConnectionRegistry:
         self._by_state: dict[ConnState, dict[ConnId, Connection]] = {s: {} for s in ConnState}
         self._by_pid: dict[int, dict[ConnId, Connection]] = {}
         self._retiring = 0
-        self._paused: dict[ConnId, Connection] = {}
+        self.paused: dict[ConnId, Connection] = {}
+        """Those that are sent nothing new."""
 
     def add(self, conn_id: ConnId, pid: int, start_time: int = 0) -> Connection:
         """Somebody connected."""
@@ -161,7 +162,7 @@ class ConnectionRegistry:
         if connection is not None:
             del self._by_state[connection.state][conn_id]
             self._retiring -= connection.retiring
-            self._paused.pop(conn_id, None)
+            self.paused.pop(conn_id, None)
             of_process = self._by_pid[connection.pid]
             del of_process[conn_id]
             if not of_process:
@@ -230,21 +231,26 @@ class ConnectionRegistry:
         states = self._by_state  # Asked five times a task.
         known = len(states[ConnState.IDLE]) + len(states[ConnState.READY])
         known += len(states[ConnState.RESERVED]) + len(states[ConnState.BUSY])
-        return known - self._retiring - (self.idle_paused() if self._paused else 0)
+        return known - self._retiring - (self.idle_paused() if self.paused else 0)
 
     def pause(self, connection: Connection, pause: Pausing | None) -> None:
         """It is paused, or is not any more."""
         connection.pause = pause
         if pause is not None:
-            self._paused[connection.conn_id] = connection
+            self.paused[connection.conn_id] = connection
         else:
-            self._paused.pop(connection.conn_id, None)
+            self.paused.pop(connection.conn_id, None)
 
     def idle_paused(self, *, own: bool = False) -> int:
         """How many have no task and are to get none; ``own``: of ours."""
         idle = (ConnState.IDLE, ConnState.READY)
-        paused = (c for c in self._paused.values() if c.state in idle and not c.retiring)
+        paused = (c for c in self.paused.values() if c.state in idle and not c.retiring)
         return sum(c.own or not own for c in paused)
+
+    def busy_paused(self) -> int:
+        """How many have a task, and are to get no other."""
+        busy = (ConnState.RESERVED, ConnState.BUSY)
+        return sum(c.state in busy and not c.retiring for c in self.paused.values())
 
     def of_worker(self, worker_id: str) -> list[Connection]:
         """Its connections: a process of ours with several slots has one for each."""

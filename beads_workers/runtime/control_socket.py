@@ -182,7 +182,7 @@ def followed(data: Mapping[str, Any]) -> Kinds:
 
 def event_for(name: str, data: dict[str, Any], ticket: Ticket) -> Event:
     """The event that a request stands for; raises ``ProtocolError`` with a reason."""
-    maker = _EVENTS.get(name) or requests.reader(name.removeprefix(PREFIX))
+    maker = _EVENTS.get(name)
     if maker is None:
         raise ProtocolError(f"No control method {name[:60]}")
     return maker(data, ticket)
@@ -208,6 +208,7 @@ def _worker_ids(data: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 _EVENTS: dict[str, Callable[[Mapping[str, Any], Ticket], Event]] = {
+    **{f"{PREFIX}{name}": read for name, read in requests.readers().items()},
     STOP: _stop,
     "bw.pause": lambda data, ticket: ev.PauseAsked(ticket, _worker_ids(data)),
     "bw.resume": lambda data, ticket: ev.ResumeAsked(ticket, _worker_ids(data)),

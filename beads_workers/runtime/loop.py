@@ -279,12 +279,14 @@ class Loop:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         self._perform(self._core.start(self._journal.elapsed()))
         self.tracker_thread.start()
-        while self._exit_code is None:
-            self._turn()
-            if self._exit_code is None:
-                self._wait()
-        self._write_journal()
-        self._publish()
+        try:
+            while self._exit_code is None:
+                self._turn()
+                if self._exit_code is None:
+                    self._wait()
+            self._write_journal()
+        finally:
+            self._publish()
         self._fold()
         if self.accounts is not None:
             self.accounts.flush()
@@ -313,11 +315,12 @@ class Loop:
             if not self._act() or not self._events:
                 break
         self.workers.flush()
-        if self.ingress is not None:
+        if self._exit_code is None:
+            self._tick(time.monotonic())
+        if self.ingress is not None:  # After its tick, which may have answers to send.
             if self._core.state in _OVER:
                 self.ingress.stop_accepting()
             self.ingress.flush()
-        self._tick(time.monotonic())
         self._fold()  # Only now: nobody waits any more for what is due.
         self._show()
         self._publish()

@@ -1,4 +1,4 @@
-"""One of several slots of a worker process: to the orchestrator a worker like any other."""
+"""Slots of a worker process, each to the orchestrator a worker like any other; and their loop."""
 
 from __future__ import annotations
 
@@ -319,7 +319,8 @@ def own_process(settings: WorkerSettings, make: Callable[[], SlotsProcess]) -> i
         os.chdir(settings.project)
         process = make()
     except OSError as error:
-        processes.say(settings.worker_id, f"cannot use {error.filename}: {error.strerror}")
+        what = error.filename or "a descriptor"
+        processes.say(settings.worker_id, f"cannot use {what}: {error.strerror}")
         return 1
     processes.keep_from_tasks()
     processes.raise_file_limit()  # Two connections for each slot; or one, and maybe a process.

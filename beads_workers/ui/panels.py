@@ -186,7 +186,7 @@ KEYS = (
     ("r a", "retry the quarantined issue; in 3 all of them"),
     ("x", "release the chosen worker's issue (asks first)"),
     ("p + -", "pause, and resume; one worker more, or one less"),
-    ("t w", "other colours (BW_THEME); where the live page is"),
+    ("t w", "other colours (BW_THEME); the address of the live page"),
     ("q", "back, and leave: your own fleet stops or goes on"),
     ("Ctrl-C", "stop the fleet that was started here; twice: now"),
 )

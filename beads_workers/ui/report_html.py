@@ -221,7 +221,7 @@ def _issues(history: History) -> Element:
 
 def _next(steps: list[findings.NextStep]) -> Element:
     items = (el("li", el("code", step.command), el("span", step.why)) for step in steps)
-    return tables.section("What to do next", add(el("ul", class_="next"), items))
+    return tables.section("Next steps", add(el("ul", class_="next"), items))
 
 
 def _timeline(history: History) -> Element:

@@ -172,8 +172,8 @@ def _in_progress(seen: Seen, picture: Picture) -> Reason:
         change = "the next 'beads-workers start' requeues it first"
         return Reason(Cause.IN_PROGRESS, f"{text}: held by a run that has ended", change)
     change = (
-        "another run has it, here or elsewhere: where that is over, its own next start requeues it;"
-        f" 'beads-workers release --abandoned {shlex.quote(seen.issue_id)}' does it now"
+        "another run has it, here or elsewhere: if that run is over, its own next start requeues"
+        f" it; 'beads-workers release --abandoned {shlex.quote(seen.issue_id)}' does it now"
     )
     return Reason(Cause.IN_PROGRESS, text, change)
 

@@ -89,7 +89,7 @@ def test_what_verify_said_is_a_lesson() -> None:
 def test_so_are_a_reviewer_s_remarks() -> None:
     lesson = "the reviewer has remarks\n\n- no tax"
     text = prompt(asked(earlier=Receipt(lesson=lesson), attempt=2))
-    assert "What a reviewer asks for:\n```text\n- no tax\n```" in text
+    assert "Remarks of the reviewer:\n```text\n- no tax\n```" in text
     assert "what the check printed" not in text
 
 

@@ -36,3 +36,10 @@ def test_either_all_or_some(arguments: list[str]) -> None:
     assert isinstance(done.exception, CommandError)
     assert done.exception.exit_code == EXIT_USAGE
     assert "retry --all" in done.exception.hint
+
+
+def test_a_source_that_decides_about_retries_itself_is_asked_for_none(tmp_path: Path) -> None:
+    project = EmbeddedProject(tmp_path)
+    done = call(project, "retry", "x", "--source", "redis://127.0.0.1:1/0?worker=w")
+    assert (done.returncode, done.stdout) == (EXIT_USAGE, "")
+    assert "decides about them itself" in done.stderr

@@ -17,7 +17,7 @@ from beads_workers.core.settings import Work
 from beads_workers.core.states import RunState, WorkerState
 from beads_workers.core.status import status
 from beads_workers.core.worker import WorkerHalf
-from tests.core.playbook import Play, job, notes, of, ready, records, said, task_of
+from tests.core.playbook import Play, done, job, notes, of, ready, records, said, task_of
 from tests.core.test_worker import CONNECTED, LOST, OK, RUN, SHUTDOWN
 
 TICKET = Ticket(1)
@@ -138,6 +138,23 @@ def test_one_that_has_forgotten_what_pause_is_hears_of_no_resume() -> None:
     play.do(hold())
     play.do(asks(1, wire.GROUPED, wire.CANCEL))
     assert not any(isinstance(m, wire.Resume) for m in said(play.do(let_go()), 1))
+
+
+def test_one_that_has_forgotten_what_pause_is_still_ends_its_task_in_time() -> None:
+    play = waiting()
+    play.answer(job("a", timeout_seconds=5.0))
+    play.do(hold(), asks(1, wire.GROUPED, wire.CANCEL))
+    assert notes(play.wait(1000.0), "error")[-1:] == ["W1 did not end a in time"]
+
+
+def test_what_is_claimed_ahead_goes_back_where_all_are_paused_at_work() -> None:
+    play = Play(workers=1)
+    play.own(1)
+    play.answer("a")
+    play.do(done(1, "a"), ready(1))
+    play.answer("b", "c")
+    commands = play.do(hold())
+    assert records(commands, rec.Requeued) == [rec.Requeued(IssueId("c"))]
 
 
 def test_one_that_is_to_end_its_task_ends_it_paused_or_not() -> None:

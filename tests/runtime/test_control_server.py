@@ -98,6 +98,7 @@ def test_status_is_one_object(served: Served) -> None:
         b'{"control": "bw.stop", "control_data": {"exit_code": 1e300}}\n',
         b'{"control": "bw.retry", "control_data": {"issue_ids": []}}\n',
         b'{"control": "bw.retry", "control_data": {"issue_ids": [7]}}\n',
+        b'{"control": "bw.__init__"}\n',
         b'{"control": "bw.follow", "control_data": {"only": "claimed"}}\n',
         b'{"control": "bw.follow", "control_data": {"only": ["claimed", 7]}}\n',
         b'{"control": "bw.follow", "control_data": {"only": [["claimed"]]}}\n',

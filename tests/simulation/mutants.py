@@ -431,7 +431,7 @@ MUTANTS = {
         (23,), seed=180, plant=instead(PausingWorkers, "_tell_pause", revokes_nothing)
     ),
     "keeps-what-nobody-takes": Mutant(
-        (23,), seed=196, plant=instead(ClaimScheduler, "requeue_if_unwanted", never)
+        (23,), seed=196, plant=instead(ClaimScheduler, "leave_to_others", never)
     ),
     "impatient": Mutant((23,), plant=instead(limits, "HEARTBEATS_MISSED", 1)),
     "choice-forgotten": Mutant(

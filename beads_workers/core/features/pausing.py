@@ -55,10 +55,13 @@ class PausingWorkers(Feature):
         """It may understand PAUSE now."""
         wishes = self._wishes.get(connection.conn_id)
         if wishes is not None:
-            wishes.told = wishes.told and connection.abilities.pause
+            has_forgotten = wishes.told and not connection.abilities.pause
+            wishes.told = wishes.told and not has_forgotten
+            self._note(connection, wishes)
             if wishes.by_person:
                 self._tell_pause(connection, wishes, BY_HAND)
-            self._note(connection, wishes)
+            if has_forgotten:
+                self._goes_on(connection)
 
     def left(self, connection: Connection) -> None:
         """Another one may be called so."""
@@ -127,10 +130,11 @@ class PausingWorkers(Feature):
             return
         if is_paused:
             self._sender.wait_no_more(connection)
-            if connection.state is ConnState.RESERVED and connection.issue_id is not None:
-                self._sender.unreserve(self._tasks.in_flight[connection.issue_id])
+            reserved = self._sender.in_flight(connection)
+            if connection.state is ConnState.RESERVED and reserved is not None:
+                self._sender.unreserve(reserved)
             self._effects.write(WorkerPaused(connection.worker_id, reason))
-            self._scheduler.requeue_if_unwanted()
+            self._scheduler.leave_to_others()
         else:
             self._effects.write(WorkerResumed(connection.worker_id))
             self._scheduler.is_free(connection)
@@ -161,5 +165,8 @@ class PausingWorkers(Feature):
             wishes.told = False
             self._note(connection, wishes)
             self._sender.say(connection, Resume())
-            if (in_flight := self._sender.in_flight(connection)) is not None:
-                self._sender.watch(connection, in_flight)
+            self._goes_on(connection)
+
+    def _goes_on(self, connection: Connection) -> None:
+        if (in_flight := self._sender.in_flight(connection)) is not None:
+            self._sender.watch(connection, in_flight)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from importlib.util import find_spec
+from pkgutil import iter_modules
 from typing import Any
 
 from beads_workers.core.events import FleetRequest, Ticket
@@ -15,13 +15,10 @@ from beads_workers.core.framing import ProtocolError
 from beads_workers.core.model import IssueId
 
 
-def reader(name: str) -> Callable[[Mapping[str, Any], Ticket], FleetRequest] | None:
-    """Reads the request of that name; its file is imported only now."""
-    module = f"{__name__}.{name}"
-    if not name.isidentifier() or find_spec(module) is None:
-        return None
-    kind: type[FleetRequest] = import_module(module).REQUEST
-    return kind.read
+def readers() -> dict[str, Callable[[Mapping[str, Any], Ticket], FleetRequest]]:
+    """Return what reads each request, by its name; imports all files."""
+    names = [each.name for each in iter_modules(__path__)]
+    return {name: import_module(f"{__name__}.{name}").REQUEST.read for name in names}
 
 
 def issue_ids(data: Mapping[str, Any]) -> tuple[IssueId, ...]:

@@ -213,7 +213,7 @@ def schema() -> dict[str, Any]:
             "error": _optional("string", "What went wrong: with state error, and only there."),
             "attempt": _optional(
                 "integer",
-                "Which attempt runs, ran or is next, from 1.",
+                "Number of the attempt that runs, ran or is next, from 1.",
                 minimum=1,
                 maximum=ATTEMPT_MAX,
             ),
@@ -221,10 +221,8 @@ def schema() -> dict[str, Any]:
             "reason": _optional(
                 "string", "Of an error: cancelled, timeout, lost or not_found.", minLength=1
             ),
-            "result": {"description": "What came of it, any JSON."},
-            "result_file": _optional(
-                "string", "Where a result lies that is too long.", minLength=1
-            ),
+            "result": {"description": "The result, any JSON."},
+            "result_file": _optional("string", "File of a result that is too long.", minLength=1),
             "omitted": {
                 "type": ["array", "null"],
                 "items": {"type": "string"},

@@ -56,7 +56,10 @@ Naming = Annotated[
     str | None, typer.Option("--naming", metavar="NAME", help="text, later, or cluster.")
 ]
 WorkerId = Annotated[
-    str | None, typer.Option("--worker", metavar="ID", help="Whose queue; else [hero] worker.")
+    str | None,
+    typer.Option(
+        "--worker", metavar="ID", help="The worker that owns the queue; default [hero] worker."
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 Patience = Annotated[
@@ -237,7 +240,7 @@ def stop(
 ) -> None:
     """Ask for the end of jobs, whether they run or are queued.
 
-    One that has ended already stays as it is.
+    A job that has already ended stays as it is.
     """
     from beads_workers.integrations.hero.view import as_object
 
@@ -300,7 +303,7 @@ def logs(
     ] = None,
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Until the job ends.")] = False,
     log_root: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Where logs are; else [hero] log_root.")
+        str | None, typer.Option(metavar="DIR", help="Folder of the logs; default [hero] log_root.")
     ] = None,
     url: Url = None,
     naming: Naming = None,
@@ -388,8 +391,8 @@ ScriptFile = Annotated[
 ]
 ScriptText = Annotated[str | None, typer.Option("-e", "--script", help="The script itself.")]
 JobId = Annotated[str | None, typer.Option("--id", help="Default: a new UUID.")]
-Caller = Annotated[str | None, typer.Option(help="Who asks; default you at this machine.")]
-Context = Annotated[str, typer.Option(help="Which of the fleet's contexts runs it.")]
+Caller = Annotated[str | None, typer.Option(help="The caller; default you at this machine.")]
+Context = Annotated[str, typer.Option(help="The context of the fleet that runs it.")]
 Timeout = Annotated[
     float | None, typer.Option(parser=seconds, metavar="DURATION", help="Of one attempt.")
 ]

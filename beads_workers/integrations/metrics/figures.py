@@ -169,7 +169,7 @@ def _queue(board: Board) -> list[Family]:
         ),
         _gauge(
             "queue_depth_capped",
-            "1 where the last listing was cut: there are more jobs than queue_depth says.",
+            "1 if the last listing was cut: there are more jobs than queue_depth says.",
             int(board.listed.more),
         ),
         _gauge("jobs", "Jobs that are known, by what they wait for.", *_by("state", jobs)),
@@ -251,7 +251,7 @@ def _source(board: Board) -> list[Family]:
             board.counters.refused,
         ),
         _counter("source_calls_total", "Calls of the source: processes, queries.", spent.calls),
-        _counter("source_call_seconds_total", "What these calls took.", spent.seconds),
+        _counter("source_call_seconds_total", "Seconds that these calls took.", spent.seconds),
         _counter(
             "source_round_trips_total",
             "Visits to the source, by what they were for.",
@@ -259,7 +259,7 @@ def _source(board: Board) -> list[Family]:
         ),
         _counter(
             "source_round_trip_seconds_total",
-            "What these visits took, from question to answer.",
+            "Seconds that these visits took, from question to answer.",
             *(Sample(round(t.seconds, 6), (("kind", kind),)) for kind, t in trips),
         ),
         _counter(
@@ -309,7 +309,7 @@ def _agents(board: Board, elapsed: float) -> list[Family]:
         ),
         _counter(
             "agent_dollars_total",
-            "What attempts that ended have cost, by what agents made of them.",
+            "Cost of attempts that ended, in dollars, by verdict.",
             *_by("verdict", {name: each["usd"] for name, each in money["by_verdict"].items()}),
         ),
     ]
@@ -352,7 +352,7 @@ def _landing(board: Board, elapsed: float) -> list[Family]:
             "Gates that have ended, by verdict; kept: it was known, and nothing ran.",
             *_by("verdict", landings.gates),
         ),
-        _counter("gate_seconds_total", "What these gates took.", landings.gate_seconds),
+        _counter("gate_seconds_total", "Seconds that these gates took.", landings.gate_seconds),
         _counter(
             "gates_flaky_total",
             "Gates that were green on a tree on which they had been red.",

@@ -64,7 +64,7 @@ class _Driver(SlotsProcess):
     # --- what a slot asks for -----------------------------------------------------------------
 
     def run_step(self, slot: Slot, plan: Plan, step: Step) -> None:
-        """See ``Slot``."""
+        """See ``Steps``."""
         assert step.call is not None and slot.task is not None
         name, _ = route(step.call.path)
         described = find(name, self._described)
@@ -83,7 +83,7 @@ class _Driver(SlotsProcess):
         executor.ask(slot.number, request, payload)
 
     def end_step(self, slot: Slot, *, hard: bool) -> None:
-        """See ``Slot``."""
+        """See ``Steps``."""
         if (executor := self._at.get(slot.number)) is not None:
             executor.end(slot.number, hard=hard)
 
