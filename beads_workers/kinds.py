@@ -1,7 +1,7 @@
-"""What a kind of source is: one object that says everything about it that others ask.
+"""A kind of source: one object with everything that other modules ask about it.
 
-Whoever starts a fleet, explains why an issue waits, or checks what a start needs, asks this object
-and never the name of a kind. A kind is entered in ``registry.KINDS``.
+Code that starts a fleet, explains why an issue waits, or checks what a start needs asks this object
+and never the name of a kind. A kind is registered in ``registry.KINDS``.
 """
 
 from __future__ import annotations
@@ -22,35 +22,44 @@ from beads_workers.core.source import Source, SourceError
 class Late:
     """A function that is imported when it is called: ``package.module:function``.
 
-    So a kind can name what needs the edge or the command line, and costs nothing until it is used.
+    So a kind can name functions that need asyncio or the command line, at no cost until one is
+    called.
     """
 
     name: str
 
     def load(self) -> Callable[..., Any]:
-        """The function itself."""
+        """Import and return the function."""
         module, _, attribute = self.name.partition(":")
         found: Callable[..., Any] = getattr(importlib.import_module(module), attribute)
         return found
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        """Call it."""
+        """Import the function and call it."""
         return self.load()(*arguments, **named)
 
 
 class CallLog(Protocol):
-    """Told of every process that a source starts, before it acts: a later run waits for what a dead
-    one left running."""
+    """Receiver of every process that a source starts, before the process acts.
+
+    A later run waits for processes that a dead run left running.
+    """
 
     def started(self, pid: int, start_time: int, argv: Sequence[str]) -> None:
-        """``start_time``: clock ticks since boot, field 22 of ``/proc/PID/stat``; 0: unknown."""
+        """Record the start of a process.
+
+        ``start_time``: clock ticks since boot, field 22 of ``/proc/PID/stat``; 0: unknown.
+        """
 
     def ended(self, pid: int) -> None:
-        """The process has ended and was reaped."""
+        """Record that the process has ended and was reaped."""
 
 
 class KindMissing(SourceError):
-    """This installation has no such kind of source, or not any more; ``known``: those it has."""
+    """Error: this installation does not have, or no longer has, this kind of source.
+
+    ``known``: the kinds it has.
+    """
 
     def __init__(self, name: str, known: Sequence[str]) -> None:
         message = f"the source {name} is not part of this installation"
@@ -59,12 +68,12 @@ class KindMissing(SourceError):
 
 @value
 class Capabilities:
-    """What a kind of source promises; contract tests ask for exactly that.
+    """Promises of a kind of source; the contract tests check exactly these.
 
-    ``dependencies``: an issue may wait for others; ``parents``: it may be below another one.
-    ``leases``: claims end by themselves, so that several fleets may share the tracker.
+    ``dependencies``: an issue may wait for others; ``parents``: an issue may be below another one.
+    ``leases``: claims expire by themselves, so that several fleets may share the tracker.
     ``hand_over``: a worker may claim and close by itself. ``push``: work arrives by itself, through
-    an ingress. ``looks``: somebody else can see what is there (``why``, ``list``, ``show``).
+    an ingress. ``looks``: other processes can read the issues (``why``, ``list``, ``show``).
     """
 
     dependencies: bool = False
@@ -77,7 +86,10 @@ class Capabilities:
 
 @value
 class Opening:
-    """What a source is opened with. ``host``: this machine; ``call_log``: told of processes."""
+    """Arguments for opening a source.
+
+    ``host``: this machine; ``call_log``: is told of every process.
+    """
 
     settings: FleetSettings
     actor: str
@@ -86,19 +98,22 @@ class Opening:
 
     @property
     def place(self) -> Path:
-        """``settings.tracker``."""
+        """Path of the tracker: ``settings.tracker``."""
         return Path(self.settings.tracker)
 
     @property
     def listed_max(self) -> int:
-        """How many issues a listing is to have."""
+        """Maximum number of issues in one listing."""
         return max(limits.LISTED_MIN, limits.LISTED_PER_SLOT * self.settings.workers)
 
 
 @value
 class Located:
-    """Where a tracker is. ``folder``: the project's; ``place``: a path of its own, which only one
-    fleet may hold; ``options``: what opening it needs besides, as ``FleetSettings`` keeps it."""
+    """Location of a tracker.
+
+    ``folder``: the project's; ``place``: the tracker's own path, which only one fleet may hold;
+    ``options``: further options for opening, as ``FleetSettings`` keeps them.
+    """
 
     place: Path
     folder: Path
@@ -107,11 +122,10 @@ class Located:
 
 @value
 class Looked:
-    """What the checks of ``doctor`` start from.
+    """Input of the checks of ``doctor``.
 
-    ``resolved``: what was said by command line, environment and file together
-    (``cli.config.Resolved``); ``state``: the run directory; ``fleet``: None where there is no
-    tracker.
+    ``resolved``: all options of command line, environment and file (``cli.config.Resolved``);
+    ``state``: the run directory; ``fleet``: None if there is no tracker.
     """
 
     resolved: Any
@@ -121,24 +135,26 @@ class Looked:
 
 @value
 class SourceKind:
-    """One kind of source. Functions may be ``Late``; None is what holds for a tracker.
+    """A kind of source. Functions may be ``Late``; None means: as for a tracker.
 
-    ``name``: of the source, as in ``FleetSettings.source`` and ``Job.source``. ``called``: for
-    people. ``prefixes``: how a text of ``--source`` begins that means it, beside its name.
-    ``forms``: what ``--source`` takes, for hints; ``named``: its name alone is one.
+    ``name``: of the source, as in ``FleetSettings.source`` and ``Job.source``. ``called``: its name
+    in messages. ``prefixes``: beginnings of a ``--source`` text that select this kind, besides its
+    name. ``forms``: the texts that ``--source`` accepts, for hints. ``named``: its name alone
+    selects it.
 
-    ``open``: gives the source. ``locate``: from the text of ``--source`` and the current folder to
-    ``Located``, or raises ``SourceError``; None: it is found by walking up (``runtime.project``).
-    ``prepare``: from what was said (``Looked.resolved``), issues and ``owned`` to the settings of
-    a fleet; ``beside``: from what was said and the run directory to settings with which a client
-    may look at it. Both raise ``CommandError``; None: from what ``locate`` or the project says.
-    ``workers``: how many there would be.
+    ``open``: returns the source. ``locate``: turns the text of ``--source`` and the current folder
+    into ``Located``, or raises ``SourceError``; None: the tracker is found by walking up
+    (``runtime.project``). ``prepare``: turns the options (``Looked.resolved``), issues and
+    ``owned`` into the settings of a fleet. ``beside``: turns the options and the run directory into
+    settings with which a client may read the source. Both raise ``CommandError``; None: settings
+    come from ``locate`` or the project. ``workers``: the number of workers that a fleet would have.
 
-    ``ingress``: makes what looks after the sockets of a push source (``runtime.sources``).
-    ``prompt``: its ``take`` and ``settle`` only touch memory, so the loop does not wait for them.
+    ``ingress``: makes the object that serves the sockets of a push source (``runtime.sources``).
+    ``prompt``: ``take`` and ``settle`` only touch memory, so the loop does not wait for them.
 
-    ``checks``: what ``doctor`` says of it, from ``Looked``, in lines that are called ``checked``;
-    ``work_checks``: what it says of what runs there, where that is not for the options to say.
+    ``checks``: returns the lines of ``doctor`` about the source, from ``Looked``; the lines are
+    named ``checked``. ``work_checks``: returns the lines about the work, if the options do not
+    decide it.
     """
 
     name: str
@@ -159,5 +175,5 @@ class SourceKind:
     work_checks: Callable[[Looked], Any] | None = None
 
     def recognises(self, text: str) -> bool:
-        """Whether this text of ``--source`` means it."""
+        """Return whether this text of ``--source`` selects this kind."""
         return (self.named and text == self.name) or text.startswith(self.prefixes)

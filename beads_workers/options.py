@@ -1,8 +1,8 @@
-"""The options of ``start`` as one table: name, type, default, help, and where each applies.
+"""The options of ``start`` as one table: name, type, default, help and scope.
 
-Everything else is made from it: the parameters of the command line (``cli.parameters``), the keys
-of ``beads-workers.toml`` and of its tables, the environment, ``config show`` and completion. To add
-an option, add a field of ``Options``.
+Generated from the table: the parameters of the command line (``cli.parameters``), the keys of
+``beads-workers.toml`` and of its tables, the environment variables, ``config show`` and completion.
+To add an option, add a field of ``Options``.
 """
 
 from __future__ import annotations
@@ -28,23 +28,27 @@ WORKERS_DEFAULT = 4
 IN_FLIGHT_MAX = 1000
 WORKERS_MAX = limits.LISTEN_BACKLOG
 POLL_PUSH_SECONDS = 3600.0
-"""Of a push source: polling finds nothing."""
+"""Poll interval of a push source, in seconds: polling finds nothing there."""
 SECONDS_MAX = 366 * 86_400.0
-"""A year and a day: longer than any run, shorter than any overflow."""
+"""Longest duration, in seconds: a year and a day is longer than any run."""
 
 # --- kinds of values --------------------------------------------------------------------------
 
 
 Reader = Callable[[Any], T]
-"""Takes a value as TOML or the command line has it; raises ``ValueError`` saying what may be."""
+"""A function that reads a value from TOML or the command line.
+
+It raises ``ValueError`` with the values that are allowed.
+"""
 
 
 @value
 class ValueKind(Generic[T]):
-    """A kind of value: how one is read, and what the command line makes of its words.
+    """A kind of value: how it is read, and how the command line parses its words.
 
-    ``word``: the type of one word; ``parse`` makes more of it, and then ``metavar`` names it.
-    ``many``: the option may be given several times. ``names``: all that it can be, if they are few.
+    ``word``: the type of one word; ``parse`` converts the word, and then ``metavar`` names it.
+    ``many``: the option may be given several times. ``names``: all possible values, if there are
+    few.
     """
 
     read: Reader[T]
@@ -55,7 +59,7 @@ class ValueKind(Generic[T]):
     names: tuple[str, ...] = ()
 
     def from_text(self, text: str) -> Any:
-        """The text of an environment variable, as ``read`` takes it."""
+        """Return the text of an environment variable in the type that ``read`` accepts."""
         return int(text) if self.word is int and text.isdecimal() else text
 
 
@@ -91,7 +95,7 @@ NEVER = "never"
 
 
 def _duration_or_never(low: float) -> ValueKind[str]:
-    """As it is written: ``seconds_or_never`` reads it once more."""
+    """Return a kind that keeps the value as text: ``seconds_or_never`` parses it again."""
     one = _duration(low)
 
     def read(value: Any) -> str:
@@ -106,7 +110,7 @@ def _duration_or_never(low: float) -> ValueKind[str]:
 
 
 def seconds_or_never(text: str) -> float | None:
-    """The seconds of such an option; None for never."""
+    """Return the seconds of such an option; None for never."""
     return None if text == NEVER else parse_duration(text)
 
 
@@ -132,7 +136,7 @@ def _boolean(value: Any) -> bool:
 
 
 def _several(one: ValueKind[T]) -> ValueKind[tuple[T, ...]]:
-    """A list of such values; a single one is a list of one."""
+    """Return the kind for a list of such values; a single value is a list of one."""
 
     def read(value: Any) -> tuple[T, ...]:
         values = value if isinstance(value, list | tuple) else [value]
@@ -142,7 +146,7 @@ def _several(one: ValueKind[T]) -> ValueKind[tuple[T, ...]]:
 
 
 def read_command(value: Any) -> tuple[str, ...]:
-    """Reads a program and its arguments: ``command``, and an agent's ``argv``."""
+    """Read a program and its arguments: ``command``, and an agent's ``argv``."""
     is_list = isinstance(value, list | tuple) and value
     if not is_list or not all(isinstance(each, str) and "\0" not in each for each in value):
         raise ValueError("a list of texts, the program first")
@@ -150,7 +154,7 @@ def read_command(value: Any) -> tuple[str, ...]:
 
 
 def _inside(value: Any) -> str:
-    """A file or pattern inside the project: nothing else is ever copied."""
+    """Read a file or pattern inside the project: nothing outside it is ever copied."""
     if (
         not isinstance(value, str)
         or not value.strip("/. ")
@@ -163,7 +167,7 @@ def _inside(value: Any) -> str:
 
 
 def read_bytes(low: int) -> Reader[int]:
-    """Reads a size in bytes, also as a text with its unit; ``low`` is the least."""
+    """Return a reader of sizes in bytes, also given with a unit; ``low`` is the least."""
     least = f"of {low >> 10} KiB or more" if low else "0"
 
     def read(value: Any) -> int:
@@ -233,18 +237,18 @@ PANELS = (
     *("Which issues", "Attempts", "Agents", "Landing", "The end of the run"),
     *("Functions and executors", "The fleet"),
 )
-"""Below the options that matter most, ``start --help`` shows the others in these."""
+"""Groups in which ``start --help`` shows options, below the most important ones."""
 ISSUES, ATTEMPTS, AGENTS, LANDING, ENDING, FUNCTIONS, FLEET = PANELS
 
 
 @value
 class Option:
-    """One option: how it is read, what holds when nobody says anything, and where it applies.
+    """An option: how it is read, its default, and where it applies.
 
-    ``at``: the commands that have it; every option is also a key of the file. ``flags`` are what is
-    typed, where that is not the name. ``variable``: of the environment. ``table``: the table of
-    ``beads-workers.toml`` and the key in it that mean the same as the name. ``panel``: where
-    ``--help`` shows it; the first one where nothing is said.
+    ``at``: the commands that have it; every option is also a key of the file. ``flags``: the words
+    to type, if they differ from the name. ``variable``: the environment variable. ``table``: the
+    table of ``beads-workers.toml`` and the key in it that are equivalent to the name. ``panel``:
+    the group of ``--help`` that shows it; None: the first group.
     """
 
     kind: ValueKind[Any]
@@ -254,32 +258,32 @@ class Option:
     flags: tuple[str, ...] = ()
     metavar: str | None = None
     path: bool = False
-    """Relative to the file's folder in the file, to the current folder elsewhere."""
+    """Whether the value is a path: in the file relative to its folder, else to the current one."""
     variable: str = ""
     table: tuple[str, str] | None = None
     panel: str | None = None
     in_file: bool = True
-    """Whether it is a key of ``beads-workers.toml``."""
+    """Whether the option is a key of ``beads-workers.toml``."""
 
     @property
     def read(self) -> Reader[Any]:
-        """Reads a value of it; raises ``ValueError`` saying what may be."""
+        """Reader of the option's values; raises ``ValueError`` with the allowed values."""
         return self.kind.read
 
 
 def _option(kind: ValueKind[T], default: T | None = None, help: str = "", **more: Any) -> T | None:
-    """The field of an option; see ``Option``."""
+    """Return the field of an option; see ``Option``."""
     made = Option(kind, default, help or None, **more)
     return cast("T | None", field(default=None, metadata={"option": made}))
 
 
 def _in_file(kind: ValueKind[T], default: T | None = None, **more: Any) -> T | None:
-    """The field of an option that no command has: it is said in the file, or in a variable."""
+    """Return the field of an option that is set only in the file or in a variable."""
     return _option(kind, default, at=(), **more)
 
 
 def _flag(help: str, flags: str, default: bool | None = False, **more: Any) -> bool | None:
-    """The field of an option that is there or not; ``flags`` leave out or have a ``--no-``."""
+    """Return the field of a yes-or-no option; ``flags``: its flag, maybe with a ``--no-`` form."""
     return _option(BOOLEAN, default, help, flags=(flags,), **more)
 
 
@@ -288,7 +292,7 @@ PORT_FORMS = "it must be a port of this machine: 9464, 127.0.0.1:9464, or 0 for 
 
 
 def read_port(value: Any) -> int:
-    """The port; raises ``ValueError`` saying what may be. Nobody outside this machine is served."""
+    """Return a local port; raise ``ValueError`` with the allowed forms."""
     if isinstance(value, str) and (form := re.fullmatch(r"(?:127\.0\.0\.1:)?([0-9]{1,5})", value)):
         value = int(form[1])
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= PORT_MAX:
@@ -304,23 +308,24 @@ def _read_executor(value: object) -> str:
 
 
 def read_source(value: object) -> str:
-    """A text of ``--source``; raises ``ValueError`` saying what may be."""
+    """Return a valid text of ``--source``; raise ``ValueError`` with the allowed forms."""
     from beads_workers.kinds import KindMissing
 
     try:
         if isinstance(value, str) and ("://" in value or registry.recognise(value)):
             return value
     except KindMissing:
-        return str(value)  # Whoever is about to use it says so.
+        return str(value)  # The code that uses the source reports the missing kind.
     forms = ", ".join(f'"{kind.forms[0]}"' for kind in registry.kinds() if kind.forms)
     raise ValueError(f"{forms} or a URL")
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Every option; None is "not said". Durations in seconds, paths as text.
+    """Every option; None means "not given". Durations are in seconds, paths are text.
 
-    The order is that of ``config show`` and, but for what a command moves, of ``--help``.
+    The order is that of ``config show`` and, except for options that a command moves, of
+    ``--help``.
     """
 
     workers: int | None = _option(
@@ -487,7 +492,7 @@ class Options:
     log_dir: str | None = _in_file(TEXT, path=True, variable="BEADS_WORKERS_LOG_DIR")
     until_empty: bool | None = _flag("End when nothing is left to do.", "--until-empty")
     command: tuple[str, ...] | None = _in_file(ValueKind(read_command))
-    """On the command line: what stands after ``--``."""
+    """Command that is run for each issue; on the command line, the words after ``--``."""
     term_grace: float | None = _option(
         _duration(0),
         limits.TERM_GRACE_SECONDS,
@@ -668,7 +673,7 @@ class Options:
         in_file=False,
     )
     tables: Mapping[str, Any] = field(default_factory=dict)
-    """What kinds of sources read from tables of their own, by the name of the table."""
+    """Tables that kinds of sources read by themselves, by the name of the table."""
     trace: bool | None = _flag(
         "Send a span for each attempt, by OTLP.", "--trace/--no-trace", None, panel=FLEET
     )
@@ -698,12 +703,12 @@ KEYS: Mapping[str, Option] = dict(_keys())
 
 
 def value_of(options: Options, key: str) -> Any:
-    """What holds for a key."""
+    """Return the value of a key."""
     return options.tables.get(key) if key in registry.TABLES else getattr(options, key)
 
 
 def form_of(options: Options) -> commit_form.CommitForm:
-    """How messages of landed commits are written."""
+    """Return the settings for messages of landed commits."""
     return commit_form.CommitForm(
         subject=options.landing_subject or FORM.subject,
         subject_max=options.landing_subject_max or FORM.subject_max,
@@ -714,7 +719,7 @@ def form_of(options: Options) -> commit_form.CommitForm:
 
 
 TABLES: dict[str, dict[str, str]] = {}
-"""Tables of ``beads-workers.toml``: their keys, and the options that they stand for."""
+"""Tables of ``beads-workers.toml``: their keys, and the equivalent options."""
 
 for _name, _each in KEYS.items():
     if _each.table:
@@ -728,8 +733,8 @@ for _name, _each in KEYS.items():
 class AgentTable:
     """``[agents.NAME]``: how an agent is called; see ``core.settings.Agent``.
 
-    ``argv``: the whole command, or of an ``adapter`` the program only. ``prompt`` is the template's
-    text.
+    ``argv``: the whole command; with an ``adapter``, only the program. ``prompt``: the text of the
+    template.
     """
 
     argv: tuple[str, ...] = ()
@@ -743,10 +748,10 @@ class AgentTable:
 
 @value
 class RiskyLine:
-    """Something that came with a project and is run, or weakens what holds, if it is believed.
+    """A line of a project that, if trusted, runs something or weakens a protection.
 
-    ``folder``: of the project that trust is kept for. ``text``: as a person is shown it.
-    ``digest``: of all that counts in it.
+    ``folder``: the project for which trust is kept. ``text``: the line as shown to people.
+    ``digest``: hash of everything that counts in the line.
     """
 
     folder: Path
@@ -756,11 +761,11 @@ class RiskyLine:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """Every option with its default filled in, and where each came from.
+    """Every option with its default filled in, and the origin of each value.
 
-    ``origin``: ``command line``, the environment variable's name, the file's path or ``default``.
-    None is left only where an option has no default. Paths are absolute. ``trusted``: the lines of
-    the file that run something, as far as they hold; ``untrusted``: those that are left out.
+    ``origin``: ``command line``, the environment variable's name, the file's path or ``default``. A
+    value is None only if the option has no default. Paths are absolute. ``trusted``: the lines of
+    the file that run something and are in force; ``untrusted``: the lines that are left out.
     """
 
     options: Options
@@ -772,11 +777,11 @@ class Resolved:
 
 
 def as_toml(value: Any) -> str:
-    """A value as it stands in ``beads-workers.toml``."""
+    """Return a value as it is written in ``beads-workers.toml``."""
     import json
 
     if (as_table := getattr(value, "as_table", None)) is not None:
-        value = as_table()  # Of a kind of source.
+        value = as_table()  # A table of a kind of source.
     if isinstance(value, tuple) and value and isinstance(value[0], tuple):
         value = dict(value)
     if isinstance(value, Mapping):
@@ -784,5 +789,5 @@ def as_toml(value: Any) -> str:
         return f"{{ {', '.join(said)} }}"
     if isinstance(value, tuple):
         return "[" + ", ".join(map(as_toml, value)) + "]"
-    # JSON's texts, numbers and booleans are TOML's, but for a delete character.
+    # Texts, numbers and booleans are the same in JSON and TOML, except a delete character.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,7 +1,7 @@
-"""The one static table of what can be added and left out: kinds of sources, and integrations.
+"""The one static table of everything optional: kinds of sources, and integrations.
 
-Everything else asks here, and imports no integration by its name. What is named is imported when it
-is asked for. A room that is not there is passed over, and using it is one clear error.
+All other modules ask this one, and import no integration by its name. Modules are imported on
+demand. A missing integration is skipped; using it raises one clear error.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ KINDS: dict[str, str] = {
     "hero": "beads_workers.integrations.hero:KIND",
     "dispatcherd": "beads_workers.integrations.dispatcherd:KIND",
 }
-"""The name of a kind: ``module:ATTRIBUTE`` of its ``SourceKind``."""
+"""Name of a kind -> ``module:ATTRIBUTE`` of its ``SourceKind``."""
 
 
 TABLES: dict[str, str] = {
     "hero": "beads_workers.integrations.hero.options:read_hero",
 }
-"""Tables of ``beads-workers.toml`` that a kind reads by itself: ``module:function``."""
+"""Tables of ``beads-workers.toml`` that a kind reads by itself -> ``module:function``."""
 
 
 SERVICES: dict[str, str] = {
@@ -44,7 +44,7 @@ SERVICES: dict[str, str] = {
     "tracer": "beads_workers.integrations.tracing.tracer",
     "tracing": "beads_workers.integrations.tracing.options",
 }
-"""What the engine and the command line ask integrations for: the module that has it."""
+"""Services that the engine and the command line use -> the module that provides each."""
 
 
 COMMANDS: dict[str, dict[str, str]] = {
@@ -139,33 +139,33 @@ COMMANDS: dict[str, dict[str, str]] = {
 }
 """Module of ``beads_workers`` -> its commands, each with the first sentence of its help.
 
-Each module has ``register(app)``. A test compares the sentences with what the commands say.
+Each module has ``register(app)``. A test compares the sentences with the help texts.
 """
 
 
 def commands() -> dict[str, dict[str, str]]:
-    """``COMMANDS``, without those whose room is not there."""
+    """Return ``COMMANDS`` without the modules that are not installed."""
     return {module: said for module, said in COMMANDS.items() if _is_there(module)}
 
 
 def _is_there(module: str) -> bool:
-    from importlib.util import find_spec  # Every worker loads this module, and lists no commands.
+    from importlib.util import find_spec  # Workers load this module, too.
 
     room = module.rpartition(".")[0]
     return not room.startswith("integrations.") or find_spec(f"{__package__}.{room}") is not None
 
 
 class Missing(Exception):
-    """This installation has no such integration; the text is for people."""
+    """Error: this installation has no such integration; the text is for people."""
 
 
 def service(name: str) -> ModuleType | None:
-    """The module that serves this; None where its room is not there."""
+    """Return the module of this service; None if it is not installed."""
     return load(SERVICES[name])
 
 
 def need(name: str) -> ModuleType:
-    """The module that serves this; raises ``Missing``."""
+    """Return the module of this service; raise ``Missing`` if it is not installed."""
     if (found := service(name)) is None:
         room = SERVICES[name].split(".")[2]
         raise Missing(f"the integration {room} is not part of this installation")
@@ -173,7 +173,7 @@ def need(name: str) -> ModuleType:
 
 
 def kind_of(name: str) -> SourceKind:
-    """The kind of this name; raises ``KindMissing``."""
+    """Return the kind of this name; raise ``KindMissing`` if it is not installed."""
     kind = _load(name)
     if kind is None:
         from beads_workers.kinds import KindMissing
@@ -183,9 +183,9 @@ def kind_of(name: str) -> SourceKind:
 
 
 def recognise(text: str) -> SourceKind | None:
-    """The kind that a text of ``--source`` means; None for one that nobody knows.
+    """Return the kind that a text of ``--source`` selects; None for an unknown text.
 
-    Raises ``KindMissing`` for the name of one that is not there.
+    Raise ``KindMissing`` for the name of a kind that is not installed.
     """
     if text in KINDS:
         kind = kind_of(text)
@@ -194,7 +194,7 @@ def recognise(text: str) -> SourceKind | None:
 
 
 def kinds() -> Iterator[SourceKind]:
-    """Every kind that is there, in the order of the table; each is imported."""
+    """Import and yield every installed kind, in the order of the table."""
     for name in KINDS:
         if (kind := _load(name)) is not None:
             yield kind
@@ -209,10 +209,10 @@ def _load(name: str) -> SourceKind | None:
 
 
 def load(module: str) -> ModuleType | None:
-    """The module; None where its room is not there."""
+    """Import and return the module; None if it is not installed."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise  # It is there, and misses something else.
+            raise  # The module is installed, but something that it imports is missing.
         return None

@@ -1,7 +1,7 @@
-"""What a chaos came to: a fold over the journals of all its runs, and the log of its tasks.
+"""The account of a chaos: a fold over the journals of all its runs, and the log of its tasks.
 
-The journals say what the orchestrators knew, the log what really ran; the tracker has the last
-word. Where the three disagree, a promise was broken.
+The journals say what the orchestrators knew, the log what really ran; the tracker decides. If the
+three disagree, a promise was broken.
 """
 
 from __future__ import annotations
@@ -20,13 +20,15 @@ CHARGING = ("error", "timeout", "lost", "not_found", "retry")
 """Outcomes that may be charged; a ``retry`` only after many in a row."""
 
 Attempt = tuple[str, str, str, int]
-"""Run, issue, worker, number: the same again where an attempt was requeued uncharged."""
+"""Run, issue, worker, number: the same again if an attempt was requeued uncharged."""
 
 
 @dataclass(slots=True)
 class Life:
-    """One issue over all runs. ``done``: a success is journalled. ``verdict``: of its last end.
-    ``refused``: why its branch did not land."""
+    """One issue over all runs. ``done``: a journal has a success. ``verdict``: of its last attempt.
+
+    ``refused``: why its branch did not land.
+    """
 
     charged: int = 0
     done: bool = False
@@ -40,7 +42,7 @@ class Life:
 
 @dataclass(slots=True)
 class ChaosAccount:
-    """All runs, in their order. Each list names what may never happen, as it is read."""
+    """All runs, in their order. The lists collect events that must never happen."""
 
     killed: Collection[int] = ()
     cap: int = 3
@@ -51,16 +53,16 @@ class ChaosAccount:
     at_once: list[str] = field(default_factory=list)
     charges: list[str] = field(default_factory=list)
     run_ids: list[str] = field(default_factory=list)
-    """Runs that wrote at least their first line: another one has done nothing."""
+    """Runs that wrote at least their first line: other runs have done nothing."""
     _run_id: str = ""
     _pids: dict[str, int] = field(default_factory=dict)
 
     def read(self, run_id: str, entries: Iterable[Entry]) -> None:
-        """Take in one run; oldest first."""
+        """Take in one run; the oldest run first."""
         self._run_id = run_id
         self._pids.clear()
         for life in self.lives.values():
-            life.running = False  # Whoever ran it has died with the run before.
+            life.running = False  # The worker died with the run before.
         for entry in entries:
             self._add(entry.record)
 
@@ -72,7 +74,8 @@ class ChaosAccount:
             case rec.Checkpointed() as retry_entry:
                 self._checkpointed(retry_entry)
             case rec.WorkerStarted(worker_id, pid) | rec.WorkerJoined(worker_id, pid):
-                # Killed between its READY and the moment it is heard, it joins as a stranger.
+                # A worker whose orchestrator was killed right after READY joins the next one as a
+                # stranger.
                 self._pids[worker_id] = pid
             case rec.Started() as began:
                 self._started(began)
@@ -136,14 +139,14 @@ class ChaosAccount:
 
 @dataclass(slots=True)
 class TaskLog:
-    """What the tasks wrote. ``done``: how often a command of an issue came to a good end."""
+    """The log of the tasks. ``done``: how often a command of an issue succeeded."""
 
     begun: Counter[Attempt] = field(default_factory=Counter)
     done: Counter[str] = field(default_factory=Counter)
     overlaps: list[str] = field(default_factory=list)
 
     def add(self, line: bytes) -> None:
-        """One whole line."""
+        """Add one whole line."""
         said = json.loads(line)
         issue_id = said["issue"]
         match said["word"]:
@@ -158,12 +161,12 @@ class TaskLog:
 
     @property
     def attempts(self) -> int:
-        """How many commands began."""
+        """Number of commands that began."""
         return self.begun.total()
 
 
 def read_log(file: Path) -> TaskLog:
-    """The log of all tasks of a chaos; one that nobody wrote is empty."""
+    """Return the log of all tasks of a chaos; without a file, an empty one."""
     log = TaskLog()
     try:
         lines = file.read_bytes().splitlines()
@@ -175,7 +178,7 @@ def read_log(file: Path) -> TaskLog:
 
 
 def unasked(account: ChaosAccount, log: TaskLog) -> Iterator[str]:
-    """Commands that ran although no journal says so, or more often."""
+    """Yield commands that ran more often than the journals say."""
     for attempt, count in log.begun.items():
         if count > account.started[attempt]:
             run_id, issue_id, worker_id, number = attempt

@@ -1,4 +1,4 @@
-"""``chaos``: the proof, for users. The real engine on a throw-away tracker, and everything dies."""
+"""``chaos``: the proof, for users. It kills parts of a real fleet on a throw-away tracker."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 
 
 # --- report --------------------------------------------------------------------------------------
-# What a chaos says: one line that is written over while it goes on, and the story at its end.
+# Output of a chaos: one line that is overwritten while it runs, and the story at its end.
 
 
 PIPE_SECONDS = 10.0
-"""In a pipe, a plain line so often."""
+"""Interval of plain lines if stderr is no terminal."""
 
 
 def opening(
     workspace: ChaosWorkspace, seed: int, kills: int, workers: int, *, self_claiming: bool
 ) -> str:
-    """What is about to happen."""
+    """Return the first line: what is about to happen."""
     return (
         f"chaos: {kills} kills, seed {seed}, {workers} workers on {workspace.tracker.name}"
         f"{', each calling it by itself' if self_claiming else ''}"
@@ -47,7 +47,7 @@ def opening(
 
 
 class KillProgress:
-    """On stderr: on a terminal one line that changes, else a plain line now and then."""
+    """Progress on stderr: on a terminal one line that changes, else a plain line now and then."""
 
     def __init__(self, kills: int, *, quiet: bool) -> None:
         self._kills = kills
@@ -57,12 +57,12 @@ class KillProgress:
         self._width = 0
 
     def say(self, text: str) -> None:
-        """One line that stays."""
+        """Print a line that stays."""
         if not self._quiet:
             print(text, file=sys.stderr, flush=True)
 
     def show(self, tally: KillTally) -> None:
-        """Where it stands."""
+        """Show the number of kills, starts and issues."""
         now = time.monotonic()
         if self._quiet or not (self._draws or now >= self._last + PIPE_SECONDS):
             return
@@ -79,7 +79,7 @@ class KillProgress:
         self._width = len(text)
 
     def end(self) -> None:
-        """What follows begins on a line of its own."""
+        """Clear the progress line: the next output begins on a line of its own."""
         if self._draws and self._width:
             print(f"\r{'':<{self._width}}\r", end="", file=sys.stderr, flush=True)
 
@@ -91,13 +91,13 @@ def _columns() -> int:
 
 
 def by_kind(counts: Counter[str]) -> str:
-    """The most frequent first."""
+    """Return counts as text, the most frequent first."""
     return ", ".join(f"{count} {kind}" for kind, count in counts.most_common())
 
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """The last words of a chaos, for people and for programs."""
+    """The last lines of a chaos, for people and for programs."""
 
     workspace: ChaosWorkspace
     seed: int
@@ -107,19 +107,19 @@ class Story:
     log: TaskLog
     seconds: float
     again: str
-    """The command that does the same."""
+    """Command that repeats this chaos."""
     self_claiming: bool = False
-    """Each worker claimed and closed by itself."""
+    """Whether workers claim and close issues themselves."""
     keep: bool = False
-    """The user wants the folder kept."""
+    """Whether the user wants the folder kept."""
 
     @property
     def broken(self) -> list[Promise]:
-        """What was not kept."""
+        """Promises that were broken."""
         return [promise for promise in self.promises if promise.broken]
 
     def lines(self) -> Iterator[str]:
-        """What was done, what became of the issues, and what was checked."""
+        """Yield what was done, the results of the issues, and what was checked."""
         tally, counts = self.tally, self._counts()
         yield (
             f"{tally.kills.total()} kills in {self.seconds:.0f} s: {by_kind(tally.kills)};"
@@ -143,7 +143,7 @@ class Story:
             yield f"Once more: {self.again}"
 
     def as_object(self) -> dict[str, Any]:
-        """The same for a program."""
+        """Return the same for programs."""
         at_work = self.tally.at_work or [0]
         return {
             "chaos": {
@@ -168,7 +168,8 @@ class Story:
     def _counts(self) -> dict[str, int]:
         lives = self.account.lives.values()
         return {
-            # What a worker closed in its orchestrator's last moment was found, and never finished.
+            # An issue that a worker closed as its orchestrator died was found closed, and never
+            # finished.
             "closed": sum(life.done or life.found_closed > 0 for life in lives),
             "quarantined": sum(not life.done and life.verdict == "quarantined" for life in lives),
             "found_closed": sum(life.found_closed for life in lives),
@@ -271,7 +272,7 @@ def chaos(
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
-    """Once: what is cleaned up then is not to be cut short by the second one."""
+    """Exit; ignore further signals, so that the cleanup is not interrupted."""
     for each in LEAVE_AT:
         signal.signal(each, signal.SIG_IGN)
     sys.exit(128 + number)
@@ -284,7 +285,7 @@ class _Asked:
     source: str
     workers: int
     self_claiming: bool
-    """Each worker claims and closes by itself."""
+    """Whether workers claim and close issues themselves."""
     landing: bool
     only: str | None
     keep: bool
@@ -292,7 +293,7 @@ class _Asked:
     quiet: bool
 
     def again(self) -> str:
-        """The command that does the same."""
+        """Return the command that repeats this chaos."""
         argv = ["beads-workers", "chaos", f"--seed {self.seed}", f"--kills {self.kills}"]
         argv += [f"--source {self.source}"] if self.source != "sqlite" else []
         argv += [f"-n {self.workers}"] if self.workers != WORKERS[self.source] else []

@@ -1,8 +1,8 @@
 """``--verify`` of a ``chaos`` that lands: ``python -I -S gate.py FOLDER``, in a worktree.
 
-Runs by itself, without the package. It takes its time, refuses a tree with a broken file in it, and
-writes down the tree that it saw when that is fine: made anew from the files that are really there,
-not from what git says is checked out.
+Runs alone, without the package. It takes some time, and refuses a tree with a broken file. It logs
+the trees it accepts, computed from the files that are really there, and not from what git says is
+checked out.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ SECONDS = 0.2
 
 
 def main(folder: str) -> int:
-    """Look at the worktree; returns the exit status."""
+    """Check the worktree; return the exit status."""
     time.sleep(SECONDS)
     if any(Path().glob("broken-*")):
         return 1
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         index = os.environ | {"GIT_INDEX_FILE": f"{scratch}/index"}
-        # Files that are ignored and committed all the same are known by HEAD alone.
+        # Ignored files that are committed nevertheless are only known from HEAD.
         subprocess.run(["git", "read-tree", "HEAD"], env=index, check=True)
         subprocess.run(["git", "add", "--all"], env=index, check=True)
         made = subprocess.run(["git", "write-tree"], env=index, check=True, stdout=subprocess.PIPE)

@@ -1,4 +1,4 @@
-"""A chaos while it runs: a fleet that is started again and again, and struck in between."""
+"""A running chaos: a fleet that is started again and again, and struck in between."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ from beads_workers.runtime import sessions
 from beads_workers.runtime.journal_file import read_journal
 
 # --- targets -------------------------------------------------------------------------------------
-# Who can be hit: the processes that this chaos has started, found by the token they inherit.
+# Possible victims: the processes that this chaos has started, found by an inherited token.
 #
-# Nothing is found by name or by number. A process is its pid together with its start time, and
-# both are looked at again right before the signal.
+# No process is found by name or number. A process is identified by pid and start time, and both are
+# checked again right before the signal.
 
 
 VARIABLE = "BW_CHAOS"
-"""Every process below us inherits it; its value belongs to this chaos alone."""
+"""Environment variable that every process below us inherits; its value is unique to this chaos."""
 
 LANDERS = b"\0BW_WORKER_ID=lander\0"
-"""In the environment of the lander, and of all that it starts: gates, and what runs in them."""
+"""Entry in the environment of the lander and of all it starts: gates, and their processes."""
 
 GONE_SECONDS = 10.0
-"""Far above what the kernel needs to bury a killed process, unless its disk hangs."""
+"""Time for killed processes to be gone: far more than the kernel needs, unless its disk hangs."""
 SWEEP_SECONDS = 0.01
 
 
 @dataclass(frozen=True, slots=True)
 class TargetProcess:
-    """One process for good, and what it is to the fleet."""
+    """One process, identified for good, and its role in the fleet."""
 
     pid: int
     started: int
@@ -56,24 +56,25 @@ class TargetProcess:
     session: int
 
     def hit(self, number: int) -> bool:
-        """Send it a signal; False when it is gone."""
+        """Send the process a signal; return False if it is gone."""
         return sessions.kill(self.pid, self.started, number)
 
 
 class Targets:
-    """``everybody()`` and ``end_all()`` know nothing but this chaos' own processes."""
+    """The processes of this chaos. ``everybody()`` and ``end_all()`` know no others."""
 
     def __init__(self) -> None:
         self._entry = f"{VARIABLE}={secrets.token_hex(8)}"
         os.environ[VARIABLE] = self._entry.partition("=")[2]
 
     def everybody(self, orchestrator: int = 0) -> list[TargetProcess]:
-        """Whoever lives, in the order of pids; ``orchestrator`` is the pid of the one we know."""
+        """Return the living processes by pid; ``orchestrator``: pid of the current orchestrator."""
         found = [_target_process(p, orchestrator) for p in sessions.with_variable(self._entry)]
         return sorted((process for process in found if process), key=lambda process: process.pid)
 
     def end_all(self) -> None:
-        """KILL whatever is left, and wait until it is gone: what is dying still holds files."""
+        """KILL all processes that are left, and wait until they are gone: dying ones still hold
+        files."""
         limit = time.monotonic() + GONE_SECONDS
         while (left := self.everybody()) and time.monotonic() < limit:
             for process in left:
@@ -89,7 +90,7 @@ def _target_process(process: sessions.Process, orchestrator: int) -> TargetProce
             environment = b"\0" + file.read()
         is_lander = orchestrator and _parent(process.pid) == orchestrator
     except OSError:
-        return None  # It has just ended.
+        return None  # The process has just ended.
     if LANDERS in environment:
         target: Target | None = Target.LANDER if is_lander else Target.GATE
     else:
@@ -104,7 +105,7 @@ def _parent(pid: int) -> int:
 
 
 def at_work(everybody: Collection[TargetProcess]) -> int:
-    """How many workers run a task: what left its worker's session is none."""
+    """Return how many workers run a task; tasks outside the session of a worker do not count."""
     workers = {process.pid for process in everybody if process.target is Target.WORKER}
     return len({p.session for p in everybody if p.target is Target.TASK} & workers)
 
@@ -122,46 +123,46 @@ def _target(pid: int, orchestrator: int, name: str, is_task: bool) -> Target | N
 
 
 # --- injector ------------------------------------------------------------------------------------
-# A chaos while it runs: a fleet that is started again and again, and struck in between.
+# A running chaos: a fleet that is started again and again, and struck in between.
 
 
 MAX_ATTEMPTS = 3
 RETRY_DELAY_SECONDS = 0.2
 TERM_GRACE_SECONDS = 0.5
 PATIENCE_SECONDS = 3.0
-"""So long a blow waits for its kind of victim; then the orchestrator is hit in its place."""
+"""Time that a blow waits for its kind of victim; then the orchestrator is hit instead."""
 LANDING_PATIENCE_SECONDS = 10.0
-"""For the lander and its gates, which come only when some work is done."""
+"""The same for the lander and its gates, which only run once some work is done."""
 AT_WORK_SECONDS = 15.0
-"""So long a blow waits for workers at work; at the end of a round there may be too few left."""
+"""Time that a blow waits for workers at work; at the end of a round there may be too few."""
 LOOK_SECONDS = 0.02
 LOOK_SHARE = 5
-"""So many times as long as a look took, it waits for the next one."""
+"""Pause between two looks at the processes, as a multiple of the time that a look takes."""
 IDLE_STARTS_MAX = 5
-"""Starts in a row that ended by themselves, unhit, with work left over: there is no progress."""
+"""Most starts in a row that end unhit with work left over; beyond that there is no progress."""
 RUN_SECONDS_MAX = 300.0
-"""No run of these issues takes so long, unless it hangs."""
+"""Longest run: a longer one hangs."""
 
 
 @dataclass(slots=True)
 class KillTally:
-    """What was done and seen so far."""
+    """Counts of what was done and seen so far."""
 
     kills: Counter[str] = field(default_factory=Counter)
     freezes: Counter[str] = field(default_factory=Counter)
     killed: set[int] = field(default_factory=set)
     """Every pid that was killed."""
     at_work: list[int] = field(default_factory=list)
-    """At each blow, how many workers ran a task."""
+    """Number of workers that ran a task, at each blow."""
     starts: int = 0
     rounds: int = 0
     issues: int = 0
     troubles: list[str] = field(default_factory=list)
-    """What may never happen, whatever is killed."""
+    """Events that must never happen, whatever is killed."""
 
 
 class Injector:
-    """``run`` strikes every blow, and returns when everything is drained or nothing moves."""
+    """``run`` strikes all blows, and returns once all issues are drained or nothing moves."""
 
     def __init__(
         self,
@@ -184,7 +185,7 @@ class Injector:
         self._read: set[str] = set()
 
     def run(self, rows: Callable[[int], list[dict[str, object]]]) -> KillTally:
-        """``rows``: the issues of a round."""
+        """Strike all blows; return the tally. ``rows``: makes the issues of a round."""
         while self._next is not None and not self.tally.troubles:
             self.tally.rounds += 1
             round_rows = rows(self.tally.rounds)
@@ -195,7 +196,7 @@ class Injector:
         return self.tally
 
     def _drain(self) -> None:
-        """Start after start, until nothing is left to do."""
+        """Start the orchestrator again and again until no work is left."""
         idle = 0
         while idle < IDLE_STARTS_MAX:
             struck = sum(self.tally.kills.values())
@@ -215,12 +216,12 @@ class Injector:
         statuses = self._workspace.tracker.statuses()
         if not self._workspace.landing:
             return _unfinished(statuses)
-        # What is done and blocked waits for the next start to land it.
+        # Finished issues that are blocked wait for the next start to land them.
         waits = [i for i, s in statuses.items() if s == "blocked" and self.account.lives[i].done]
         return [*_unfinished(statuses), *waits]
 
     def _one_start(self) -> bool:
-        """From a start to the end of that orchestrator; whether it died by our hand."""
+        """Start an orchestrator, and wait for its end; return whether we killed it."""
         self.tally.starts += 1
         bd_kills = self.tally.kills[Target.BD.value]
         self._await_next()
@@ -240,16 +241,16 @@ class Injector:
         return died
 
     def _read_journals(self, *, also_settled: bool = False) -> None:
-        """Of runs that are settled: nobody adds to them, and later starts may remove them.
+        """Read the journals of settled runs: they are complete, and later starts may remove them.
 
-        ``also_settled``: and of all others.
+        ``also_settled``: read those of all other runs, too.
         """
         for run_id in self._workspace.state.run_ids():
             if run_id in self._read:
                 continue
             entries = list(read_journal(self._workspace.state.run(run_id) / "journal.jsonl"))
             if entries and not also_settled and not self._workspace.state.is_settled(run_id):
-                return  # Those after it wait, too: they are read in their order.
+                return  # The journals are read in order: later runs wait, too.
             self._read.add(run_id)
             self.account.read(run_id, entries)
 
@@ -288,7 +289,7 @@ class Injector:
         everybody = self._targets.everybody(orchestrator)
         running = at_work(everybody)
         if running < blow.at_work and now < self._waits_since + AT_WORK_SECONDS:
-            # On a machine with thousands of processes a look alone takes long.
+            # With thousands of processes, a look at them takes long.
             looked_seconds = time.monotonic() - now
             self._due = now + max(blow.wait_seconds, LOOK_SECONDS, LOOK_SHARE * looked_seconds)
             return
@@ -319,7 +320,7 @@ class Injector:
         number = signal.SIGSTOP if blow.freeze_seconds else signal.SIGKILL
         struck = [process for process in hit if process.hit(number)]
         if not struck:
-            return False  # It has just ended by itself: the next look finds another.
+            return False  # The victim has just ended by itself: the next look finds another.
         everything = blow.target is Target.EVERYTHING
         target = blow.target if everything else struck[0].target or blow.target
         if blow.freeze_seconds:
@@ -344,9 +345,9 @@ class Injector:
 def fleet_settings(
     workspace: ChaosWorkspace, source: str, workers: int, *, self_claiming: bool
 ) -> FleetSettings:
-    """As ``start --until-empty`` has them there; the environment has no say.
+    """Return the settings of ``start --until-empty`` there, independent of the environment.
 
-    ``self_claiming``: each worker claims and closes by itself (``--bd-calls worker``).
+    ``self_claiming``: workers claim and close issues themselves (``--bd-calls worker``).
     """
     from beads_workers.cli.config import resolve
     from beads_workers.cli.preparation import prepare

@@ -1,7 +1,7 @@
-"""What a chaos promises of branches that land: the repository is read, when nothing runs any more.
+"""Promises about branches that land, checked in the repository when nothing runs any more.
 
-The branch and its reflog say what has landed and when, the gates what they saw green, the tracker
-what is closed. None of them knows of the others.
+The branch and its reflog say what has landed and when, the log of the gates which trees passed, the
+tracker which issues are closed. None of these sources knows of the others.
 """
 
 from __future__ import annotations
@@ -24,9 +24,11 @@ REF = f"refs/heads/{BRANCH}"
 
 @dataclass(frozen=True, slots=True)
 class LandedHistory:
-    """``values``: every commit that the branch ever stood at, with its tree, the oldest first.
-    ``carried``: how many commits on it name an issue. ``files``: of its tip, with what they hold.
-    ``green``: the trees that gates saw. ``pinned``: trains that are still kept."""
+    """``values``: every commit that the branch ever pointed to, with its tree, the oldest first.
+
+    ``carried``: number of its commits that name an issue. ``files``: files of its tip, with
+    content. ``green``: trees that passed a gate. ``pinned``: trains that are still kept.
+    """
 
     values: tuple[tuple[str, str], ...]
     backwards: tuple[str, ...]
@@ -38,7 +40,7 @@ class LandedHistory:
 
 
 def read_history(project: Path, green: Path) -> LandedHistory:
-    """From the repository, and from what the gates wrote down; raises ``GitError``."""
+    """Read the history from the repository and the log of the gates; raise ``GitError``."""
     top = str(project)
     told = git(top, "log", "--walk-reflogs", log_format("%H", "%T"), REF, "--")
     values = tuple((commit, tree) for commit, tree in reversed(rows(told, 2)))
@@ -66,7 +68,7 @@ def read_history(project: Path, green: Path) -> LandedHistory:
 def promises(
     account: ChaosAccount, statuses: Mapping[str, str], history: LandedHistory
 ) -> Iterator[Promise]:
-    """Every promise, kept or broken."""
+    """Yield every promise, kept or broken."""
     yield Promise(
         "what is closed is on the branch, by one commit, and nothing else is",
         tuple(_misplaced(statuses, history)),

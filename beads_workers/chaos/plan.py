@@ -1,7 +1,7 @@
-"""What is killed and when, and what there is to do: all of it follows from one number, the seed.
+"""The plan of a chaos: kills, their times, and the work; all of it follows from the seed.
 
-The same seed strikes the same blows at the same intervals. What each of them meets is up to the
-machine: real processes are never twice at the same point.
+The same seed strikes the same blows at the same intervals. Their effects differ: real processes are
+never twice at the same point.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from enum import Enum
 
 PREFIX = "chaos"
 FREEZE_SHARE = 0.12
-"""Blows that only freeze (SIGSTOP, then SIGCONT); they come on top of the kills."""
+"""Share of blows that only freeze (SIGSTOP, then SIGCONT); they come on top of the kills."""
 FREEZE_SECONDS = (0.05, 1.2)
 
 
 class Target(Enum):
-    """What a blow is meant for."""
+    """Kind of victim of a blow."""
 
     ORCHESTRATOR = "orchestrator"
     WORKER = "worker"
@@ -32,12 +32,12 @@ class Target(Enum):
 
 
 class TaskKind(Enum):
-    """What the command of an issue does, after it has slept for a while."""
+    """Kind of task: what the command of an issue does, after a sleep."""
 
     FINE = "fine"
     FAILS_ONCE = "fails-once"
     LATER_ONCE = "later-once"
-    """Exit status 75, the first time: a retry that charges nothing."""
+    """Exits with status 75 the first time: a retry that charges nothing."""
     STUBBORN = "stubborn"
     """Ignores TERM."""
     ESCAPES = "escapes"
@@ -45,14 +45,14 @@ class TaskKind(Enum):
     HOPELESS = "hopeless"
     """Fails every time."""
     BREAKS = "breaks"
-    """Comes to a good end, and its branch does not pass the gate: only where branches land."""
+    """Succeeds, but its branch does not pass the gate; only if branches land."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How fast it goes on a tracker: seconds between blows, issues of one round, task lengths.
+    """Speed on a tracker: seconds between blows, issues of one round, task lengths in seconds.
 
-    ``at_work``: an orchestrator is hit only while so many workers run a task.
+    ``at_work``: an orchestrator is hit only while this many workers run a task.
     """
 
     interval_seconds: float
@@ -63,26 +63,27 @@ class Pace:
 
 PACES = {"sqlite": Pace(0.5, 48, (0.02, 0.5)), "bd": Pace(1.0, 16, (0.2, 2.0))}
 LANDING_PACE = Pace(1.5, 24, (0.02, 0.8))
-"""An attempt makes a worktree first, and a start the lander: there must be time to land something
-between two blows."""
+"""Pace with landing: an attempt first makes a worktree, and a start the lander, so there must be
+time to land something between two blows."""
 
 
 def pace(source: str, only: Target | None, workers: int, *, landing: bool = False) -> Pace:
-    """Whoever kills nothing but orchestrators wants each of them in the middle of its work."""
+    """Return the pace; a chaos that only kills orchestrators hits each in the middle of its
+    work."""
     if landing:
         return LANDING_PACE
     if only is not Target.ORCHESTRATOR:
         return PACES[source]
-    # Long enough that every worker gets a task before the first one has ended its own.
+    # Long enough that every worker gets a task before the first worker has finished.
     return Pace(0.2, 3 * workers, (1.0, 3.0), at_work=workers)
 
 
 @dataclass(frozen=True, slots=True)
 class Blow:
-    """Struck ``wait_seconds`` after the one before. ``freeze_seconds``: 0 is a kill.
+    """A blow, ``wait_seconds`` after the one before. ``freeze_seconds``: 0 is a kill.
 
-    ``pick``, from 0 to 1, says which one is hit where there are several. ``at_work``: so many
-    workers run a task then, and the wait begins when they do.
+    ``pick``, from 0 to 1, selects one of several victims. ``at_work``: the blow waits until this
+    many workers run a task.
     """
 
     target: Target
@@ -101,7 +102,7 @@ WEIGHTS = {
     Target.EVERYTHING: 4,
 }
 BD_WEIGHT = 25
-"""Where there is a ``bd`` to be killed in the middle of a call."""
+"""Weight of ``bd``, whose calls can be killed only with that source."""
 
 LANDING_WEIGHTS = {
     Target.ORCHESTRATOR: 26,
@@ -125,17 +126,18 @@ LANDING_KINDS = KINDS | {TaskKind.BREAKS: 6}
 
 
 def weights_of(source: str, only: Target | None, *, landing: bool = False) -> dict[Target, int]:
-    """How often each is hit; ``only`` one of them, where that was asked for."""
+    """Return the weight of each kind of victim; with ``only``, just that one."""
     weights = LANDING_WEIGHTS if landing else WEIGHTS
     return {only: 1} if only else weights | ({Target.BD: BD_WEIGHT} if source == "bd" else {})
 
 
 def blows(seed: int, kills: int, pace: Pace, weights: dict[Target, int]) -> Iterator[Blow]:
-    """So many kills, with freezes in between."""
+    """Yield blows: this many kills, with freezes in between."""
     chance = random.Random(f"blows {seed}")
     while kills:
         (target,) = chance.choices([*weights], [*weights.values()])
-        # Mostly at work, and now and then right behind the last blow: into a start, a recovery.
+        # Mostly while work is done, and now and then right after the last blow: in a start or a
+        # recovery.
         at_work = pace.at_work or int(chance.random() < 0.7)
         wait = chance.uniform(0.0, 1.4 if at_work else 0.5) * pace.interval_seconds
         freeze = 0.0
@@ -148,7 +150,7 @@ def blows(seed: int, kills: int, pace: Pace, weights: dict[Target, int]) -> Iter
 def issue_rows(
     seed: int, number: int, pace: Pace, kinds: Mapping[TaskKind, int] = KINDS
 ) -> list[dict[str, object]]:
-    """The issues of a round (from 1), as beads' JSON Lines have them; the title is the task."""
+    """Return the issues of a round (from 1) as rows of beads' JSON Lines; the title is the task."""
     chance = random.Random(f"issues {seed} {number}")
     date = "2026-01-02T03:04:05Z"
     rows: list[dict[str, object]] = []
@@ -159,7 +161,7 @@ def issue_rows(
             {
                 "id": f"{PREFIX}-{number}x{each}",
                 "title": f"{kind.value} {seconds:.3f}",
-                # bd 0.44 imports one of two that differ in their ids alone.
+                # bd 0.44 imports only one of two issues that differ in their ids alone.
                 "description": f"{number}x{each}",
                 "status": "open",
                 "priority": chance.randrange(5),
@@ -172,5 +174,5 @@ def issue_rows(
 
 
 def as_lines(rows: list[dict[str, object]]) -> bytes:
-    """As a file to import."""
+    """Return rows as a file to import."""
     return b"".join(json.dumps(row).encode("ascii") + b"\n" for row in rows)

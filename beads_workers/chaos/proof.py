@@ -1,4 +1,4 @@
-"""What a fleet promises whatever is killed, checked in tracker, journals, task log and /proc."""
+"""Promises of a fleet whatever is killed, checked in tracker, journals, task log and /proc."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from beads_workers.chaos.workspace import ChaosWorkspace
 from beads_workers.cli.throwaway import Promise
 
 LEAVE_SECONDS = 2.0
-"""The orchestrator is the last to leave; what the kernel has not buried by then is an orphan."""
+"""Time for processes to be gone after the end of the orchestrator; those left then are orphans."""
 LOOK_SECONDS = 0.02
 
 
@@ -27,10 +27,11 @@ def prove(
     *,
     self_claiming: bool,
 ) -> list[Promise]:
-    """Every promise, kept or broken; call it when no orchestrator runs any more.
+    """Return every promise, kept or broken; call this when no orchestrator runs any more.
 
-    ``self_claiming``: workers closed by themselves, so the tracker may have a close that no journal
-    has."""
+    ``self_claiming``: workers close issues themselves, so the tracker may have closes that no
+    journal has.
+    """
     left = _left_over(targets)
     statuses, closings = workspace.tracker.statuses(), workspace.tracker.closings()
     by_workers = log.done if self_claiming else Counter[str]()
@@ -73,9 +74,9 @@ def _promises(
 def unsound(
     account: ChaosAccount, statuses: dict[str, str], issues: int, by_workers: Counter[str]
 ) -> Iterator[str]:
-    """What is not at its end, or has one that nobody can account for.
+    """Yield issues that have not ended, or whose end is not accounted for.
 
-    ``by_workers``: how often a command came to a good end whose worker then closes by itself.
+    ``by_workers``: number of successful commands by issue, if workers close issues themselves.
     """
     if len(statuses) != issues:
         yield f"{issues} issues were added, and {len(statuses)} are there"

@@ -1,9 +1,9 @@
 """The command of every issue of ``chaos``: ``python -I -S task.py FOLDER``.
 
-Runs by itself, without the package: it must start fast. It writes down that it begins, behaves
-as its issue's title says, and writes down how it ends, each time with one line that is appended
-whole. While it lives it holds a lock in its issue's name, so a second one beside it is noticed.
-In a worktree of its own it leaves a file there, which is to land.
+Runs alone, without the package: it must start fast. It logs its start, behaves as its issue's title
+says, and logs its end, each with one line that is appended whole. While it lives it holds a lock
+named after its issue, so that a second one beside it is noticed. In a worktree it leaves a file,
+which is to land.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ EXIT_TEMPFAIL = 75
 
 
 def main(folder: str) -> int:
-    """Do one attempt; returns its exit status."""
+    """Make one attempt; return its exit status."""
     issue_id = os.environ["BW_ISSUE_ID"]
     kind, seconds = os.environ["BW_ISSUE_TITLE"].split()
     if kind == "stubborn":
@@ -73,7 +73,7 @@ def _first_time(folder: str, issue_id: str) -> bool:
 
 
 def _leave_behind(lock: int) -> None:
-    """A process that nobody finds by group, session or parent, and that TERM does not end."""
+    """Leave a process that cannot be found by group, session or parent, and ignores TERM."""
     if os.fork() == 0:
         os.setsid()
         if os.fork() == 0:

@@ -1,6 +1,6 @@
-"""Where a chaos runs: a temporary folder with a tracker of either kind, and nothing of the user's.
+"""The workspace of a chaos: a temporary folder with a tracker, without anything of the user's.
 
-Nothing here is called while a fleet lives: what is read from a tracker is its last word.
+Nothing here is called while a fleet lives: the tracker is only read at its end.
 """
 
 from __future__ import annotations
@@ -27,32 +27,35 @@ from beads_workers.runtime.sockets import clear_dead
 
 FOLDER = "beads-workers-chaos-"
 FOREIGN = ("BEADS_", "BD_", "BW_", "GIT_", "ORCHESTRATOR_")
-"""Variables that could lead to a tracker, a fleet or a repository of the user's."""
+"""Prefixes of variables that could lead to a tracker, a fleet or a repository of the user."""
 BD_SECONDS = 120.0
 CLOSES_SECONDS = 2.0
 LOOK_SECONDS = 0.02
 
 
 class ChaosTracker(Protocol):
-    """What a chaos needs of a tracker; every method raises ``CommandError`` where it fails."""
+    """Tracker of a chaos; every method raises ``CommandError`` if it fails."""
 
     name: str
 
     def make(self) -> None:
-        """An empty one."""
+        """Make an empty tracker."""
 
     def add(self, lines: bytes) -> None:
-        """Issues, as beads' JSON Lines."""
+        """Add issues, given as beads' JSON Lines."""
 
     def statuses(self) -> dict[str, str]:
-        """The status of every issue, closed ones too."""
+        """Return the status of every issue, including closed ones."""
 
     def closings(self) -> dict[str, int] | None:
-        """How often each issue became closed, where the tracker itself can tell."""
+        """Return how often each issue became closed; None if the tracker does not know."""
 
 
 class ChaosWorkspace(Throwaway):
-    """The folder, and its tracker. Gone at the end, unless kept; the fleet must be gone before."""
+    """The folder and its tracker.
+
+    They are removed at the end, unless kept; the fleet must have ended before.
+    """
 
     def __init__(self, source: str, *, landing: bool = False) -> None:
         program = _find_bd() if source == "bd" else ""
@@ -65,17 +68,17 @@ class ChaosWorkspace(Throwaway):
         )
 
     def fill(self) -> None:
-        """Everything that a fleet needs, but for issues."""
+        """Make everything that a fleet needs, except issues."""
         self.project.mkdir()
         (self.folder / "locks").mkdir()
         self.tracker.make()
         if self.landing:
             make_repository(self.project)
-            # Worktrees of gates are made there: they go with the folder.
+            # Worktrees of gates are made there: they are removed with the folder.
             os.environ["XDG_CACHE_HOME"] = str(self.folder / "cache")
 
     def clear_sockets(self) -> None:
-        """Remove those that killed orchestrators have left; the next start would, if one came."""
+        """Remove sockets that killed orchestrators have left, as the next start would."""
         limit = time.monotonic() + CLOSES_SECONDS
         for path in self._sockets():
             while True:
@@ -83,8 +86,8 @@ class ChaosWorkspace(Throwaway):
                     clear_dead(path)
                     break
                 except OSError:
-                    # A dying process loses its memory, by which it is known, before its sockets.
-                    # Or its pid is somebody else's by now, who listens there.
+                    # The memory of a dying process, by which it is identified, is gone before its
+                    # sockets. Or its pid was reused by another process that listens there.
                     if time.monotonic() > limit:
                         break
                     time.sleep(LOOK_SECONDS)
@@ -101,13 +104,13 @@ class ChaosWorkspace(Throwaway):
 
 
 def forget_the_user() -> None:
-    """From here on, neither we nor what we start can find anything of the user's."""
+    """Remove all variables from the environment that could lead to anything of the user's."""
     for name in [n for n in os.environ if n.startswith(FOREIGN)]:
         del os.environ[name]
 
 
 def make_repository(project: Path) -> None:
-    """A first commit on ``main``; nothing of the user's configuration takes part."""
+    """Make a repository with a first commit on ``main``, without the user's configuration."""
     os.environ |= {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
     (project / ".gitignore").write_text(".*\n!.gitignore\n")
     for command in (
@@ -122,7 +125,8 @@ def make_repository(project: Path) -> None:
 
 
 class Embedded:
-    """The tracker in the run directory, which writes down itself what becomes closed."""
+    """The built-in tracker in the run directory; a trigger of its own records what becomes
+    closed."""
 
     name = "the embedded tracker"
 
@@ -194,7 +198,7 @@ class Bd:
         return {issue["id"]: issue["status"] for issue in listed}
 
     def closings(self) -> dict[str, int] | None:
-        """It does not count them."""
+        """Return None: bd does not count closings."""
         return None
 
     def _bd(self, *arguments: str) -> str:
@@ -210,7 +214,7 @@ def _find_bd() -> str:
 
 
 def _run(argv: Sequence[str], folder: Path) -> str:
-    # A daemon would outlive us, and is not what a fleet of ours starts.
+    # A daemon would outlive us; a fleet does not start one, either.
     environment = {**os.environ, "BEADS_AUTO_START_DAEMON": "false", "NO_COLOR": "1"}
     try:
         done = subprocess.run(

@@ -1,7 +1,7 @@
-"""The agents of a fleet: installed, of a version that was tried, logged in, and held by guards.
+"""The agents of a fleet: installed, of a tested version, logged in, and guarded.
 
-Only programs of ``agents.presets.PROGRAMS`` are asked anything: an unknown one could take any call
-for an order, and cost money. No agent is run, and nothing goes over a network.
+Only programs of ``agents.presets.PROGRAMS`` are called: an unknown program could take any call for
+a task, and cost money. No agent is run, and nothing goes over a network.
 """
 
 from __future__ import annotations
@@ -28,15 +28,18 @@ from beads_workers.core.text import printable
 from beads_workers.worktrees.git import argv, environment
 
 ANSWER_SECONDS = 5.0
-"""An agent on Node.js says its version within one; on a busy machine within three."""
+"""Time limit of a version call: an agent on Node.js takes 1 s, on a busy machine 3 s."""
 GIT_MIN = "2.31"
-"""The first git that takes configuration from the environment (``GIT_CONFIG_COUNT``)."""
+"""Oldest git that reads configuration from the environment (``GIT_CONFIG_COUNT``)."""
 
 
 def agent(
     given: Agent, folder: Path, seconds: float = ANSWER_SECONDS, *, name: str = "agent"
 ) -> list[Check]:
-    """All that can be known of it for free. ``name``: of its lines; a reviewer has its own."""
+    """Return the checks of an agent that cost nothing.
+
+    ``name``: the name of the lines; a reviewer has its own.
+    """
     adapter = load(given.adapter) if given.adapter else None
     called = Path(given.argv[0]).name
     known = adapter.program if adapter is not None else PROGRAMS.get(called)
@@ -56,7 +59,7 @@ def agent(
         return [*_not_asked(given, adapter, found, name), *checks]
     answer, version = _answer(given, known, adapter, folder, seconds)
     checks.insert(0, replace(answer, name=name))
-    # Where nobody answers, nobody says who is logged in.
+    # An agent that does not answer cannot tell whether it is logged in.
     return (
         [*checks, _login(given, known, adapter, folder, version)] if version is not None else checks
     )
@@ -88,7 +91,7 @@ def _obstacles(given: Agent, adapter: Adapter | None, name: str) -> Iterator[Che
 def _answer(
     given: Agent, known: Program, adapter: Adapter | None, folder: Path, seconds: float
 ) -> tuple[Check, str | None]:
-    """The line, and the version; None where it gave no answer, "" where it named none."""
+    """Return the line and the version: None without an answer, "" if none is named."""
     path = given.argv[0]
     again = f"{shlex.quote(path)} --version </dev/null"
     try:
@@ -111,7 +114,7 @@ def _answer(
 
 
 def _tried(measured: tuple[str, ...], version: str) -> tuple[str, bool]:
-    """What is known of this version, and whether it is older than all that were tried."""
+    """Return a phrase about this version, and whether it is older than all tested ones."""
     if not measured or not version:
         return "", False
     if version in measured:
@@ -148,7 +151,7 @@ def _login(
 
 
 def _of_settings(adapter: Adapter | None) -> str:
-    """The variable that its own settings take a key from, if it is set."""
+    """Return the variable that the agent's own settings take a key from, if it is set."""
     file = adapter.settings_file(os.environ) if adapter is not None else ""
     if adapter is None or not file:
         return ""
@@ -170,14 +173,14 @@ def _login_status(given: Agent, known: Program, folder: Path) -> Check:
         text = f"{name}: not checked: '{shlex.join(call)}' did not answer"
         return warn("login", text, shlex.join(call))
     text = f"{name} is not logged in" + (f": {said}" if said else "")
-    # With a provider of one's own there may be nothing to log in to.
+    # With the user's own provider there may be nothing to log in to.
     home = Path(os.environ.get("CODEX_HOME") or Path.home() / ".codex")
     own = "model_provider" in _text_of(home / "config.toml")
     return warn("login", text, known.login) if own else fail("login", text, known.login)
 
 
 def _said(answer: str) -> str:
-    """Its last line, for warnings come before; of an object, how it is logged in."""
+    """Return the last line, as warnings come first; of a JSON object, the login method."""
     if not answer.startswith("{"):
         return printable(answer.split("\n")[-1], 100)
     try:
@@ -200,15 +203,17 @@ def _text_of(file: Path) -> str:
 
 @value
 class Tools:
-    """What the guards are made of: ``git``, a version or "" for none; ``guarded``: programs of the
-    tracker that are on ``PATH``."""
+    """Tools that the guards need.
+
+    ``git``: its version, or "" if it is missing; ``guarded``: programs of the tracker on ``PATH``.
+    """
 
     git: str
     guarded: tuple[str, ...]
 
 
 def guards(agents: Iterable[Agent], tools: Tools) -> list[Check]:
-    """Which guards hold these agents."""
+    """Return the checks of the guards that hold these agents."""
     agents = list(agents)
     checks = [
         ok("guards", f"{each.name}: none, it has no adapter; its exit status is all that counts")
@@ -232,7 +237,7 @@ def guards(agents: Iterable[Agent], tools: Tools) -> list[Check]:
 
 
 def reviewer(review: Agent, agents: Sequence[Agent], folder: Path) -> list[Check]:
-    """The agent that looks at the work of the others."""
+    """Return the checks of the agent that reviews the work of the others."""
     if review in agents:
         return [ok("review", f"{review.name} looks at the work, in a session of its own")]
     checks = agent(review, folder, name="review")
@@ -245,7 +250,7 @@ def reviewer(review: Agent, agents: Sequence[Agent], folder: Path) -> list[Check
 
 
 def tools_here(folder: Path) -> Tools:
-    """What this machine has of them."""
+    """Return the tools that this machine has for guards."""
     guarded = tuple(name for name in GUARDED if shutil.which(name))
     if shutil.which("git") is None:
         return Tools("", guarded)

@@ -1,7 +1,8 @@
-"""Whether ``--verify`` passes where attempts begin: what fails there would fail after each of them.
+"""The base check: ``--verify`` must pass on the commit where attempts begin.
 
-The gate runs it, in its own worktree (``landing.gate``), and its verdict is kept for the tree: the
-lander does not test it again, nor does the next start. Source: docs/AGENTS.md, "Before the night".
+A command that fails there would fail after each attempt. The gate runs it in its own worktree
+(``landing.gate``) and keeps the verdict for the tree. Neither the lander nor the next start tests
+that tree again. Source: docs/AGENTS.md, "Before the night".
 """
 
 from __future__ import annotations
@@ -42,14 +43,17 @@ NAME = "base"
 SHA_CHARS = 12
 TEXT_CHARS = 400
 CANNOT_RUN = tuple(f"verify: exit status {status}" for status in NO_VERDICT[1:])
-"""No attempt could pass it either. Others without a verdict (a signal, its time) are a warning."""
+"""Reasons with which no attempt could pass either.
+
+Other reasons without a verdict, such as a signal or a timeout, are a warning.
+"""
 
 
 def check_base(settings: FleetSettings, progress: Progress) -> Check | None:
-    """Run it, unless it is known to pass.
+    """Run the base check, unless the tree is known to pass.
 
-    A repository in which somebody lands just now is passed over: the start will say that a fleet
-    runs.
+    The check is skipped if another process is landing in the repository: the start will report that
+    a fleet runs.
     """
     lander = lander_settings(settings)
     with _alone(lander.worktrees) as free:
@@ -57,7 +61,7 @@ def check_base(settings: FleetSettings, progress: Progress) -> Check | None:
 
 
 def lander_settings(settings: FleetSettings) -> LanderSettings:
-    """What the gate is told before a fleet starts."""
+    """Return the settings of the gate before a fleet starts."""
     work = settings.work
     assert work.verify and work.worktrees, "nothing is judged if nobody asks for it"
     landing = settings.landing or Landing(work.worktrees.base_name, work.worktrees.base)
@@ -65,12 +69,12 @@ def lander_settings(settings: FleetSettings) -> LanderSettings:
 
 
 def base_commit(settings: LanderSettings) -> tuple[str, str]:
-    """The commit that attempts begin with, and its name; raises ``GitError``."""
+    """Return the commit that attempts begin with, and its name; raise ``GitError``."""
     found = find_beginning(settings.landing, settings.worktrees)
     if isinstance(found, Beginning):
         return found.commit, found.name
     worktrees = settings.worktrees
-    return base_of(worktrees), worktrees.base_name  # Another condition has said so.
+    return base_of(worktrees), worktrees.base_name  # Another condition reports the conflict.
 
 
 @contextmanager
@@ -89,7 +93,7 @@ class _BaseCheck:
         self._folder = landing_folder(settings.worktrees)
 
     def run(self) -> Check:
-        """Once, and if it is red once more with nothing of before: a check may be flaky."""
+        """Run the gate; if it is red, once more on a clean tree, as a check may be flaky."""
         settings, folder = self._settings, self._folder
         make_folder(folder)
         (folder / GATED_REPOSITORY).write_bytes(os.fsencode(settings.worktrees.common))
@@ -125,7 +129,7 @@ class _BaseCheck:
                 self._progress(NAME, f"{text}, {seconds} s")
         finally:
             self._progress(NAME, "")
-            if not ended:  # Ctrl-C, most likely.
+            if not ended:  # Most likely after Ctrl-C.
                 gate.end()
                 if not ready.poll(self._settings.term_grace_seconds * 1000):
                     gate.end(signal.SIGKILL)

@@ -1,5 +1,8 @@
-"""Where attempts begin once landing has begun: what has landed, with what the user has committed
-since. The lander merges the two first, so that is what must pass, and what must merge."""
+"""The commit where attempts begin once landing has begun.
+
+It has what has landed and what the user has committed since. The lander merges these two first, so
+the merged commit must pass, and the two must merge.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,10 @@ from beads_workers.worktrees.remote import RemoteTrouble, remote_heads
 
 @value
 class Beginning:
-    """``commit``: a scratch commit if two branches are merged in it. ``name``: for people."""
+    """The commit where attempts begin.
+
+    ``commit``: a scratch commit if two branches are merged in it. ``name``: for people.
+    """
 
     commit: str
     name: str
@@ -29,14 +35,14 @@ class Beginning:
 
 @value
 class Unmerged:
-    """Two commits that do not merge: of the user's branch and of the landing branch."""
+    """Conflict of two commits: of the user's branch and of the landing branch."""
 
     mine: str
     files: tuple[str, ...]
 
 
 def find_beginning(landing: Landing, worktrees: Worktrees) -> Beginning | Unmerged:
-    """The commit that attempts begin with; raises ``GitError``."""
+    """Return the commit that attempts begin with; raise ``GitError``."""
     base = _landed(worktrees)
     if not landing.follows:
         return Beginning(base, worktrees.base_name)
@@ -57,7 +63,7 @@ def find_beginning(landing: Landing, worktrees: Worktrees) -> Beginning | Unmerg
 
 def _landed(worktrees: Worktrees) -> str:
     if worktrees.remote:
-        with suppress(RemoteTrouble):  # Another condition says so.
+        with suppress(RemoteTrouble):  # Another condition reports this.
             heads = remote_heads(worktrees.checkout, worktrees.remote, (worktrees.base,))
             if worktrees.base in heads:
                 return heads[worktrees.base]
@@ -65,7 +71,7 @@ def _landed(worktrees: Worktrees) -> str:
 
 
 def unmerged(landing: Landing, worktrees: Worktrees) -> Check | None:
-    """What the user has committed does not merge with what has landed; raises ``GitError``."""
+    """Report that the user's commits do not merge with what has landed; raise ``GitError``."""
     found = find_beginning(landing, worktrees)
     if isinstance(found, Beginning):
         return None

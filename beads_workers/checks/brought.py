@@ -1,4 +1,4 @@
-"""What a start would run of all that came with a project, and what of it is not trusted."""
+"""Lines of a project that a start would run, and those that are not trusted."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from beads_workers.runtime.trust import in_repository
 
 
 def untrusted(plan: FleetPlan) -> list[RiskyLine]:
-    """What this start would run, and the user has not said yes to."""
+    """Return the lines that this start would run and the user has not trusted."""
     if plan.options.trust == TRUST_ALL:
         return []
     return _each_once([*plan.resolved.untrusted, *planted(plan)])
 
 
 def untrusted_hooks(plan: FleetPlan) -> list[RiskyLine]:
-    """Of that, what runs as soon as an issue changes in the tracker."""
+    """Return the untrusted hooks, which run as soon as an issue changes in the tracker."""
     return [] if plan.options.trust == TRUST_ALL else list(hooks(plan))
 
 
 def everything(plan: FleetPlan) -> list[RiskyLine]:
-    """All that any start would run here, whether it is trusted or not."""
+    """Return the lines that any start would run here, whether trusted or not."""
     resolved = plan.resolved
     if in_repository(plan.folder):
         resolved = replace(resolved, options=replace(resolved.options, worktree=True))
@@ -35,11 +35,14 @@ def everything(plan: FleetPlan) -> list[RiskyLine]:
 
 
 def record(plan: FleetPlan) -> None:
-    """What a start runs is trusted: it stays so when it is committed. Not if it was let through."""
+    """Trust what this start runs, so that it stays trusted when it is committed.
+
+    Nothing is recorded if ``--trust`` let it through.
+    """
     if plan.options.trust is not None:
         return
     file = plan.resolved.file
-    with suppress(OSError):  # Then it is asked about again.
+    with suppress(OSError):  # Then the next start asks again.
         trust(
             [*plan.resolved.trusted, *planted(plan, new=False)],
             *(plan.folder, *([file.parent] if file else [])),

@@ -1,4 +1,4 @@
-"""Options that do not go together, or that mean nothing for the work that is done."""
+"""Options that exclude each other, or that do not apply to the chosen work."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from beads_workers.registry import kinds
 
 
 def of_trackers(options: Options, issues: tuple[str, ...]) -> dict[str, object]:
-    """What only means something to a tracker of issues, by its name: what was said of it."""
+    """Return the options that only apply to a tracker of issues: name -> given value."""
     return {
         "ISSUE": issues,
         "--label": options.label,
@@ -26,7 +26,7 @@ def of_trackers(options: Options, issues: tuple[str, ...]) -> dict[str, object]:
 
 
 def of_agents(options: Options) -> dict[str, object]:
-    """What only means something if commands or agents work on issues."""
+    """Return the options that only apply if commands or agents work on issues."""
     return {
         "--agent": options.agent,
         "--worktree": options.worktree,
@@ -37,13 +37,13 @@ def of_agents(options: Options) -> dict[str, object]:
 def meaningless(
     said: Mapping[str, object], message: str, hint: str = "leave it out"
 ) -> Check | None:
-    """The first that was said, if any was; ``message`` names it at its ``{}``."""
+    """Return a check for the first option that was given; ``message`` has ``{}`` for its name."""
     name = next((name for name, value in said.items() if value), None)
     return misused("settings", message.format(name), hint) if name is not None else None
 
 
 def shared_without_leases(options: Options, kind: SourceKind) -> Check | None:
-    """``--shared`` needs claims that end by themselves."""
+    """Refuse ``--shared`` for a source whose claims do not expire by themselves."""
     if not options.shared or kind.capabilities.leases:
         return None
     able = " or ".join(each.name for each in kinds() if each.capabilities.leases)
@@ -53,7 +53,7 @@ def shared_without_leases(options: Options, kind: SourceKind) -> Check | None:
 
 
 def shared_claims_without_leases(options: Options) -> Check | None:
-    """What a worker claims by itself has no lease."""
+    """Refuse ``--shared`` with self-claiming workers: their claims have no lease."""
     if not options.shared or options.bd_calls != "worker":
         return None
     text = "--shared does not go with --bd-calls worker: what a worker claims has no lease"
@@ -61,7 +61,7 @@ def shared_claims_without_leases(options: Options) -> Check | None:
 
 
 def grace_beyond_lease(options: Options) -> Check | None:
-    """A task of a shared fleet ends before its lease does."""
+    """Refuse a grace with which a task of a shared fleet could outlive its lease."""
     most = limits.SHARED_GRACE_SECONDS_MAX
     if not options.shared or (options.term_grace or 0.0) <= most:
         return None
@@ -70,7 +70,7 @@ def grace_beyond_lease(options: Options) -> Check | None:
 
 
 def no_hand_over(options: Options, kind: SourceKind) -> Check | None:
-    """Workers claim by themselves only where a tracker can hand an issue over."""
+    """Refuse self-claiming workers if the tracker cannot hand over an issue."""
     if options.bd_calls != "worker" or kind.capabilities.hand_over:
         return None
     return misused(
@@ -79,7 +79,7 @@ def no_hand_over(options: Options, kind: SourceKind) -> Check | None:
 
 
 def functions_in_worktrees(options: Options) -> Check | None:
-    """Functions are called where the fleet was started."""
+    """Refuse worktrees for functions: they are called in the folder of the fleet."""
     if not options.allow_module or not options.worktree:
         return None
     text = "--allow-module and --worktree do not go together"
@@ -88,7 +88,7 @@ def functions_in_worktrees(options: Options) -> Check | None:
 
 
 def landing_without_worktrees(options: Options, *, worktrees: bool) -> Check | None:
-    """What lands is the branch of a worktree."""
+    """Refuse landing without worktrees: what lands is the branch of a worktree."""
     asked = options.land or options.land_on or options.land_into
     if worktrees or options.land is False or not asked:
         return None

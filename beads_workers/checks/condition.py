@@ -1,8 +1,8 @@
-"""A condition of a start: what must hold, how it is looked at, and which option lifts it.
+"""A condition of a start: what must hold, how it is checked, and which option lifts it.
 
-Each stands once, in a module of ``checks.conditions``. ``start`` ends at the first that fails,
-``doctor`` prints all of them, ``start --dry-run`` does the same as ``start`` without starting, and
-docs/CONDITIONS.md is generated from them. To add one, add a file there.
+Each condition is defined once, in a module of ``checks.conditions``. ``start`` ends at the first
+that fails; ``doctor`` prints all of them; ``start --dry-run`` does the same as ``start`` without
+starting. docs/CONDITIONS.md is generated from them. To add one, add a file there.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ Look = Callable[[FleetPlan], Found]
 
 
 class Stage(IntEnum):
-    """The order in which conditions are shown, and in which ``start`` refuses."""
+    """Order in which conditions are shown, and in which ``start`` refuses."""
 
     TRUST = 0
-    """Nothing is run before it, by any of the others."""
+    """No other condition runs anything before this stage."""
     MACHINE = 1
     SETTINGS = 2
     TRACKER = 3
@@ -42,34 +42,36 @@ class Stage(IntEnum):
 
 
 class Asked(Enum):
-    """Who asks it, and how long it may take."""
+    """Commands that check a condition, and how long the check may take."""
 
     AT_ONCE = "at once"
-    """By all, in line: it computes, or reads a file."""
+    """Checked by all commands, in line: it computes, or reads a file."""
     BESIDE = "beside others"
-    """By all, in a thread: it waits for a program or a network."""
+    """Checked by all commands, in a thread: it waits for a program or a network."""
     BY_DOCTOR = "by doctor"
-    """By ``doctor`` only: a fleet asks the same itself as it starts, or nothing depends on it."""
+    """Checked by ``doctor`` only: a starting fleet asks the same, or nothing depends on it."""
     BY_START = "by start"
-    """By ``start`` only: it writes to a remote, though only what the run would write there."""
+    """Checked by ``start`` only: it writes to a remote, but only what the run would write."""
     AT_THE_END = "at the end"
-    """By ``start`` only, after all others: it costs minutes."""
+    """Checked by ``start`` only, after all others: it takes minutes."""
 
 
 PATIENCE_SECONDS = 12.0
-"""For all that is asked beside others. The slowest that is sound, a ``bd`` on a busy machine, takes
-a third of it."""
+"""Time limit of each check that runs in a thread.
+
+The slowest healthy one, a ``bd`` on a busy machine, takes a third of it.
+"""
 
 
 @value
 class Condition:
-    """One condition.
+    """A condition of a start.
 
-    ``name``: of its lines. ``holds``: what must hold, as docs/CONDITIONS.md says it. ``lifted_by``:
-    the option with which ``start`` goes on although it fails; "" if nothing could start without it.
-    ``typed``: options that, if they are wrong on its command line, are usage errors of ``doctor``,
-    too. ``unsaid``: it asks for what ``doctor`` need not be told, which then only warns.
-    ``patience_seconds``: how long it is waited for, if it is asked beside others.
+    ``name``: the name of its lines. ``holds``: what must hold, as docs/CONDITIONS.md says it.
+    ``lifted_by``: the option with which ``start`` continues although the condition fails; "" if no
+    fleet could start without it. ``typed``: options that are usage errors of ``doctor`` too, if
+    they are wrong on its command line. ``unsaid``: it needs an option that ``doctor`` does without,
+    so ``doctor`` only warns. ``patience_seconds``: the time limit, if it is checked in a thread.
     """
 
     stage: Stage
@@ -84,19 +86,19 @@ class Condition:
 
 
 def listed(found: Found) -> list[Check]:
-    """What a look has found, as a list."""
+    """Return the findings of a look as a list."""
     if found is None:
         return []
     return [found] if isinstance(found, Check) else list(found)
 
 
 def skip(name: str) -> str:
-    """The option that lifts conditions without which a fleet can start."""
+    """Return the option that lifts this condition."""
     return f"--skip-check {name}"
 
 
 def conditions() -> tuple[Condition, ...]:
-    """All conditions, in the order of their stages; within one, of their files."""
+    """Return all conditions, in the order of their stages, then of their files."""
     from beads_workers.checks import conditions as folder
 
     found: list[Condition] = []
@@ -129,7 +131,7 @@ Generated: `python -m beads_workers.checks >docs/CONDITIONS.md`. A condition sta
 
 
 def table() -> str:
-    """docs/CONDITIONS.md."""
+    """Return the text of docs/CONDITIONS.md."""
     rows = (
         f"| {each.name} | {each.holds} | {WHO[each.asked]} | {_code(each.lifted_by)} |\n"
         for each in conditions()

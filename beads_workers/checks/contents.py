@@ -1,5 +1,4 @@
-"""What a fresh worktree of the commit where attempts begin would lack: filters' programs, and the
-files of submodules."""
+"""Parts that a fresh worktree of the base commit would lack: filter programs and submodules."""
 
 from __future__ import annotations
 
@@ -29,12 +28,14 @@ SET_UP_SUBMODULES = "git submodule update --init --recursive"
 SHOWN_MAX = 3
 LOOK_SECONDS = 5.0
 SHELL_WORDS = frozenset("$`(){};|&<>=*?[\n")
-"""A word with one of these is more than the name of a program."""
+"""Characters that show that a word is more than the name of a program."""
 
 
 def files_with_filters(worktrees: Worktrees) -> dict[str, str]:
-    """The filters of the files where attempts begin, each with a file that has it; without a
-    checkout. Raises ``GitError``."""
+    """Return filters of files where attempts begin: filter -> one file, without a checkout.
+
+    Raise ``GitError``.
+    """
     (top,) = answers(git(worktrees.checkout, *questions("--show-toplevel")))
     with tempfile.TemporaryDirectory() as place:
         index = str(Path(place, "index"))
@@ -49,7 +50,7 @@ NO_FILTER = ("unspecified", "unset", "set", "")
 
 
 def submodules(worktrees: Worktrees) -> list[str]:
-    """Where they are in the commit at which attempts begin; raises ``GitError``."""
+    """Return the paths of submodules in the base commit; raise ``GitError``."""
     listed = git(worktrees.common, "ls-tree", "-r", "-z", "--full-tree", _begins_at(worktrees))
     rows = [row.partition("\t")[::2] for row in names(listed)]
     return [name for about, name in rows if about.startswith(GITLINK)]
@@ -63,8 +64,10 @@ def _begins_at(worktrees: Worktrees) -> str:
 
 
 def empty_submodules(worktrees: Worktrees) -> Check | None:
-    """Submodules that no set-up fills: a worktree has an empty folder instead. Raises
-    ``GitError``."""
+    """Warn of submodules that no setup fills: they are empty folders in a worktree.
+
+    Raise ``GitError``.
+    """
     if "submodule" in (worktrees.setup or "") or not (found := submodules(worktrees)):
         return None
     many = counted(len(found), "submodule is", "submodules are")
@@ -77,8 +80,10 @@ def empty_submodules(worktrees: Worktrees) -> Check | None:
 
 
 def filters_without_program(worktrees: Worktrees) -> Iterator[Check]:
-    """Filters of files whose program is not there: git cannot make a worktree if it is required.
-    Raises ``GitError``."""
+    """Report filters whose program is missing: git makes no worktree if one is required.
+
+    Raise ``GitError``.
+    """
     for name, file in files_with_filters(worktrees).items():
         said = _settings(worktrees.checkout, name)
         programs = [said[use] for use in ("process", "smudge", "clean") if said.get(use)]
@@ -107,7 +112,7 @@ def _settings(folder: str, name: str) -> dict[str, str]:
 
 
 def _program(line: str) -> str | None:
-    """The program that a filter's line of shell runs; None if that cannot be told."""
+    """Return the program that a filter's shell line runs; None if that cannot be told."""
     try:
         words = shlex.split(line)
     except ValueError:

@@ -1,4 +1,4 @@
-"""From options to the settings of a fleet. What cannot be is said by the conditions, not here."""
+"""The settings of a fleet, from options. The conditions, not this module, report errors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 def known(value: T | None) -> T:
-    """The value of an option that has a default."""
+    """Return the value of an option that has a default."""
     assert value is not None, "resolve() fills in every default"
     return value
 
@@ -41,7 +41,7 @@ def work_of(
     agents: tuple[Agent, ...],
     review: Agent | None,
 ) -> Work:
-    """What is run, in the project's own folder."""
+    """Return what is run, in the project's own folder."""
     return Work(
         command=command,
         agents=agents,
@@ -69,7 +69,7 @@ def settings_of(
     owned: bool,
     tracing: Tracing | None,
 ) -> FleetSettings:
-    """The settings of a fleet whose tracker and work are known."""
+    """Return the settings of a fleet whose tracker and work are known."""
     options = resolved.options
     return FleetSettings(
         workers=options.workers or 0,
@@ -119,7 +119,7 @@ def settings_of(
 
 
 def filters_of(options: Options) -> Filters:
-    """Which issues are taken, as far as options say it."""
+    """Return the filters that the options set."""
     return Filters(
         labels=options.label or (),
         labels_any=options.label_any or (),
@@ -131,8 +131,10 @@ def filters_of(options: Options) -> Filters:
 
 
 def to_bring(work: Work) -> tuple[str, ...]:
-    """What an issue must bring, any of it, for a fleet that has nothing of its own to run: others
-    are not for it, and are left alone."""
+    """Return what an issue must bring, any of it, if the fleet has nothing of its own to run.
+
+    Issues that bring none of it are left alone.
+    """
     if work.executors:
         return () if work.function else (FUNCTION,)
     if work.command or work.agent or work.contexts:
@@ -141,13 +143,13 @@ def to_bring(work: Work) -> tuple[str, ...]:
 
 
 def in_worktrees(work: Work, worktrees: Worktrees, beads: str | None) -> Work:
-    """The work, with a worktree for each attempt. ``beads``: the folder ``.beads``, or None."""
+    """Return the work with a worktree for each attempt. ``beads``: folder ``.beads``, or None."""
     agents = tuple(map(in_worktree, work.agents))
     return replace(work, agents=agents, worktrees=replace(worktrees, beads=beads))
 
 
 def landing_on(settings: FleetSettings, landing: Landing) -> FleetSettings:
-    """The settings of a fleet in worktrees whose branches land."""
+    """Return the settings of a fleet in worktrees whose branches land."""
     worktrees = settings.work.worktrees
     assert worktrees is not None, "nothing lands without worktrees"
     on = replace(
@@ -165,7 +167,7 @@ def _budget(text: str | None) -> Budget | None:
 
 
 def unpriced(options: Options, agents: tuple[Agent, ...]) -> Check | None:
-    """A budget in dollars, and an agent that says none and has no prices."""
+    """Refuse a budget in dollars for an agent that reports no costs and has no prices."""
     budgets = [read_budget(each) for each in (options.budget, options.issue_budget) if each]
     if not any(budget.dollars is not None for budget in budgets):
         return None

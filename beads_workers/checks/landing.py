@@ -39,7 +39,7 @@ Rule = Callable[[Options, Path], Check | None]
 
 
 def remote_is_there(options: Options, project: Path) -> Check | None:
-    """``[landing] remote`` is one of this clone's."""
+    """Refuse a ``[landing] remote`` that this clone does not have."""
     remote = options.landing_remote
     if not remote or remote in lines(git(str(project), "remote")):
         return None
@@ -48,13 +48,13 @@ def remote_is_there(options: Options, project: Path) -> Check | None:
 
 
 def git_is_new_enough(options: Options, project: Path) -> Check | None:
-    """Trains are merged in the object database, which older gits cannot."""
+    """Refuse an old git: trains are merged in the object database."""
     why = git_too_old()
     return misused("landing", why, "install a newer git") if why else None
 
 
 def target_is_known(options: Options, project: Path) -> Check | None:
-    """A branch is checked out, or ``--land-on`` names one."""
+    """Refuse a detached HEAD without ``--land-on``."""
     if _target(options, project) is not None:
         return None
     text = "HEAD is detached, so that nobody knows where finished branches are to land"
@@ -62,7 +62,7 @@ def target_is_known(options: Options, project: Path) -> Check | None:
 
 
 def lands_elsewhere(options: Options, project: Path) -> Check | None:
-    """Nothing lands on a branch of a landing branch."""
+    """Refuse to land on the landing branch of a landing branch."""
     target = _target(options, project)
     if target is None or not target.startswith(f"{PREFIX}/"):
         return None
@@ -76,7 +76,7 @@ def lands_elsewhere(options: Options, project: Path) -> Check | None:
 
 
 def prefix_is_free(options: Options, project: Path) -> Check | None:
-    """No branch has the name that is a folder of ours."""
+    """Refuse a branch whose name is the folder of landing branches."""
     if not _has(project, f"refs/heads/{PREFIX}"):
         return None
     text = f"a branch named {PREFIX} is in the way of {PREFIX}/{_target(options, project)}"
@@ -84,7 +84,7 @@ def prefix_is_free(options: Options, project: Path) -> Check | None:
 
 
 def branches_are_there(options: Options, project: Path) -> Check | None:
-    """What ``--land-on`` and ``--land-into`` name."""
+    """Refuse missing branches in ``--land-on`` and ``--land-into``."""
     for name in (options.land_on, options.land_into):
         if name is not None and not _has(project, f"refs/heads/{name}"):
             text = f"there is no branch {name} to land on"
@@ -93,7 +93,7 @@ def branches_are_there(options: Options, project: Path) -> Check | None:
 
 
 def closes_after_landing(options: Options, project: Path) -> Check | None:
-    """A worker that closes by itself does so before its branch could land."""
+    """Refuse self-closing workers: they close before their branch could land."""
     if options.bd_calls != "worker":
         return None
     text = "--bd-calls worker closes issues before their branches could land"
@@ -101,7 +101,7 @@ def closes_after_landing(options: Options, project: Path) -> Check | None:
 
 
 def clones_land_together(options: Options, project: Path) -> Check | None:
-    """Several clones with one tracker land on one branch, of a remote."""
+    """Refuse several clones with one tracker, unless they land on one branch of a remote."""
     if not options.shared or options.landing_remote:
         return None
     text = "--shared: each clone would land on a branch of its own"
@@ -119,7 +119,7 @@ RULES: tuple[Rule, ...] = (
 
 
 def find_landing(options: Options, project: Path, base: str) -> Landing | Check:
-    """Where branches land, or the first reason why they cannot.
+    """Return where branches land, or the first reason why they cannot.
 
     ``base``: the commit that attempts would begin with.
     """
@@ -145,7 +145,7 @@ def _find_landing(options: Options, project: Path, base: str) -> Landing | Check
     return Landing(
         branch=f"{PREFIX}/{target}",
         start=start,
-        # What the branches begin with was named: the user's own branch is another matter.
+        # With a named base, the user's own branch does not matter.
         follows="" if named else target,
         into=options.land_into,
         jobs=options.land_jobs,
@@ -161,8 +161,8 @@ def _find_landing(options: Options, project: Path, base: str) -> Landing | Check
 
 
 def gate(verify: str | None) -> Check | None:
-    """A command that needs to know of which issue it is would never pass as a gate."""
-    # What stands in for a variable that is not set says that it may be missing.
+    """Refuse a command that needs the variables of one issue: it never passes as a gate."""
+    # A shell default (``${NAME:-...}``) shows that the variable may be missing.
     needs = rf"\$(?:({'|'.join(OF_ONE_ISSUE)})\b|\{{({'|'.join(OF_ONE_ISSUE)})(?!:?[-+=]|\w))"
     found = re.search(needs, verify or "")
     if found is None or "BW_GATE" in (verify or ""):
@@ -176,7 +176,7 @@ def gate(verify: str | None) -> Check | None:
 
 
 def held_elsewhere(landing: Landing, worktrees: Worktrees) -> Check | None:
-    """The branch on which work lands is checked out somewhere: git refuses to move it."""
+    """Refuse a landing branch that is checked out somewhere: git does not move it."""
     asked = ("for-each-ref", row_format("%(worktreepath)"), f"refs/heads/{landing.branch}")
     held = next((path for (path,) in rows(git(worktrees.common, *asked), 1)), "")
     if not held:
@@ -190,7 +190,7 @@ def held_elsewhere(landing: Landing, worktrees: Worktrees) -> Check | None:
 
 
 def closed_remote(landing: Landing, worktrees: Worktrees) -> Check | None:
-    """Whether the remote on which work lands answers, and lets this user push."""
+    """Report a remote that does not answer, or does not let this user push."""
     if landing.remote is None:
         return None
     ref = f"refs/heads/{landing.branch}"
@@ -204,15 +204,18 @@ def closed_remote(landing: Landing, worktrees: Worktrees) -> Check | None:
 
 
 def _ahead(landing: Landing, worktrees: Worktrees, ref: str) -> Check | None:
-    """The branch has commits here that somebody took from the remote's, or never pushed."""
+    """Report a landing branch with commits that the remote's branch lacks.
+
+    They were removed from the remote, or never pushed.
+    """
     assert landing.remote is not None
     here = call(worktrees.common, "rev-parse", "--verify", "--quiet", ref)
     if here.status != 0:
-        return None  # It begins as the remote's is.
+        return None  # The branch begins at the remote's.
     try:
         there = remote_heads(worktrees.checkout, landing.remote, (ref,)).get(ref)
     except RemoteTrouble:
-        return None  # It has just answered: the lander asks again.
+        return None  # The remote has just answered: the lander asks again.
     (commit,) = objects(here.output)
     asked = ("merge-base", "--is-ancestor", commit, there or commit)
     if there is None or call(worktrees.common, *asked).status != 1:
@@ -226,8 +229,11 @@ REMOTE_SECONDS = 20.0
 
 
 def refused_ledger(landing: Landing, worktrees: Worktrees) -> Check | None:
-    """A remote that does not take the ledger would take nothing: both are pushed, or none. It is
-    pushed as the run would push it; what only a hook of the remote refuses is found out, too."""
+    """Report a remote that refuses the ledger: branch and ledger are pushed together, or neither.
+
+    The ledger is pushed as the run would push it, so that a refusal by a hook of the remote is
+    found, too.
+    """
     if landing.remote is None or landing.form.trailers == "full":
         return None
     ref = ledger_ref(landing.branch)
@@ -249,7 +255,7 @@ def refused_ledger(landing: Landing, worktrees: Worktrees) -> Check | None:
 
 
 def unsigned(landing: Landing, worktrees: Worktrees) -> Check | None:
-    """A sign-off is a person's statement: who that is, nobody guesses."""
+    """Refuse ``signoff`` without a known committer: a sign-off is a person's statement."""
     known = ("-c", "user.useConfigOnly=true", "var", "GIT_COMMITTER_IDENT")
     if not landing.form.signoff or call(worktrees.checkout, *known).status == 0:
         return None
@@ -261,7 +267,7 @@ def unsigned(landing: Landing, worktrees: Worktrees) -> Check | None:
 def _target(options: Options, project: Path) -> str | None:
     if options.land_on:
         return options.land_on
-    # In full: the short name of a branch is another one where a tag is called the same.
+    # The full ref name: a short branch name is ambiguous with a tag of the same name.
     head = (git_or_none(str(project), "symbolic-ref", "--quiet", "HEAD") or "").removesuffix("\n")
     return head.removeprefix("refs/heads/") if head.startswith("refs/heads/") else None
 

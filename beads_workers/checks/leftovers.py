@@ -1,7 +1,6 @@
-"""Where a run keeps its things: the run directory, /tmp, and what crashed runs left there.
+"""Folders of a run: the run directory, /tmp, and what crashed runs left there.
 
-Nothing is changed: what is tried out is tried on a file without a name, or on a socket that is
-gone again at once.
+Nothing is changed: tests use a file without a name, or a socket that is removed at once.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ from beads_workers.runtime.trust import Untrusted, check_state
 from beads_workers.worktrees.tracked import check_untracked
 
 TMP = Path("/tmp")
-"""Where worker sockets are: the protocol says so, whatever TMPDIR says."""
+"""Folder of worker sockets, as the protocol demands, regardless of TMPDIR."""
 
 
 def state(root: Path) -> Check:
-    """The run directory: ours, writable, on a file system that can lock and bind sockets."""
+    """Check the run directory: ours, writable, with locks and sockets."""
     there = nearest(root)
     quoted = shlex.quote(str(there))
     elsewhere = 'beads-workers start --state-dir "$HOME/.local/state/beads-workers/here"'
@@ -64,14 +63,14 @@ def _unreachable(root: Path) -> OSError | None:
     try:
         root.stat()
     except (FileNotFoundError, NotADirectoryError, PermissionError):
-        return None  # It may be made, or it is said what is in the way.
+        return None  # Missing folders may be made; other checks report what is in the way.
     except OSError as error:
         return error
     return None
 
 
 def sockets() -> Check:
-    """/tmp: worker sockets are bound there, and programs write there."""
+    """Check /tmp: worker sockets are bound there, and programs write there."""
     if not TMP.is_dir() or (trouble := trouble_in(TMP)) is not None:
         what = _said(trouble) if TMP.is_dir() and trouble else "is not there"
         return fail("sockets", f"{TMP}: {what}", f"sudo mkdir -p {TMP} && sudo chmod 1777 {TMP}")
@@ -91,7 +90,7 @@ def _temporary() -> Path:
 
 
 def living(root: Path) -> Check | None:
-    """A fleet that runs here; None without one."""
+    """Report a fleet that runs here; None without one."""
     directory = RunDirectory(root)
     if not directory.is_locked():
         return None
@@ -101,8 +100,8 @@ def living(root: Path) -> Check | None:
 
 
 def elsewhere(tracker_folder: Path) -> Check | None:
-    """An orchestrator with another run directory that works on this tracker; None without one."""
-    # It holds the folder open for its lock. Trying the lock could turn away one that just starts.
+    """Warn of an orchestrator with another run directory on this tracker; None without one."""
+    # An orchestrator keeps the folder open for its lock. Trying the lock could disturb a start.
     pids = [process.pid for process in sessions.owners(tracker_folder)]
     pids = [pid for pid in pids if sessions.is_orchestrator(pid)]
     if not pids:
@@ -112,8 +111,10 @@ def elsewhere(tracker_folder: Path) -> Check | None:
 
 
 def leftovers(root: Path, said: str = "") -> list[Check]:
-    """What crashed runs left: pending writes, processes, sockets. ``said``: the --state-dir that
-    was typed."""
+    """Report what crashed runs left: pending writes, processes, sockets.
+
+    ``said``: the --state-dir that was typed.
+    """
     directory = RunDirectory(root)
     info = directory.read_info() if directory.is_locked() else None
     running = info.run_id if info else ""
@@ -135,7 +136,7 @@ def leftovers(root: Path, said: str = "") -> list[Check]:
 
 
 def last_seen(root: Path) -> float | None:
-    """When the last run wrote down its last record, in seconds since 1970; None without one."""
+    """Return the time of the last run's last record, in seconds since 1970; None without one."""
     directory = RunDirectory(root)
     for run_id in reversed(directory.run_ids()):
         if (at := _last_record(directory.run(run_id) / "journal.jsonl")) is not None:
@@ -144,7 +145,7 @@ def last_seen(root: Path) -> float | None:
 
 
 LAST_BYTES = 1 << 16
-"""Holds the last whole line of a journal, unless that is a very long one."""
+"""Size that holds the last whole line of a journal, unless that line is very long."""
 
 
 def _last_record(journal: Path) -> float | None:
@@ -198,7 +199,7 @@ def _processes(directory: RunDirectory, run_id: str) -> Check | None:
 
 
 def trouble_in(folder: Path) -> OSError | None:
-    """Why files cannot be made and locked, or sockets bound, in a folder."""
+    """Return the error if files cannot be made and locked, or sockets bound, in a folder."""
     try:
         _try_file(folder)
         _try_socket(folder)
@@ -215,7 +216,7 @@ def _try_file(folder: Path) -> None:
             raise
         import tempfile
 
-        with tempfile.TemporaryFile(dir=folder) as file:  # Network file systems have no other.
+        with tempfile.TemporaryFile(dir=folder) as file:  # On network file systems.
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return
     try:
@@ -237,7 +238,7 @@ def _try_socket(folder: Path) -> None:
 
 
 def _control_socket(root: Path) -> Check | None:
-    """A long path moves the control socket into a folder of ours in /tmp, which must be ours."""
+    """Check the folder in /tmp for a control socket whose own path is too long."""
     if len(os.fsencode(root / "control.sock")) <= SOCKET_PATH_MAX:
         return None
     folder = TMP / f"beads-workers-{os.getuid()}"

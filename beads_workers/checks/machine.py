@@ -1,6 +1,6 @@
-"""What the machine has to offer: file limit, processes, memory, disk, clock. Changes nothing.
+"""Resources of the machine: file limit, processes, memory, disk, clock. Changes nothing.
 
-``start`` asks nearly all of it every time, so this module imports little.
+``start`` checks nearly all of them every time, so this module imports little.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from beads_workers.checks import rules
 from beads_workers.checks.rules import Check, FreeSpace, fail, ok
 
 TIME_ERROR = 5
-"""What ``adjtimex`` returns for a clock that nothing keeps."""
+"""Result of ``adjtimex`` for a clock that is not synchronised."""
 TIMEX_BYTES = 512
-"""``struct timex`` has 208 bytes on 64-bit Linux; all zero, it only reads."""
+"""Buffer size: ``struct timex`` has 208 bytes on 64-bit Linux; all zero, the call only reads."""
 CGROUP = Path("/sys/fs/cgroup")
 
 
 def python() -> Check:
-    """Which Python this is, and which version of ours, from where."""
+    """Report the versions of Python and of this package, and its folder."""
     version = sys.version.split()[0]
     place = Path(beads_workers.__file__).parent
     return ok("python", f"{version}, beads-workers {beads_workers.__version__} ({place})")
 
 
 def kernel() -> Check:
-    """What the orchestrator needs of Linux, tried out."""
+    """Check that Linux has what the orchestrator needs, by calling it."""
     try:
         os.close(os.pidfd_open(os.getpid()))
     except (AttributeError, OSError) as error:
@@ -44,19 +44,19 @@ def kernel() -> Check:
 
 
 def file_limit(workers: int) -> Check:
-    """Open files: the orchestrator raises its soft limit to the hard one by itself."""
+    """Check the limit of open files: the orchestrator raises its soft limit to the hard one."""
     soft, hard = map(_finite, resource.getrlimit(resource.RLIMIT_NOFILE))
     return rules.file_limit(soft, hard, workers, root=os.geteuid() == 0)
 
 
 def processes(workers: int, *, agent: bool) -> Check:
-    """Processes against the limits of the user and of the container."""
+    """Check the number of processes against the limits of the user and of the container."""
     limits = []
     of_container = _number(CGROUP / "pids.max")
     if of_container is not None:
         limits.append((_number(CGROUP / "pids.current") or 0, of_container))
     of_user = _finite(resource.getrlimit(resource.RLIMIT_NPROC)[0])
-    if of_user is not None and os.geteuid() != 0:  # The kernel does not hold root to it.
+    if of_user is not None and os.geteuid() != 0:  # The kernel does not apply this limit to root.
         limits.append((_threads_of(os.getuid()), of_user))
     if not limits:
         return rules.process_limit(0, None, workers, agent=agent)
@@ -65,7 +65,7 @@ def processes(workers: int, *, agent: bool) -> Check:
 
 
 def memory(workers: int, *, agent: bool) -> Check:
-    """What the kernel calls available, or the container still allows."""
+    """Check the memory that the kernel reports as available, or the container still allows."""
     available = _available()
     limit, used = _number(CGROUP / "memory.max"), _number(CGROUP / "memory.current")
     if limit is not None and used is not None:
@@ -74,14 +74,14 @@ def memory(workers: int, *, agent: bool) -> Check:
 
 
 def disk(places: Iterable[tuple[Path, str]]) -> list[Check]:
-    """Room where things are kept, each file system once; what cannot be looked at is left out."""
+    """Check free space, once per file system; a file system that cannot be read is left out."""
     found: dict[int, FreeSpace] = {}
     for path, what in places:
         there = nearest(path)
         try:
             device, state = there.stat().st_dev, os.statvfs(there)
         except OSError:
-            continue  # Whatever keeps us out is the business of other checks.
+            continue  # Other checks report why the folder cannot be read.
         known = found.get(device)
         found[device] = FreeSpace(
             path=known.path if known else str(there),
@@ -94,17 +94,17 @@ def disk(places: Iterable[tuple[Path, str]]) -> list[Check]:
 
 
 def below_floor(folder: Path, floor: int) -> Check | None:
-    """What is wrong where no worktree may be made for want of room; None: there is enough."""
+    """Report too little space for a worktree; None: there is enough."""
     there = nearest(folder)
     try:
         state = os.statvfs(there)
     except OSError:
-        return None  # As for every disk: whatever keeps us out is said elsewhere.
+        return None  # As in ``disk``: other checks report why the folder cannot be read.
     return rules.worktree_room(str(there), state.f_bavail * state.f_frsize, floor)
 
 
 def clock(last_seen: float | None) -> Check:
-    """The wall clock against the last run; CLOCK_BOOTTIME."""
+    """Check the wall clock against the last run, and that CLOCK_BOOTTIME exists."""
     try:
         time.clock_gettime(time.CLOCK_BOOTTIME)
     except (AttributeError, OSError):
@@ -113,12 +113,12 @@ def clock(last_seen: float | None) -> Check:
 
 
 def ntp() -> Check:
-    """Whether anything keeps the clock."""
+    """Report whether the clock is synchronised."""
     return rules.ntp(synchronised())
 
 
 def synchronised() -> bool | None:
-    """Whether the kernel's clock is kept by something; None where it does not say."""
+    """Return whether the kernel's clock is synchronised; None if the kernel does not say."""
     import ctypes
 
     try:
@@ -129,7 +129,7 @@ def synchronised() -> bool | None:
 
 
 def nearest(path: Path) -> Path:
-    """The path itself, or the nearest folder above it that exists, as far as we may see."""
+    """Return the path itself, or the nearest folder above it that exists and is visible."""
     path = path.absolute()
     while path != path.parent and not _is_there(path):
         path = path.parent
@@ -152,7 +152,7 @@ def _number(file: Path) -> int | None:
     try:
         return int(file.read_text())
     except (OSError, ValueError):
-        return None  # No such limit here, or "max".
+        return None  # There is no such limit here, or it is "max".
 
 
 def _available() -> int:
@@ -173,7 +173,7 @@ def _processes_of(uid: int) -> Iterator[Path]:
             if folder.name.isdigit() and folder.stat().st_uid == uid:
                 yield folder
         except FileNotFoundError:
-            continue  # It has ended meanwhile.
+            continue  # The process has ended meanwhile.
 
 
 def _threads(process: Path) -> int:

@@ -1,7 +1,7 @@
-"""The agents of a fleet: by the names that a person gives, from adapters and ``[agents.NAME]``.
+"""The agents of a fleet, by name: from adapters and ``[agents.NAME]``.
 
-A name is that of an adapter (``claude``), or of a table in ``beads-workers.toml``; a table of an
-adapter's name changes how that one is called.
+A name is that of an adapter (``claude``), or of a table in ``beads-workers.toml``. A table with an
+adapter's name changes how that adapter's agent is called.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PLAIN = "plain"
 
 
 def find_fleet_agents(resolved: Resolved) -> tuple[Agent, ...] | Check:
-    """Those of ``--agent``, the first one preferred."""
+    """Return the agents of ``--agent``, the first one preferred, or why one is unknown."""
     named = [name.strip() for name in (resolved.options.agent or "").split(",")]
     found: list[Agent] = []
     for name in (name for name in dict.fromkeys(named) if name):
@@ -35,7 +35,7 @@ def find_fleet_agents(resolved: Resolved) -> tuple[Agent, ...] | Check:
 
 
 def find_agent(resolved: Resolved, name: str) -> Agent | Check:
-    """The agent of this name, or why there is none."""
+    """Return the agent of this name, or why there is none."""
     table = resolved.agents.get(name)
     adapter = load(table.adapter or name if table else name)
     if table is None and (adapter is None or not adapter.command):
@@ -46,7 +46,7 @@ def find_agent(resolved: Resolved, name: str) -> Agent | Check:
     prompt = _prompt(resolved, table)
     if isinstance(prompt, Check):
         return prompt
-    # A table that gives a whole command is no adapter's, unless it says so.
+    # A table with a whole command uses an adapter only if it names one.
     if table is not None and table.argv and not table.adapter:
         return Agent(name, table.argv, prompt or PLAIN_PROMPT)
     assert adapter is not None, "a table without a command has been refused"
@@ -68,10 +68,10 @@ def find_agent(resolved: Resolved, name: str) -> Agent | Check:
 
 
 def account_of(adapter: Adapter, environment: Mapping[str, str]) -> str:
-    """Whose limits an agent runs into: a hash of what decides which login it uses.
+    """Return the account of an agent: a hash of everything that decides which login it uses.
 
-    No credential can be read from it, and none is kept. Where a login lies in a file, the file's
-    place counts: its content changes whenever a token is renewed.
+    No credential can be read from the hash, and none is kept. If a login is in a file, the file's
+    path counts: its content changes whenever a token is renewed.
     """
     program = adapter.program
     names = program.variables if program is not None else ()
@@ -88,7 +88,7 @@ def account_of(adapter: Adapter, environment: Mapping[str, str]) -> str:
 
 
 def in_worktree(agent: Agent) -> Agent:
-    """With the prompt for a worktree of its own, where it has none of the user's."""
+    """Return the agent with the prompt for worktrees, unless the user gave a prompt."""
     if agent.prompt != PLAIN_PROMPT:
         return agent
     return replace(agent, prompt=PLAIN_PROMPT_IN_WORKTREE)
@@ -100,7 +100,7 @@ def _as_the_table_says(agent: Agent, table: AgentTable) -> Agent:
         agent,
         argv=argv,
         model=table.model or "",
-        # A command without an adapter of its own is nothing but what the user wrote down.
+        # Without an adapter, the command is exactly what the user wrote.
         arguments=(*argv, *arguments) if agent.adapter == PLAIN else arguments,
         prices=table.prices or {},
         at_once=table.at_once,
@@ -131,12 +131,12 @@ def _unknown(name: str, resolved: Resolved) -> Check:
 
 
 def presets() -> list[str]:
-    """All agents that have an adapter of their own."""
+    """Return the names of all agents that have an adapter of their own."""
     from beads_workers.agents.presets import PRESETS
 
     return list(PRESETS)
 
 
 def found_here() -> str:
-    """What of them is on ``PATH``, for a hint."""
+    """Return a hint that names the agents on ``PATH``."""
     return f"agents found here: {', '.join(find_agents(os.environ.get('PATH', ''))) or 'none'}"

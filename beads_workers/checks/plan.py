@@ -1,9 +1,8 @@
-"""What ``start`` would do here with these options: found step by step, each step when it is asked
-for.
+"""The plan of a ``start`` with these options, computed step by step on demand.
 
-A step that cannot be taken is a ``Check`` that says why, and every step that needs it is None. The
-conditions (``checks.conditions``) look at a plan and at the machine. If none of them fails,
-``settings`` is what a fleet is told.
+A step that is impossible is a ``Check`` with the reason; every step that needs it is None. The
+conditions (``checks.conditions``) check a plan and the machine. If none of them fails, ``settings``
+has the settings of the fleet.
 """
 
 from __future__ import annotations
@@ -29,18 +28,21 @@ from beads_workers.registry import kind_of, service
 from beads_workers.runtime.project import STATE_FOLDER
 
 if TYPE_CHECKING:
-    # They load the gate's modules.
+    # These load the gate's modules.
     from beads_workers.landing.sees.proof import Proof
     from beads_workers.landing.sees.run import ProofProcess
 
 Progress = Callable[[str, str], None]
-"""Told what takes long: the name of a condition, and a line; an empty line when it is over."""
+"""Receiver of progress: the name of a condition and a line; an empty line at the end."""
 
 
 class FleetPlan:
-    """``kind``: of the source that was said, or None. ``issues``: those named. ``owned``: the fleet
-    ends with its client. ``wrong``: what the settings say wrongly. ``prepared``: the settings of a
-    kind of source that makes its own. ``progress`` is told what takes long."""
+    """The plan of a start.
+
+    ``kind``: of the source that was given, or None. ``issues``: the named ones. ``owned``: the
+    fleet ends with its client. ``wrong``: errors in the settings. ``prepared``: the settings of a
+    kind of source that makes its own. ``progress``: is told of checks that take long.
+    """
 
     def __init__(
         self,
@@ -62,9 +64,9 @@ class FleetPlan:
         self.progress = progress
         self.owned = owned
         self.proof: Proof | None = None
-        """What verify tests, if the start has seen it."""
+        """Proof of what verify tests, if the start has made it."""
         self.proving: ProofProcess | None = None
-        """It is being seen yet."""
+        """Process of the proof while it still runs."""
         self._tracing = tracing
 
     # --- where ---
@@ -76,19 +78,19 @@ class FleetPlan:
 
     @property
     def is_pushed(self) -> bool:
-        """Whether work arrives by itself; there is no tracker then."""
+        """Whether work arrives by itself, so that there is no tracker."""
         return self.said_kind is not None and self.said_kind.capabilities.push
 
     @cached_property
     def tracker(self) -> TrackerChoice | Check | None:
-        """The tracker; None for a source that is none."""
+        """The tracker; None for a push source."""
         if self.is_pushed:
             return None
         return find_tracker(self.options.source, self.said_kind, Path.cwd())
 
     @property
     def kind(self) -> SourceKind | None:
-        """What kind of source this fleet has, as far as that is known."""
+        """The kind of source of this fleet, as far as it is known."""
         tracker = met(self.tracker)
         return kind_of(tracker.source) if tracker is not None else self.said_kind
 
@@ -105,7 +107,7 @@ class FleetPlan:
 
     @property
     def workers(self) -> int:
-        """How many there would be."""
+        """Number of workers that the fleet would have."""
         if self.said_kind is not None and self.said_kind.workers is not None:
             return self.said_kind.workers(self.resolved)
         return self.options.workers or 0
@@ -114,7 +116,7 @@ class FleetPlan:
 
     @cached_property
     def chosen(self) -> tuple[tuple[str, ...] | None, tuple[Agent, ...]] | Check:
-        """The command or the agents that hold, or neither. Whether they can be run is not asked."""
+        """The command or the agents in force, or neither; not checked for being runnable."""
         command, name = self.options.command, self.options.agent
         if command and name:
             said_last = "command line"
@@ -142,19 +144,19 @@ class FleetPlan:
 
     @cached_property
     def review(self) -> Agent | Check | None:
-        """The agent that looks at the work of the others."""
+        """The agent that reviews the work of the others."""
         name = self.options.review
         return find_agent(self.resolved, name) if name and self.agents else None
 
     @cached_property
     def commands_brought(self) -> int | Check:
-        """How many issues bring a command of their own."""
+        """Number of issues that bring their own command."""
         tracker = met(self.tracker)
         return commands_of_issues(tracker) if tracker is not None else 0
 
     @cached_property
     def executors(self) -> Work | Check | None:
-        """What a fleet of executors runs (``--executor``); None without them."""
+        """The work of a fleet of executors (``--executor``); None without them."""
         found = service("executors")
         if not self.options.executor or found is None:
             return None
@@ -166,7 +168,7 @@ class FleetPlan:
 
     @cached_property
     def work(self) -> Work | Check | None:
-        """What is run, in the project's own folder."""
+        """The work in the project's own folder."""
         if self.options.executor:
             return self.executors
         if isinstance(self.chosen, Check):
@@ -179,7 +181,7 @@ class FleetPlan:
         return fleet.work_of(self.options, command, agents, review)
 
     def _called(self, agent: Agent) -> Agent:
-        """Found from anywhere, and told to leave out what the repository says, if it is to."""
+        """Return the agent with an absolute program, without planted settings if trust says so."""
         without = PLANTED[agent.adapter].without if agent.adapter in PLANTED else ()
         more = without if self.options.trust == TRUST_NO_AGENT else ()
         return replace(
@@ -190,8 +192,10 @@ class FleetPlan:
 
     @cached_property
     def wants_worktrees(self) -> bool:
-        """Whether each attempt is to have a worktree: as it is said, else for agents that are
-        understood wherever git can make one."""
+        """Whether each attempt is to have a worktree.
+
+        Without an option: for agents with an adapter, if git can make worktrees here.
+        """
         if self.options.worktree is not None or self.options.shared_checkout:
             return bool(self.options.worktree)
         if self.options.executor or not any(agent.adapter for agent in self.agents):
@@ -200,7 +204,7 @@ class FleetPlan:
 
     @cached_property
     def worktrees(self) -> Worktrees | Check | None:
-        """Where attempts have worktrees; None if they have none."""
+        """Place of the attempts' worktrees; None if they have none."""
         if not self.wants_worktrees or met(self.tracker) is None:
             return None
         return worktrees.find_worktrees(self.options, self.folder, str(self.state))
@@ -212,7 +216,7 @@ class FleetPlan:
 
     @cached_property
     def landing(self) -> Landing | Check | None:
-        """Where finished branches land; None if they stay where they are."""
+        """Place where finished branches land; None if they do not land."""
         found = met(self.worktrees)
         if not self.wants_landing or found is None:
             return None
@@ -222,7 +226,7 @@ class FleetPlan:
 
     @cached_property
     def settings(self) -> FleetSettings | None:
-        """What a fleet is told; None if a step above cannot be taken."""
+        """The settings of the fleet; None if a step above is impossible."""
         if self.prepared is not None:
             return self.prepared
         plain, found, lands = self.plain, self.worktrees, self.landing
@@ -247,10 +251,10 @@ class FleetPlan:
 
     @cached_property
     def looked(self) -> Looked:
-        """What the checks of a kind of source start from."""
+        """Input of the checks of a kind of source."""
         settings = self.prepared or self.plain
         if settings is None and (tracker := met(self.tracker)) is not None:
-            # What is run is wrong; the tracker can be looked at all the same.
+            # The work is wrong, but the tracker can still be checked.
             settings = fleet.settings_of(
                 self.resolved, tracker, Work(), self.issues, owned=False, tracing=None
             )
@@ -258,7 +262,7 @@ class FleetPlan:
 
 
 def what_to_type() -> str:
-    """What gives a fleet something to run."""
+    """Return a hint that names a command to type, so that the fleet has something to run."""
     found = find_agents(os.environ.get("PATH", ""))
     if found:
         return f"type 'beads-workers start --agent {found[0]}' (found here: {', '.join(found)})"

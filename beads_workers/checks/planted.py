@@ -1,7 +1,7 @@
-"""Files of a repository that others run for us: hooks of bd, and what agents obey by themselves.
+"""Files of a repository that other programs run: hooks of bd, and settings of agents.
 
-An agent in a worktree finds there what the commit has that attempts begin with. It looks above its
-folder, too, so what lies in the checkout counts in any case.
+An agent in a worktree finds the files of the commit that attempts begin with. Agents also search
+the folders above their own, so files of the checkout count in any case.
 """
 
 from __future__ import annotations
@@ -25,23 +25,26 @@ from beads_workers.worktrees.git import GitError, contents, git
 from beads_workers.worktrees.making import base_of
 
 Content = tuple[str, str, bytes]
-"""Which of the files it is, how it is shown, and what it says."""
+"""Name of the file, name to show, and content."""
 
 
 def planted(plan: FleetPlan, *, new: bool = True, any_agent: bool = False) -> list[RiskyLine]:
-    """What git tracks and others run; ``new``: only what is not trusted. ``any_agent``: as if each
-    were one of this fleet's."""
+    """Return the lines that git tracks and other programs run.
+
+    ``new``: only lines that are not trusted. ``any_agent``: as if every known agent were one of
+    this fleet's.
+    """
     lines = [*hooks(plan, new=new), *_of_agents(plan, new=new, any_agent=any_agent)]
     store = store_of(plan.folder)
     return [line for line in lines if not (new and store.trusts(line.digest))]
 
 
 def hooks(plan: FleetPlan, *, new: bool = True) -> Iterator[RiskyLine]:
-    """``.beads/hooks``: both generations of bd run ``on_*`` as an issue changes."""
+    """Yield the scripts of ``.beads/hooks``: every bd runs ``on_*`` when an issue changes."""
     tracker = met(plan.tracker)
     if tracker is None or tracker.source != "bd":
         return
-    # A ``redirect`` leads bd to another folder, with hooks of its own.
+    # A ``redirect`` sends bd to another folder, with other hooks.
     scripts = sorted((tracker.place / "hooks").glob("on_*"))
     for path in (*scripts, tracker.place / "redirect"):
         content = _read(path)
@@ -66,7 +69,10 @@ def _of_agents(plan: FleetPlan, *, new: bool, any_agent: bool) -> Iterator[Risky
 
 
 def _programs(plan: FleetPlan, *, new: bool) -> Iterator[str]:
-    """What this fleet runs of those that obey files; not if they are told to leave them out."""
+    """Yield the programs of this fleet that obey files of a repository.
+
+    With ``new``, programs that are told to ignore these files are left out.
+    """
     review = met(plan.review)
     for agent in (*plan.agents, *([review] if review else [])):
         told = new and plan.options.trust == TRUST_NO_AGENT
@@ -79,7 +85,7 @@ def _programs(plan: FleetPlan, *, new: bool) -> Iterator[str]:
 
 
 def _there(plan: FleetPlan, files: tuple[str, ...], *, new: bool) -> Iterator[Content]:
-    """What such files say in the folder of the project, and above it up to the repository's."""
+    """Yield such files in the project's folder, and above it up to the repository's."""
     folder = plan.folder.resolve()
     for place in (folder, *folder.parents):
         for file in files:
@@ -103,7 +109,7 @@ def _worktrees(plan: FleetPlan) -> Worktrees | None:
 
 
 def _committed(plan: FleetPlan, files: tuple[str, ...]) -> Iterator[Content]:
-    """What the commit has of them with which attempts in worktrees begin."""
+    """Yield such files of the commit with which attempts in worktrees begin."""
     worktrees = _worktrees(plan)
     if worktrees is None:
         return
@@ -114,24 +120,24 @@ def _committed(plan: FleetPlan, files: tuple[str, ...]) -> Iterator[Content]:
     try:
         base = base_of(replace(worktrees, remote=""))
     except GitError:
-        return  # Nothing can begin there: a condition of its own says so.
+        return  # No attempt can begin there: another condition reports it.
     given = "".join(f"{base}:{'/'.join((*within, file))}\n" for file, within, _ in asked)
     try:
         told = git(worktrees.checkout, "cat-file", "--batch", "--follow-symlinks", given=given)
         found = contents(told, len(asked))
     except GitError:
-        found = [b""] * len(asked)  # Nobody knows, so all of it is asked about.
+        found = [b""] * len(asked)  # Unknown, so the user is asked about all of them.
     for (file, _, place), content in zip(asked, found, strict=True):
         if content is not None:
             yield file, _named(folder, place, file), content
 
 
 def _read(path: Path) -> bytes | None:
-    """What a file says, or of a folder what git would say of it: its tree."""
+    """Return the content of a file, or the git tree of a folder; None if it is unreadable."""
     try:
         if path.is_dir():
             return _tree(path)
-        # A named pipe would be waited for.
+        # Non-blocking: opening a named pipe would wait for a writer.
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             return file.read()
     except OSError:

@@ -1,7 +1,7 @@
-"""Asking a program something that it answers at once: bounded in time and output, stdin empty.
+"""Short calls of programs: bounded in time and output, with an empty stdin.
 
-Only for programs that may be killed in the middle (``claude --version``, ``git status``), never
-for ``bd``: see ``trackers/bd/calls``.
+Only for programs that may be killed at any time (``claude --version``, ``git status``), never for
+``bd``: see ``trackers/bd/calls``.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from pathlib import Path
 from beads_workers.core.model import value
 
 OUTPUT_BYTES_MAX = 1 << 20
-"""More is no answer; what came so far is kept, and the program ended."""
+"""Limit of the output: beyond it the program is killed, and the output so far is kept."""
 
 
 @value
 class ProbeResult:
-    """``status``: the exit status, or None when it was ended because it took too long."""
+    """Result of a call; ``status``: the exit status, or None if it was killed at a limit."""
 
     status: int | None
     stdout: str
@@ -37,9 +37,9 @@ def ask(
     seconds: float,
     environment: Mapping[str, str] | None = None,
 ) -> ProbeResult:
-    """Run it in ``folder``; raises ``OSError`` when it cannot be started.
+    """Run the program in ``folder``; raise ``OSError`` if it cannot be started.
 
-    Whatever it has started in its own process group ends with it.
+    At a limit, every process of its process group is killed.
     """
     began = time.monotonic()
     process = subprocess.Popen(
@@ -56,7 +56,7 @@ def ask(
         if in_time:
             in_time = _ended(process, began + seconds)
         if not in_time:
-            # Not reaped yet, so the group's number is still its own.
+            # The process is not reaped yet, so no other group can have its number.
             os.killpg(process.pid, signal.SIGKILL)
     stdout, stderr = (part.decode("utf-8", "replace") for part in told)
     status = process.returncode if in_time else None
@@ -64,7 +64,7 @@ def ask(
 
 
 def _read(process: subprocess.Popen[bytes], deadline: float) -> tuple[list[bytes], bool]:
-    """Both outputs to their end; False when that did not come in time, or not within bounds."""
+    """Read both outputs to their end; return False if they exceed time or size."""
     assert process.stdout is not None and process.stderr is not None
     told = [b"", b""]
     with selectors.DefaultSelector() as selector:

@@ -1,4 +1,4 @@
-"""Programs that a fleet runs: each is there, and can be run. No task and no agent is run."""
+"""Programs that a fleet runs: each exists and can be run. No task and no agent is run."""
 
 from __future__ import annotations
 
@@ -22,14 +22,17 @@ SYNTAX_SECONDS = 5.0
 HEAD_BYTES = 512
 
 Remedy = Callable[..., str]
-"""From a better command line to what is to be typed."""
+"""A function that turns a better command line into the words to type."""
 
 
 SHELL_HINT = "a shell's own words need a shell: -- sh -c '...'"
 
 
 def command(argv: tuple[str, ...], folder: Path, edit: str = "") -> list[Check]:
-    """The command of a fleet. ``edit`` opens the file that says it; empty if it was typed."""
+    """Return the checks of the fleet's command.
+
+    ``edit``: a command that opens the settings file which has it; empty if it was typed.
+    """
 
     def again(*better: str) -> str:
         return edit or "beads-workers doctor -- " + shlex.join(better)
@@ -42,19 +45,19 @@ def command(argv: tuple[str, ...], folder: Path, edit: str = "") -> list[Check]:
 
 
 def executor(argv: tuple[str, ...], folder: Path, edit: str) -> Check:
-    """An RRQ executor's program; it is not started. ``edit`` opens the file that names it."""
+    """Check an RRQ executor's program, not started; ``edit`` opens the file that names it."""
     return program("executor", argv, folder, lambda *better: edit, SHELL_HINT)
 
 
 def verify(line: str, folder: Path) -> Check:
-    """``--verify``: a line of shell, so its syntax can be checked."""
+    """Check the shell syntax of ``--verify``."""
     if (wrong := _syntax("sh", line, folder)) is not None:
         return misused("verify", wrong, remedy=f"sh -nc {shlex.quote(line)}")
     return ok("verify", f"sh -c {shlex.quote(printable(line, 120))}")
 
 
 def notify(line: str | None) -> Check | None:
-    """``--notify``: ``desktop``, or a line of shell."""
+    """Check ``--notify``: ``desktop``, or a shell line."""
     if line == NOTIFY_DESKTOP and shutil.which("notify-send") is None:
         return misused(
             "notify",
@@ -69,7 +72,7 @@ def notify(line: str | None) -> Check | None:
 
 
 def modules(allowed: tuple[str, ...], folder: Path) -> Check | None:
-    """``--allow-module``: a module that is not there would quarantine the issue of each call."""
+    """Check ``--allow-module``: a missing module would quarantine the issue of each call."""
     from beads_workers.executors.functions import is_there
 
     for module in allowed:
@@ -83,7 +86,7 @@ def modules(allowed: tuple[str, ...], folder: Path) -> Check | None:
 
 
 def absolute(argv: tuple[str, ...]) -> tuple[str, ...]:
-    """The command with a path that holds from anywhere."""
+    """Return the command with an absolute path to its program."""
     program = argv[0]
     if "/" not in program or "{" in program:
         return argv  # Found on PATH, or known only with the issue.
@@ -91,12 +94,15 @@ def absolute(argv: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def refused(argv: tuple[str, ...], folder: Path) -> Check | None:
-    """The first reason for which this command cannot be run."""
+    """Return the first reason why this command cannot be run."""
     return next((each for each in command(argv, folder) if each.status is Grade.FAIL), None)
 
 
 def program(name: str, argv: tuple[str, ...], folder: Path, again: Remedy, hint: str = "") -> Check:
-    """Whether it is there and can be run; ``name``: of the line, ``again``: a better command."""
+    """Check that a program exists and can be run.
+
+    ``name``: of the line; ``again``: makes a better command.
+    """
     program = argv[0]
     if "{" in program and " " not in program:
         return ok(name, f"{program} is known only with the issue")
@@ -143,7 +149,7 @@ _SHELL_WORDS = frozenset(
 
 
 def _names_like(program: str) -> Iterator[str]:
-    """What is on PATH and begins alike."""
+    """Yield programs on PATH with the same first character."""
     for folder in os.environ.get("PATH", "").split(os.pathsep):
         path = Path(folder or ".")
         if path.is_dir():
@@ -155,12 +161,12 @@ def _plain_start(program: str) -> str:
 
 
 def _readable_head(name: str, path: Path, again: Remedy) -> Check | None:
-    """What is wrong with the first line of a script; None for a program or a sound script."""
+    """Report an error in the first line of a script; None for a binary or a sound script."""
     try:
         with path.open("rb") as file:
             head = file.read(HEAD_BYTES)
     except OSError:
-        return None  # It may be executed without being readable.
+        return None  # Some programs may be executed, but not read.
     quoted = shlex.quote(str(path))
     if not head.startswith(b"#!"):
         if head.startswith((b"\x7fELF", b"MZ")) or b"\0" in head:
@@ -207,7 +213,7 @@ _OF_SHELL = re.compile(r"\$\{?BW_[A-Z_]+")
 
 
 def _left_alone(argv: tuple[str, ...], again: Remedy) -> Iterator[Check]:
-    """What only a shell would do anything with, where there is none."""
+    """Warn of words that only a shell would interpret, if no shell is involved."""
     if any(scripts(argv)):
         return
     found = next((word for word in argv[1:] if word in _JOINS), None)

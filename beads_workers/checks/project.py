@@ -1,4 +1,4 @@
-"""Which tracker a fleet works on, and what its issues bring along to be run."""
+"""The tracker that a fleet works on, and the commands that its issues bring."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TrackerChoice:
-    """``source`` is its kind, ``place`` the folder ``.beads`` or the database.
+    """The chosen tracker. ``source``: its kind; ``place``: the folder ``.beads`` or the database.
 
-    ``passed_over``: the built-in tracker that is here too, if nobody said which one to take.
-    ``options``: what opening it needs besides (``FleetSettings.source_options``).
+    ``passed_over``: the built-in tracker that is here too, if nobody chose between them.
+    ``options``: further options for opening (``FleetSettings.source_options``).
     """
 
     source: str
@@ -45,7 +45,7 @@ class TrackerChoice:
 
 
 def find_tracker(source: str | None, kind: SourceKind | None, here: Path) -> TrackerChoice | Check:
-    """The tracker that is said, or that of this folder or of the nearest one above with one."""
+    """Return the given tracker, or the tracker of this folder or the nearest one above."""
     if kind is not None and kind.locate is not None:
         return _located(kind, str(source), here)
     try:
@@ -94,7 +94,7 @@ def _place(project: Project, source: str | None) -> Path | None:
 
 
 def both_here(tracker: TrackerChoice, file: Path | None) -> Check | None:
-    """Two trackers, and nobody said which one is meant. ``file``: the settings."""
+    """Warn of two trackers if nobody chose between them; ``file``: the settings."""
     if tracker.passed_over is None:
         return None
     text = "both trackers are here, a .beads and an embedded one: 'start' takes bd"
@@ -106,12 +106,12 @@ def _settle_on_bd(file: Path | None, folder: Path) -> str:
     if file is None or not file.stat().st_size:
         path = shlex.quote(str(file or folder / "beads-workers.toml"))
         return f"echo 'source = \"bd\"' >{path}"
-    # At the top: below a table it would belong to that.
+    # At the top of the file: after a table, the line would belong to that table.
     return f"sed -i '1i source = \"bd\"' {shlex.quote(str(file))}"
 
 
 def access(place: Path) -> Iterator[Check]:
-    """Ours to read and write, as far as that can be seen without writing."""
+    """Check that the tracker can be read and written, as far as that is visible."""
     folder = place if place.is_dir() else place.parent
     try:
         owner = place.stat().st_uid
@@ -158,7 +158,7 @@ def _name_of(uid: int) -> str:
 
 
 def commands_of_issues(tracker: TrackerChoice) -> int | Check:
-    """How many issues that are not closed have a command of their own."""
+    """Return the number of issues that are not closed and bring their own command."""
     if tracker.source != "sqlite":
         return 0
     from beads_workers.trackers.sqlite.store import count_commands, translated
@@ -171,8 +171,10 @@ def commands_of_issues(tracker: TrackerChoice) -> int | Check:
 
 
 def cannot_open(path: Path, error: SourceError) -> Check:
-    """Why a built-in tracker cannot be used. Only one that is damaged is moved aside: it is kept,
-    for somebody may want to look at it."""
+    """Report why a built-in tracker cannot be opened.
+
+    Only a damaged tracker is moved aside, and kept: somebody may want to examine it.
+    """
     closed = next((each for each in access(path) if each.status is Grade.FAIL), None)
     if closed is not None:
         return replace(closed, exit_code=EXIT_TRACKER)
@@ -183,9 +185,10 @@ def cannot_open(path: Path, error: SourceError) -> Check:
 
 
 def committed_commands(tracker: TrackerChoice, brought: int) -> Check | None:
-    """Commands of issues that came with the repository: they were written by whoever wrote to it.
+    """Refuse commands of issues if their tracker is committed to git.
 
-    A tracker of one's own making is no part of the repository.
+    Everybody who can write to the repository can write such commands. A tracker that git does not
+    track is the user's own.
     """
     if not brought:
         return None
@@ -208,7 +211,7 @@ def committed_commands(tracker: TrackerChoice, brought: int) -> Check | None:
 
 
 def allow_functions(tracker: TrackerChoice) -> str:
-    """What has the functions called that issues name; "" if none does."""
+    """Return a hint that lets issues call their functions; "" if no issue names one."""
     if tracker.source != "sqlite":
         return ""
     from beads_workers.trackers.sqlite.store import a_function
@@ -217,8 +220,8 @@ def allow_functions(tracker: TrackerChoice) -> str:
         with _built_in(tracker) as connection:
             path = printable(a_function(connection), 60)
     except SourceError:
-        return ""  # The tracker has a line of its own.
-    if not path or "#" in path:  # Of an RRQ executor: it is that which calls it.
+        return ""  # The check of the tracker reports this.
+    if not path or "#" in path:  # A function of an RRQ executor, which calls it itself.
         return ""
     return f"to call {path}: beads-workers start --allow-module {path.partition('.')[0]}"
 
@@ -235,13 +238,13 @@ def _built_in(tracker: TrackerChoice) -> Iterator[sqlite3.Connection]:
 
 
 NEAR_MAX = 1000
-"""Issues among which the one is looked for that may have been meant."""
+"""Number of issues that are searched for a similar id."""
 
 
 def named_issues(settings: FleetSettings) -> list[Check]:
-    """What is wrong with the issues that were named: unknown ones, and closed ones.
+    """Report named issues that are unknown or closed.
 
-    A tracker that does not answer is nothing to judge by: the fleet waits for it, and says so.
+    If the tracker does not answer, nothing is reported: the fleet waits for it, and says so.
     """
     named = [IssueId(each) for each in settings.filters.only]
     if not named or kind_of(settings.source).capabilities.push:
@@ -262,7 +265,7 @@ def named_issues(settings: FleetSettings) -> list[Check]:
 
 
 def _as_command(unknown: Sequence[str], argv: Sequence[str]) -> Check | None:
-    """The line that was meant if what was taken for an issue is a program, or an agent."""
+    """Return the corrected line if the word taken for an issue is a program or an agent."""
     from beads_workers.agents.presets import PRESETS
 
     word = unknown[0]

@@ -13,11 +13,11 @@ from beads_workers.worktrees.removal import OPERATIONS, parse_status
 
 PORCELAIN = ("--porcelain=v2", "-z")
 GIT_SECONDS = 3.0
-"""A status of a large repository on a cold disk; what takes longer says so."""
+"""Time limit: a status of a large repository on a cold disk takes less."""
 
 
 def git(folder: Path, *, agent: bool, apart: bool = False) -> list[Check]:
-    """Version, state of the work tree, who commits, and branches of ours.
+    """Report version, state of the work tree, committer, and branches of ours.
 
     ``apart``: tasks run in worktrees of their own, which begin with what is committed.
     """
@@ -34,7 +34,7 @@ def git(folder: Path, *, agent: bool, apart: bool = False) -> list[Check]:
 
 
 def _work_tree(folder: Path, version: str, *, apart: bool) -> Check:
-    # The tracker's own files change with every issue, and are nobody's unfinished work.
+    # The tracker's own files change with every issue, and are no unfinished work.
     status = _git(folder, "status", *PORCELAIN, "--", ":/", ":(exclude).beads")
     ours = _git(folder, "for-each-ref", "--format=x", "refs/heads/bw/").stdout.count("x")
     branches = f", {counted(ours, 'branch', 'branches')} bw/*" if ours else ""
@@ -60,7 +60,7 @@ def _work_tree(folder: Path, version: str, *, apart: bool) -> Check:
 
 
 def _under_way(folder: Path) -> tuple[str, str] | None:
-    """What git is in the middle of, and what ends it."""
+    """Return the git operation that is under way, and the command that ends it."""
     directory = Path(_git(folder, "rev-parse", "--absolute-git-dir").stdout.rstrip("\n"))
     what = next((what for name, what in OPERATIONS.items() if (directory / name).exists()), None)
     if what is None:
@@ -99,7 +99,7 @@ def _dubious(folder: Path) -> Check:
 
 
 def _git(folder: Path, *arguments: str) -> ProbeResult:
-    # No index is written back, and no hook of the repository's runs for a mere look.
+    # A mere look writes no index back and runs no hook of the repository.
     return ask(argv(arguments), folder=folder, seconds=GIT_SECONDS, environment=environment())
 
 

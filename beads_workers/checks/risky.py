@@ -1,4 +1,4 @@
-"""What in a settings file runs something or weakens what holds: one table, in docs/TRUST.md, too.
+"""Settings that run something or weaken a protection: one table, also in docs/TRUST.md.
 
 ``python -m beads_workers.checks.risky`` prints it.
 """
@@ -19,7 +19,11 @@ TEXT_CHARS = 4000
 
 @value
 class Risk:
-    """``why`` a key is asked about, and ``when``: told its value and the file's folder."""
+    """Reason why the user is asked about a key.
+
+    ``when``: returns whether to ask, from the value and the file's folder. ``only``: the same in
+    words.
+    """
 
     why: str
     when: Callable[[Any, Path], bool] = lambda said, folder: True
@@ -35,7 +39,7 @@ def _is_off(said: Any, folder: Path) -> bool:
 
 
 def _is_outside(said: Any, folder: Path) -> bool:
-    # A link that the repository brings leads out of it, too.
+    # A link of the repository may lead out of the project, too.
     inside = folder.resolve()
     return not (inside / Path(said).expanduser()).resolve().is_relative_to(inside)
 
@@ -79,7 +83,7 @@ RISKY: Mapping[str, Risk] = {
     "prompt": Risk("is read, and sent to an agent's provider", _is_outside, _OUTSIDE),
     **{table: Risk("says whose work is run, and how") for table in registry.TABLES},
 }
-"""Keys of ``beads-workers.toml`` that are asked about."""
+"""Keys of ``beads-workers.toml`` about which the user is asked."""
 
 RISKY_OF_AGENTS: Mapping[str, Risk] = {
     "argv": Risk(_RUN),
@@ -87,12 +91,12 @@ RISKY_OF_AGENTS: Mapping[str, Risk] = {
     "adapter": Risk("says what is run, and what it may do"),
     "prices": Risk("decides what a budget counts"),
 }
-"""Keys of its ``[agents.NAME]``."""
+"""Keys of ``[agents.NAME]`` about which the user is asked."""
 
 
 @value
 class Risky:
-    """A line of a settings file, and the key or the agent that goes without it."""
+    """A line of a settings file, and the key or the agent that is dropped without it."""
 
     line: RiskyLine
     key: str
@@ -101,14 +105,14 @@ class Risky:
 
 @value
 class SettingsFile:
-    """What stands in ``file``: its values, and its agents."""
+    """The content of ``file``: its values, and its agents."""
 
     values: Mapping[str, Any]
     agents: Mapping[str, AgentTable]
     file: Path
 
     def risky(self) -> tuple[Risky, ...]:
-        """Its lines that run something, or weaken what holds."""
+        """Return the lines that run something, or weaken a protection."""
         folder = self.file.parent
         found = [
             Risky(_line(folder, f"{key} = {as_toml(said)}"), key)
@@ -125,7 +129,7 @@ class SettingsFile:
     def without(
         self, lines: tuple[Risky, ...]
     ) -> tuple[Mapping[str, Any], Mapping[str, AgentTable]]:
-        """What is left without these; an agent is left out whole."""
+        """Return values and agents without these lines; an agent is dropped as a whole."""
         keys = {each.key for each in lines if not each.agent}
         names = {each.agent for each in lines}
         return (
@@ -141,7 +145,7 @@ def _line(folder: Path, text: str) -> RiskyLine:
 
 
 def table() -> str:
-    """The table, as docs/TRUST.md has it."""
+    """Return the table, as docs/TRUST.md has it."""
     from beads_workers.options import KEYS
 
     def name(key: str) -> str:

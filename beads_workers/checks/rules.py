@@ -1,4 +1,4 @@
-"""What a check finds, and the rules that need nothing but numbers."""
+"""Results of checks, and the rules that need nothing but numbers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Grade(Enum):
-    """How a check ended. A warning is something to know, a failure something that will hurt."""
+    """Result of a check: a warning is worth knowing, a failure prevents the start or the work."""
 
     OK = "ok"
     WARN = "warn"
@@ -25,10 +25,10 @@ class Grade(Enum):
 
 @value
 class Check:
-    """One line of ``doctor``, and the reason for which ``start`` refuses.
+    """A line of ``doctor``, and the reason why ``start`` refuses.
 
-    ``remedy``: a shell command that mends it; empty if no single command does, or nothing is wrong.
-    ``hint``: what to do, in words. ``exit_code``: with which ``start`` ends.
+    ``remedy``: a shell command that fixes the problem; empty if no single command does, or nothing
+    is wrong. ``hint``: what to do, in words. ``exit_code``: the exit code of ``start``.
     """
 
     name: str
@@ -40,58 +40,61 @@ class Check:
 
 
 def ok(name: str, text: str) -> Check:
-    """All is well."""
+    """Return a check that passed."""
     return Check(name, Grade.OK, text)
 
 
 def warn(name: str, text: str, remedy: str = "", hint: str = "") -> Check:
-    """Worth knowing; nothing is kept from working."""
+    """Return a warning: worth knowing, but the fleet can work."""
     return Check(name, Grade.WARN, text, remedy, hint)
 
 
 def fail(
     name: str, text: str, remedy: str = "", hint: str = "", exit_code: int = EXIT_ERROR
 ) -> Check:
-    """This will not work until somebody does something."""
+    """Return a failure: this does not work until somebody fixes it."""
     return Check(name, Grade.FAIL, text, remedy, hint, exit_code)
 
 
 def misused(name: str, text: str, hint: str = "", remedy: str = "") -> Check:
-    """What was said cannot be done: a usage error of ``start``."""
+    """Return a usage error of ``start``: these options cannot be used."""
     return Check(name, Grade.FAIL, text, remedy, hint, EXIT_USAGE)
 
 
 def met(found: T | Check | None) -> T | None:
-    """What was found; None if it was not, and a check says why."""
+    """Return what was found; None if a check says why nothing was."""
     return None if isinstance(found, Check) else found
 
 
 def any_failed(checks: Iterable[Check]) -> bool:
-    """Whether anything failed; warnings are fine."""
+    """Return whether a check failed; warnings do not count."""
     return any(check.status is Grade.FAIL for check in checks)
 
 
 # --- files ------------------------------------------------------------------------------------
 
 FILES_BASE = 24
-"""Descriptors of an orchestrator without workers (17 were counted), and a client or two."""
+"""Descriptors of an orchestrator without workers (17 were counted), and one or two clients."""
 FILES_BASE_AT_EASE = 64
-"""With dashboards that watch, and a tracker's files."""
+"""Descriptors with dashboards that watch, and a tracker's files."""
 FILES_PER_WORKER_AT_EASE = 2
-"""One connection each; a second where its process is watched, or a new one comes early."""
+"""Connection of each worker, and a second descriptor to watch its process or to replace it."""
 FILES_SOFT_MIN = 256
-"""Tasks get the soft limit back; compilers and agents open hundreds of files."""
+"""Least soft limit for tasks, which get it back; compilers and agents open hundreds of files."""
 
 
 def files_needed(workers: int, *, at_ease: bool) -> int:
-    """How many files the orchestrator has open with so many workers: at least, or at the most."""
+    """Return how many files an orchestrator with so many workers has open.
+
+    ``at_ease``: the maximum; otherwise the minimum.
+    """
     if at_ease:
         return FILES_BASE_AT_EASE + FILES_PER_WORKER_AT_EASE * workers
     return FILES_BASE + workers
 
 
 def file_limit(soft: int | None, hard: int | None, workers: int, *, root: bool) -> Check:
-    """The limit of open files; None is no limit. The orchestrator raises the soft one itself."""
+    """Check the limits of open files; None: no limit. The orchestrator raises the soft one."""
     needed = files_needed(workers, at_ease=True)
     if hard is not None and hard < needed:
         raised = max(1024, needed)
@@ -116,16 +119,16 @@ def file_limit(soft: int | None, hard: int | None, workers: int, *, root: bool) 
 
 PROCESSES_BASE = 4
 PROCESSES_PER_WORKER = 3
-"""The worker, its task, and one that this starts."""
+"""Processes of a worker: itself, its task, and one that the task starts."""
 PROCESSES_PER_AGENT = 40
-"""Threads count too, and an agent on Node.js has dozens, with a build below it."""
+"""Threads of an agent, which count too: Node.js has dozens, and a build runs below it."""
 AGENT_BYTES = 500_000_000
-"""A rough figure: resident memory of an agent at work, without what it builds."""
+"""Rough resident memory of a working agent, without its builds."""
 WORKER_BYTES = 10_000_000
 
 
 def process_limit(used: int, limit: int | None, workers: int, *, agent: bool) -> Check:
-    """Processes and threads of this user against the limit; None is no limit."""
+    """Check the user's processes and threads against the limit; None: no limit."""
     if limit is None:
         return ok("processes", "no limit on processes")
     room = limit - used
@@ -144,7 +147,7 @@ def process_limit(used: int, limit: int | None, workers: int, *, agent: bool) ->
 
 
 def memory(available: int, workers: int, *, agent: bool) -> Check:
-    """Bytes available against a rough need."""
+    """Check the available bytes against a rough estimate."""
     each = AGENT_BYTES if agent else WORKER_BYTES
     what = counted(workers, "agent" if agent else "worker")
     text = f"{size(available)} available; {what} need about {size(each * workers)}"
@@ -157,7 +160,7 @@ def memory(available: int, workers: int, *, agent: bool) -> Check:
 # --- disk -------------------------------------------------------------------------------------
 
 DISK_BYTES_MIN = 32_000_000
-"""The journal of a long run, and the copies that a tracker makes while it writes."""
+"""Space for the journal of a long run, and for the copies a tracker makes while it writes."""
 DISK_BYTES_LOW = 1_000_000_000
 INODES_MIN = 200
 INODES_LOW = 10_000
@@ -165,7 +168,7 @@ INODES_LOW = 10_000
 
 @value
 class FreeSpace:
-    """What is free to this user at ``path``; ``inodes`` is None where they are not counted."""
+    """Free space for this user at ``path``; ``inodes`` is None if they are not counted."""
 
     path: str
     what: str
@@ -174,7 +177,7 @@ class FreeSpace:
 
 
 def disk(rooms: Iterable[FreeSpace]) -> list[Check]:
-    """One line per file system that is short of room, or one for all that are not."""
+    """Return one line per file system that is short of space, and one for all others."""
     rooms = list(rooms)
     short = [check for room in rooms if (check := _short(room)) is not None]
     fine = ", ".join(
@@ -184,7 +187,7 @@ def disk(rooms: Iterable[FreeSpace]) -> list[Check]:
 
 
 def worktree_room(path: str, free: int, floor: int) -> Check | None:
-    """What is wrong where less is free than an attempt in a worktree of its own begins with."""
+    """Report less free space than the minimum with which an attempt in a worktree begins."""
     if free >= floor:
         return None
     text = f"{size(free)} free at {path}, and no attempt begins below {size(floor)} (disk_floor)"
@@ -192,7 +195,7 @@ def worktree_room(path: str, free: int, floor: int) -> Check | None:
 
 
 def _largest(path: str) -> str:
-    # What takes the room there, largest last: nobody else can say what may go.
+    # The largest folders last: only the user knows what may be deleted.
     return f"du -xah --max-depth=2 {shlex.quote(path)} | sort -h | tail"
 
 
@@ -213,12 +216,12 @@ def _short(room: FreeSpace) -> Check | None:
 # --- the clock --------------------------------------------------------------------------------
 
 NOT_BEFORE = 1_735_689_600.0
-"""The year 2025: this program is younger than that."""
+"""Start of 2025 in seconds since 1970: this program is younger."""
 SET_CLOCK = "sudo timedatectl set-ntp true"
 
 
 def clock(now: float, last_seen: float | None) -> Check:
-    """``now`` and ``last_seen`` (what the last run wrote down) in seconds since 1970."""
+    """Check the clock; ``now`` and ``last_seen`` (from the last run) in seconds since 1970."""
     if now < NOT_BEFORE:
         return fail(
             "clock", "the clock stands before 2025: issues would get wrong dates", SET_CLOCK
@@ -231,7 +234,7 @@ def clock(now: float, last_seen: float | None) -> Check:
 
 
 def ntp(synchronised: bool | None) -> Check:
-    """Whether anything keeps the clock; None: the kernel does not say."""
+    """Report whether the clock is synchronised; None: the kernel does not say."""
     told = {True: "the clock is kept by NTP", False: "the clock is not kept by NTP"}
     if synchronised is None:
         return ok("ntp", "not checked")
@@ -240,7 +243,7 @@ def ntp(synchronised: bool | None) -> Check:
 
 
 def span(seconds: float) -> str:
-    """A duration, roughly: ``40 s``, ``12 min``, ``3 h``, ``2 days``."""
+    """Return a rough duration: ``40 s``, ``12 min``, ``3 h``, ``2 days``."""
     for limit, unit, each in ((120, "s", 1), (7200, "min", 60), (172_800, "h", 3600)):
         if seconds < limit:
             return f"{seconds / each:.0f} {unit}"

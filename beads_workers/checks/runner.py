@@ -1,4 +1,4 @@
-"""Carrying out checks: those that wait run in threads, and no longer than a person waits."""
+"""The execution of checks: slow ones run in threads, with a time limit."""
 
 from __future__ import annotations
 
@@ -23,9 +23,11 @@ from beads_workers.checks.rules import Check, Grade, warn
 
 @dataclass(slots=True)
 class ScheduledCheck:
-    """``look`` gives what it finds; ``name`` is shown while it is waited for, or when it fails.
+    """A check to run.
 
-    ``patience_seconds``: how long it is waited for."""
+    ``look``: returns its findings. ``name``: shown while the check is waited for, or if it fails.
+    ``patience_seconds``: its time limit.
+    """
 
     name: str
     look: Callable[[], Found]
@@ -34,10 +36,10 @@ class ScheduledCheck:
     done: threading.Event = field(default_factory=threading.Event)
 
     def run(self) -> None:
-        """Carry it out; whatever goes wrong becomes a line of its own."""
+        """Run the check; an exception becomes a line of its own."""
         try:
             self.checks = listed(self.look())
-        except Exception as error:  # Each check is to work when everything else is broken.
+        except Exception as error:  # A check must work even if everything else is broken.
             text = f"could not be checked: {type(error).__name__}: {error}"
             self.checks = [warn(self.name, text)]
         self.done.set()
@@ -46,9 +48,9 @@ class ScheduledCheck:
 def carry_out(
     jobs: Sequence[ScheduledCheck], waiting: Callable[[str], None] = lambda name: None
 ) -> Iterator[tuple[ScheduledCheck, Check]]:
-    """All that is found, in the order of the jobs; ``waiting`` is told what holds the next line up.
+    """Yield all findings, in the order of the jobs; ``waiting`` gets the name of a slow job.
 
-    The threads are left behind where they are stuck: they end with the process.
+    Threads that are stuck are abandoned: they end with the process.
     """
     began = time.monotonic()
     for job in jobs:
@@ -80,7 +82,7 @@ SHOWN_AFTER_SECONDS = 0.1
 def all_checks(
     plan: FleetPlan, waiting: Callable[[str], None]
 ) -> Iterator[tuple[Condition, Check]]:
-    """What ``doctor`` prints: all conditions but those that cost minutes or write to a remote."""
+    """Yield the lines of ``doctor``: all conditions except slow ones and those that write."""
     asked = [each for each in conditions() if each.asked not in _BY_START]
     jobs = {id(job): (job, each) for each in asked for job in [_job(each, plan)]}
     for job, check in carry_out([job for job, _ in jobs.values()], waiting):
@@ -94,11 +96,12 @@ def all_checks(
 
 
 def start_checks(plan: FleetPlan, *, last: bool = True) -> Iterator[tuple[Condition, Check]]:
-    """What ``start`` asks, in the order in which it refuses. ``last``: also what costs minutes, or
-    writes to a remote.
+    """Yield the checks of ``start``, in the order in which it refuses.
 
-    What waits for others begins at once. Whoever stops listening at a failure asks no more. What an
-    option lifts is not asked.
+    ``last``: include checks that take minutes, or write to a remote.
+
+    Checks that wait for other programs begin at once. If the caller stops at a failure, no further
+    check begins. Checks that an option lifts are skipped.
     """
     asked = [each for each in conditions() if each.asked is not Asked.BY_DOCTOR]
     asked = [each for each in asked if not _is_lifted(each, plan)]

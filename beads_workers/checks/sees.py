@@ -1,5 +1,6 @@
-"""Whether ``--verify`` tests the branch, and not the user's checkout: the second half of the base
-check, for everything that lands. The proof is ``landing.sees``. Source: docs/LANDING.md.
+"""The second half of the base check: ``--verify`` must test the branch, not the checkout.
+
+It applies to everything that lands. The proof is ``landing.sees``. Source: docs/LANDING.md.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ NAME = "sees"
 LIFTED_BY = "--skip-base-check"
 TEXT_CHARS = 600
 WITHOUT_BASE_SECONDS = 30.0
-"""It is waited for so long if the base check did not run, and nobody knows how long it takes."""
+"""Time to wait for the proof if the base check did not run, so its duration is unknown."""
 LEAST_SECONDS = 5.0
-"""And for so long in any case: what comes of it is better known before an agent is paid."""
+"""Least time to wait for the proof: its result should be known before an agent costs money."""
 
 
 @value
 class Sighting:
-    """``check``: for people. ``proof``: None while ``process`` goes on."""
+    """Result of the check. ``check``: for people. ``proof``: None while ``process`` still runs."""
 
     check: Check
     proof: Proof | None = None
@@ -43,8 +44,11 @@ class Sighting:
 
 
 def check_sees(settings: LanderSettings, progress: Progress, *, waits: bool) -> Sighting:
-    """Prove it, unless that is known. ``waits``: for as long as it takes; else no longer than the
-    base check took, and the process goes on."""
+    """Prove that verify tests the branch, unless that is known.
+
+    ``waits``: wait to the end. Otherwise wait no longer than the base check took, and let the
+    process go on.
+    """
     try:
         commit, _ = base_commit(settings)
         tree = git(settings.worktrees.common, "rev-parse", f"{commit}^{{tree}}").strip()
@@ -64,12 +68,12 @@ def check_sees(settings: LanderSettings, progress: Progress, *, waits: bool) -> 
 
 
 def known(settings: FleetSettings) -> Check | None:
-    """What is known without a run: for ``doctor``."""
+    """Return what is known without a run: for ``doctor``."""
     try:
         lander = lander_settings(settings)
         commit, _ = base_commit(lander)
         tree = git(lander.worktrees.common, "rev-parse", f"{commit}^{{tree}}").strip()
-        # Who only looks makes no folders.
+        # ``doctor`` makes no folders.
         is_there = (landing_folder(lander.worktrees) / VERDICTS).is_dir()
         found = kept(_verdicts(lander), tree) if is_there else None
         leads = find_leads(lander.worktrees, lander.verify or "")
@@ -85,7 +89,7 @@ def known(settings: FleetSettings) -> Check | None:
 
 
 def check_of(proof: Proof, settings: LanderSettings) -> Check:
-    """What people are told of a proof."""
+    """Return the line that people see about a proof."""
     command = f"'{printable(settings.verify or '', 60)}'"
     took = f", seen in {proof.seconds:.1f} s" if proof.seconds else ""
     found = "; ".join(proof.found)
@@ -121,7 +125,7 @@ def _verdicts(settings: LanderSettings) -> Verdicts:
 
 
 def _wait(process: ProofProcess, progress: Progress, seconds: float | None) -> bool:
-    """Until it has ended, which is returned, or the time is over."""
+    """Wait for the process, at most so long; return whether it has ended."""
     began, over = time.monotonic(), False
     text = "verify runs on broken sources, to see whether it tests the branch"
     try:
@@ -130,7 +134,7 @@ def _wait(process: ProofProcess, progress: Progress, seconds: float | None) -> b
             if select.select([process.output], [], [], 1.0)[0]:
                 over = process.read()
             progress(NAME, f"{text}, {time.monotonic() - began:.0f} s")
-    except BaseException:  # Ctrl-C, most likely.
+    except BaseException:  # Most likely Ctrl-C.
         process.end()
         raise
     finally:

@@ -1,4 +1,4 @@
-"""Whether commits that land can be signed: their signer has no terminal, and asks nobody."""
+"""Commits that land must be signed without a terminal: nobody is asked for a password."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ TEXT_CHARS = 200
 
 
 def signer(common: str, seconds: float) -> Check | None:
-    """Sign a scratch commit of this repository as the lander signs; None if nothing is signed.
+    """Sign a scratch commit of this repository as the lander does; None if nothing is signed.
 
-    The commit is written to a folder that goes. Raises ``GitError``.
+    The commit is written to a temporary folder. Raise ``GitError``.
     """
     if _config(common, "commit.gpgSign", "--type=bool") != "true":
         return None
@@ -50,10 +50,10 @@ def _hint(how: str) -> str:
 
 
 def _unlock(common: str, how: str) -> str:
-    """What asks the person; it fails, or asks, as the signer does."""
+    """Return a command that asks the person to unlock the key, as the signer would."""
     if how == "ssh":
         key = _config(common, "user.signingKey", "--type=path")
-        # git takes the public key as well, ssh-add does not.
+        # git accepts a public key here, ssh-add does not.
         return f"ssh-add {shlex.quote(key.removesuffix('.pub'))}" if key[:1] == "/" else "ssh-add"
     key = _config(common, "user.signingKey")
     program = _config(common, f"gpg.{how}.program") or _config(common, "gpg.program")

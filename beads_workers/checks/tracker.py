@@ -1,6 +1,6 @@
-"""The tracker: found, answering, how fast, what is in it, and what is in its way. Only reads.
+"""The tracker: found, answering, how fast, its issues, and obstacles. Only reads.
 
-``bd`` is asked what ``start`` would ask it, with a shorter patience (docs/SEMANTICS.md, "The
+``bd`` gets the same calls as from ``start``, with a shorter time limit (docs/SEMANTICS.md, "The
 tracker in trouble").
 """
 
@@ -32,9 +32,9 @@ from beads_workers.trackers.bd.tracker import BdFeatures, BdTracker, object_of
 
 ACTOR = "beads-workers/doctor"
 CALL_SECONDS = 5.0
-"""A call of ``bd`` takes 0.02 to 0.3 s; one that takes this long is stuck for a person too."""
+"""Time limit: a call of ``bd`` takes 0.02 to 0.3 s; one this long is stuck for people, too."""
 SLOW_SECONDS = 2.0
-"""A read that takes this long makes every round trip slow."""
+"""Duration of a read that makes every round trip slow."""
 LISTED_MAX = 200
 ELSEWHERE = ("BEADS_DIR", "BEADS_DB", "BD_DB")
 """Variables that send ``bd`` to another tracker than the one in this folder."""
@@ -46,14 +46,14 @@ PLACES = (
     "/opt/homebrew/bin",
     "~/.npm-global/bin",
 )
-"""Where installers put ``bd``, for when it is not on PATH."""
+"""Folders into which installers put ``bd``, for a ``bd`` that is not on PATH."""
 INSTALL = "npm install -g @beads/bd"
 WITHDRAWN = ("1.0.5", "1.2.0", "1.2.1")
-"""Releases of beads that their authors took back."""
+"""Releases of beads that their authors withdrew."""
 
 
 def tracker(looked: Looked) -> list[Check]:
-    """What can be said of any tracker: that it answers, how fast, and what is in it."""
+    """Report on any tracker: whether it answers, how fast, and its issues."""
     fleet = looked.fleet
     if fleet is None:
         return []
@@ -61,7 +61,7 @@ def tracker(looked: Looked) -> list[Check]:
 
 
 def embedded(looked: Looked) -> list[Check]:
-    """What can be said of the embedded tracker of this fleet."""
+    """Report on the built-in tracker of this fleet."""
     fleet = looked.fleet
     assert fleet is not None, "its tracker was found"
     return _listed(fleet, "embedded, ", lambda error: cannot_open(Path(fleet.tracker), error))
@@ -92,8 +92,11 @@ def _listed(fleet: FleetSettings, lead: str, wrong: Callable[[SourceError], Chec
 
 
 def _abandoned(fleet: FleetSettings, held: Sequence[HeldElsewhere]) -> Iterator[Check]:
-    """What the tracker shows in the name of runs that are over, or that nobody here knows; and what
-    is in progress in nobody's name: no fleet takes it."""
+    """Warn of issues that no living run works on.
+
+    They are held by runs that are over or unknown here, or are in progress without an assignee: no
+    fleet takes those.
+    """
     directory, folder = RunDirectory(Path(fleet.state_directory)), tracker_folder(fleet.tracker)
     for each in claims_of_runs(held, directory, folder):
         if each.living:
@@ -116,7 +119,7 @@ def _abandoned(fleet: FleetSettings, held: Sequence[HeldElsewhere]) -> Iterator[
 
 
 def bd(looked: Looked) -> list[Check]:
-    """What can be said of beads: its program, its database, and what is in its way."""
+    """Report on beads: its program, its database, and obstacles."""
     fleet = looked.fleet
     assert fleet is not None, "its tracker was found"
     place = Path(fleet.tracker)
@@ -179,7 +182,7 @@ def _failed(error: SourceError, place: Path) -> Check:
 
 
 def _in_the_way(bd: BdTracker, place: Path) -> Iterator[Check]:
-    """What makes calls slow, or sends them to another tracker."""
+    """Warn of settings that make calls slow, or send them to another tracker."""
     for name in ELSEWHERE:
         said = os.environ.get(name)
         if said and place.resolve() not in (Path(said).resolve(), *Path(said).resolve().parents):
@@ -194,7 +197,7 @@ def _in_the_way(bd: BdTracker, place: Path) -> Iterator[Check]:
 
 
 def _known_faults(version: str, place: Path) -> Iterator[Check]:
-    """What is known to lose issues: withdrawn releases, and a server that outlived an upgrade."""
+    """Warn of known causes of lost issues: withdrawn releases, and an outdated server."""
     if version in WITHDRAWN:
         yield warn("tracker", f"bd {version} was withdrawn by its authors", INSTALL)
     try:
@@ -215,7 +218,7 @@ def _counts(bd: BdTracker) -> str:
     try:
         summary = object_of(bd.ask(["stats", "--json"])).get("summary")
     except SourceError:
-        return ""  # Only for show, and not every version has the command.
+        return ""  # The counts are for show, and not every version has the command.
     if not isinstance(summary, dict):
         return ""
     named = (("blocked", "blocked_issues"), ("in progress", "in_progress_issues"))
@@ -244,7 +247,7 @@ def _no_db(place: Path) -> str:
 
 
 def _holders(place: Path) -> list[int]:
-    """Processes with a file below the tracker's folder open, but for our own late calls."""
+    """Return processes that have a file below the tracker's folder open, without our own calls."""
     return sorted(pid for pid in sessions.users_of(place) if _parent(pid) != os.getpid())
 
 
@@ -269,8 +272,10 @@ def _filtered(fleet: FleetSettings) -> str:
 
 
 def _said(fleet: FleetSettings) -> Filters:
-    """Return the filters without what an issue must bring: that follows from the fleet, and a
-    fleet without a command has ready issues all the same."""
+    """Return the filters without what an issue must bring.
+
+    That part follows from the fleet, and a fleet without a command has ready issues all the same.
+    """
     return replace(fleet.filters, bring=())
 
 

@@ -1,7 +1,7 @@
-"""Whether what came with a project is believed: docs/TRUST.md, "What a project brings".
+"""Trust in what came with a project: docs/TRUST.md, "What a project brings".
 
-Whoever can write to a repository would otherwise decide what runs on the machines of all who clone
-it. ``runtime.trust_store`` has what the user has said yes to.
+Without it, everybody who can write to a repository would decide what runs on the machines of all
+who clone it. ``runtime.trust_store`` has what the user has trusted.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from beads_workers.runtime.trust_store import TrustStore
 
 
 def trusted_lines(lines: Collection[RiskyLine], path: Path) -> frozenset[RiskyLine]:
-    """Those that hold, of what stands in the file at ``path``; all are of one folder."""
+    """Return the trusted lines of the file at ``path``; all lines are of one folder."""
     folder = next((line.folder for line in lines), None)
     if folder is None:
         return frozenset()
     store = store_of(folder)
-    # What git does not track, the user wrote: unless ``.git`` itself came with a stranger's folder.
+    # The user wrote what git does not track, unless ``.git`` came with a stranger's folder.
     if store.is_known and is_own(path):
         return frozenset(lines)
     return frozenset(line for line in lines if store.trusts(line.digest))
 
 
 def is_own(path: Path) -> bool:
-    """Whether this is a file in a repository that git does not track."""
+    """Return whether this file is in a repository, but not tracked by git."""
     return in_repository(path.parent) and not is_tracked(path)
 
 
 def is_tracked(path: Path) -> bool:
-    """Whether git tracks this file, or what a link leads to; True if git cannot say."""
+    """Return whether git tracks this file or its link target; True if git cannot say."""
     return any(is_in_index(each) and _is_listed(each) for each in {path.absolute(), path.resolve()})
 
 
@@ -47,7 +47,7 @@ def _is_listed(path: Path) -> bool:
 
 
 def store_of(folder: Path) -> TrustStore:
-    """What is trusted in that folder; in a worktree of ours, in the project that it is of."""
+    """Return the trust store of the folder; for a worktree of ours, that of its project."""
     folder = folder.resolve()
     mark = worktree_mark(folder)
     if mark is not None and folder.is_relative_to(mark.copy):
@@ -56,7 +56,10 @@ def store_of(folder: Path) -> TrustStore:
 
 
 def trust(lines: Iterable[RiskyLine], *folders: Path) -> None:
-    """Trust these from now on; nothing else is in ``folders``. Raises ``OSError``."""
+    """Trust these lines from now on. Raise ``OSError``.
+
+    ``folders``: folders in which no other line is untrusted; they become known.
+    """
     by_folder: dict[Path, list[RiskyLine]] = {folder: [] for folder in folders}
     for line in lines:
         by_folder.setdefault(line.folder, []).append(line)

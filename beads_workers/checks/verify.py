@@ -1,6 +1,6 @@
-"""Which command checks the work in this project: recognised from its files. Nothing is run.
+"""The command that checks the work in this project, recognised from its files.
 
-A wrong proposal costs a night, so only what a project says of itself counts: a target, a script
+Nothing is run. A wrong proposal costs a night, so only explicit signs count: a target, a script
 that is no placeholder, a section of settings, a folder with tests.
 """
 
@@ -17,11 +17,11 @@ from beads_workers.core.model import value
 from beads_workers.landing.sees.leads import installed
 
 FILE_BYTES_MAX = 1 << 20
-"""A larger file is not read: nobody wrote it by hand."""
+"""Largest file that is read: a larger one was not written by hand."""
 ENTRIES_MAX = 2000
-"""Of a folder; in a larger one the rest is not looked at."""
+"""Number of entries of a folder that are looked at; the rest is ignored."""
 PARTS_MAX = 4
-"""So many folders below are joined; of more of them none is: their order would be a guess."""
+"""Number of folders below that are joined; of more none is: their order would be a guess."""
 
 PASSED_OVER = frozenset(
     {"build", "dist", "docs", "example", "examples", "node_modules", "target", "testdata"}
@@ -32,9 +32,9 @@ PASSED_OVER = frozenset(
 
 @value
 class Suite:
-    """One way to test: ``line`` is for ``sh -c``, ``found`` says where it was recognised.
+    """A way to test. ``line``: for ``sh -c``; ``found``: where it was recognised.
 
-    ``setup``: what a new git worktree needs before it, which has only what is committed.
+    ``setup``: commands that a new git worktree needs first, as it has only committed files.
     """
 
     line: str
@@ -44,9 +44,10 @@ class Suite:
 
 @value
 class VerifyProposal:
-    """``line``: for ``--verify``; ``why``: in words; ``setup``: for ``[worktree] setup``, or "".
+    """A proposal for ``--verify``.
 
-    ``left_out``: what else was recognised, and is not in the line.
+    ``line``: the command; ``why``: its origin in words; ``setup``: for ``[worktree] setup``, or "".
+    ``left_out``: recognised commands that are not in the line.
     """
 
     line: str
@@ -56,10 +57,10 @@ class VerifyProposal:
 
 
 def propose(folder: Path) -> VerifyProposal | None:
-    """What to verify with in this project; None where nothing was recognised.
+    """Return a proposal for ``--verify`` in this project; None if nothing was recognised.
 
-    A Makefile's target is the project's own word and stands alone. Otherwise all suites of the
-    folder are joined; those of the folders below count where it has none itself.
+    A Makefile's target is the project's own choice and stands alone. Otherwise all suites of the
+    folder are joined; suites of the folders below count if the folder has none itself.
     """
     here = suites(folder)
     below = [(name, found) for name in _folders(folder) if (found := suites(folder / name))]
@@ -77,12 +78,12 @@ def propose(folder: Path) -> VerifyProposal | None:
 
 
 def suites(folder: Path) -> list[Suite]:
-    """All that is recognised in this folder alone, a Makefile's first."""
+    """Return all suites recognised in this folder alone, a Makefile's first."""
     return [found for look in _LOOKS if (found := look(folder)) is not None]
 
 
 def shown(proposal: VerifyProposal) -> str:
-    """In one line: ``'make test' (target of Makefile)``."""
+    """Return the proposal in one line: ``'make test' (target of Makefile)``."""
     more = f"; not in it: {', '.join(proposal.left_out)}" if proposal.left_out else ""
     return f"'{proposal.line}' ({proposal.why}{more})"
 
@@ -106,7 +107,7 @@ def _inside(name: str, suite: Suite) -> Suite:
 
 
 MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
-"""In the order in which make takes them."""
+"""Names of makefiles, in the order in which make tries them."""
 TARGETS = ("test", "tests", "check")
 _RULE = re.compile(r"^([^\s#:=][^#:=]*?)\s*::?(?![:=])")
 
@@ -130,7 +131,7 @@ def _cargo(folder: Path) -> Suite | None:
         return None
     manifest = _toml(folder / "Cargo.toml")
     members = _at(manifest, "workspace")
-    # Without the option, cargo only tests the package of this folder, if there is one.
+    # Without the option, cargo tests only the package of this folder, if there is one.
     narrow = _at(manifest, "package") is not None and members is not None
     option = " --workspace" if narrow and _at(members, "default-members") is None else ""
     return Suite(f"{CARGO}{option}", "Cargo.toml")
@@ -163,10 +164,12 @@ MANAGERS: dict[str, Manager] = {
     ),
     "npm": Manager("npm test", "npm ci", "npm install", ("package-lock.json",)),
 }
-"""By the name in ``packageManager`` of package.json. If there is none, the first with a lock file
-is taken, and the last one without any."""
+"""Package managers, by the name in ``packageManager`` of package.json.
+
+Without that name, the first with a lock file is taken; without lock files, the last.
+"""
 PLACEHOLDER = "no test specified"
-"""Of the script that ``npm init`` writes, which always fails."""
+"""Text of the script that ``npm init`` writes, which always fails."""
 
 
 def _node(folder: Path) -> Suite | None:
@@ -183,7 +186,7 @@ def _node(folder: Path) -> Suite | None:
     setup = manager.locked if lock else manager.install if needs_more else ""
     line = manager.test
     if "react-scripts test" in script:
-        line = f"CI=true {line}"  # It waits for changes for ever otherwise.
+        line = f"CI=true {line}"  # Otherwise it waits for changes for ever.
     where = f"package.json with {lock}" if lock else "package.json"
     return Suite(line, f"script of {where}", setup)
 
@@ -193,15 +196,15 @@ RUNNERS = {
     "poetry.lock": Suite("poetry run pytest", "", "poetry install"),
 }
 PYTEST = "{python} -m pytest"
-"""With ``-m`` the code of this folder comes first, and not what is installed from elsewhere."""
+"""Test command: ``-m`` puts the code of this folder before installed code."""
 OF_CHECKOUT = '"${{BW_CHECKOUT:+$BW_CHECKOUT/}}{python}"'
-"""What git ignores is in the user's checkout only, and not in the worktree of an attempt."""
+"""Python of the user's checkout: files that git ignores are not in an attempt's worktree."""
 
 
 SOURCES_FIRST = 'PYTHONPATH="$BW_WORKTREE/src" '
-"""Absolute: tests start programs in other folders, which would import what is installed."""
+"""Absolute path of sources: tests start programs in other folders, which need it too."""
 EXTRAS = ("test", "tests", "testing", "dev")
-"""What projects call their needs for tests."""
+"""Names that projects give to their test dependencies."""
 
 
 def _pytest(folder: Path) -> Suite | None:
@@ -222,7 +225,10 @@ def _pytest(folder: Path) -> Suite | None:
 
 
 def _own_environment(folder: Path, name: str, found: str) -> Suite:
-    """One for each worktree: what is installed in the checkout's is the checkout."""
+    """Return a suite that makes an environment per worktree.
+
+    The checkout's environment has the checkout installed, and would test that.
+    """
     project = _toml(folder / "pyproject.toml")
     extras = [e for e in EXTRAS if _at(project, "project", "optional-dependencies", e)]
     what = f"-e '.[{extras[0]}]'" if extras else "-e . pytest"
@@ -232,13 +238,13 @@ def _own_environment(folder: Path, name: str, found: str) -> Suite:
 
 
 def _has_src(folder: Path) -> bool:
-    """Whether sources are imported from ``src``."""
+    """Return whether sources are imported from ``src``."""
     inner = list(_entries(folder / "src"))
     return any(e.suffix == ".py" or (e / "__init__.py").is_file() for e in inner)
 
 
 def _pytest_said(folder: Path) -> str:
-    """Where the project says that it has tests for pytest; "" for nowhere."""
+    """Return where the project says that it has tests for pytest; "" for nowhere."""
     project = _toml(folder / "pyproject.toml")
     if _at(project, "tool", "pytest") is not None:
         return "pytest in pyproject.toml"
@@ -275,7 +281,7 @@ def _text(file: Path) -> str | None:
             return None
         return file.read_text("utf-8", "replace")
     except OSError:
-        return None  # What cannot be read says nothing; whoever runs it will see why.
+        return None  # An unreadable file counts as missing; a user who runs it will see why.
 
 
 def _json(file: Path) -> Any:
@@ -300,7 +306,7 @@ def _at(found: Any, *names: str) -> Any:
 
 def _folders(folder: Path) -> list[str]:
     names = (entry.name for entry in _entries(folder) if entry.is_dir() and not entry.is_symlink())
-    # A name that a shell would take apart is none that anybody joins lines with.
+    # A name with special characters of the shell is never joined into a line.
     plain = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
     return sorted(name for name in names if plain.fullmatch(name) and name not in PASSED_OVER)
 
@@ -312,4 +318,4 @@ def _entries(folder: Path) -> Iterator[Path]:
                 return
             yield entry
     except OSError:
-        return  # None, or no folder.
+        return  # The folder does not exist, or is a file.

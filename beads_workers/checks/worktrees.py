@@ -39,18 +39,18 @@ class Checkout:
 
 
 def is_repository(project: Path) -> bool:
-    """Whether a worktree can be made of it: a checkout with a commit."""
+    """Return whether git can make a worktree here: a checkout with a commit."""
     asked = ("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
     try:
         return git_or_none(str(project), *asked) is not None
     except GitError as error:
-        # A git that was killed or failed says neither. Who makes worktrees then hears it, and
-        # nobody works in the user's own checkout for that.
+        # A killed or failed git proves neither. Making worktrees then reports the error, so that no
+        # agent works in the user's own checkout by mistake.
         return not is_outside(error) and which("git") is not None
 
 
 def checkout(project: Path) -> Checkout | Check:
-    """The checkout in which the project lies."""
+    """Return the checkout in which the project is, or why there is none."""
     try:
         asked = questions("--is-bare-repository", "--is-inside-work-tree")
         bare, inside = answers(git(str(project), *asked), 2)
@@ -72,7 +72,7 @@ def checkout(project: Path) -> Checkout | Check:
 
 
 def base_of(project: Path, named: str | None) -> str | Check:
-    """The commit that attempts begin with. ``named``: by ``[worktree] base``."""
+    """Return the commit that attempts begin with; ``named``: by ``[worktree] base``."""
     try:
         found = find_base(str(project), named or "HEAD")
     except GitError as error:
@@ -87,7 +87,7 @@ def base_of(project: Path, named: str | None) -> str | Check:
 
 
 def branch_in_the_way(project: Path) -> Check | None:
-    """A branch whose name is a folder of ours."""
+    """Refuse a branch whose name is the folder of attempts' branches."""
     try:
         taken = git(str(project), "for-each-ref", "--format=%(refname)", f"refs/heads/{BRANCHES}")
     except GitError as error:
@@ -99,7 +99,7 @@ def branch_in_the_way(project: Path) -> Check | None:
 
 
 def folder_in_the_way(folder: str | None, top: str) -> Check | None:
-    """A folder for worktrees, ``[worktree] folder``, that git would show as changes."""
+    """Refuse a ``[worktree] folder`` that git would show as changes."""
     if not folder or not Path(folder).resolve().is_relative_to(Path(top).resolve()):
         return None
     try:
@@ -113,7 +113,7 @@ def folder_in_the_way(folder: str | None, top: str) -> Check | None:
 
 
 def find_worktrees(options: Options, project: Path, state_directory: str) -> Worktrees | Check:
-    """Where worktrees are made from and to, or the first reason why none can be made."""
+    """Return where worktrees are made from and to, or the first reason why none can be made."""
     found = checkout(project)
     if isinstance(found, Check):
         return found
@@ -135,7 +135,7 @@ def find_worktrees(options: Options, project: Path, state_directory: str) -> Wor
         common=found.common,
         folder=folder,
         state_directory=str(state),
-        # What nobody named is what is checked out now, for all attempts of this run alike.
+        # Without a named base, all attempts of this run begin with what is checked out now.
         base=options.worktree_base or base,
         base_name=options.worktree_base or "HEAD",
         setup=options.worktree_setup,
@@ -152,7 +152,7 @@ def find_worktrees(options: Options, project: Path, state_directory: str) -> Wor
 
 
 def patterns_without_files(worktrees: Worktrees) -> list[Check]:
-    """``[worktree] copy``: what matches nothing that could be copied."""
+    """Warn of patterns of ``[worktree] copy`` that match nothing to copy."""
     return [
         warn("worktree", printable(f"[worktree] copy: nothing that git ignores matches {pattern}"))
         for pattern in worktrees.copy
@@ -161,7 +161,7 @@ def patterns_without_files(worktrees: Worktrees) -> list[Check]:
 
 
 def of_another_place(worktrees: Worktrees) -> Check | None:
-    """Worktrees that lead to where the project was before it was renamed or moved."""
+    """Warn of worktrees that point to where the project was before it was moved."""
     from beads_workers.worktrees.moved import moved
     from beads_workers.worktrees.records import Records
 
@@ -173,7 +173,7 @@ def of_another_place(worktrees: Worktrees) -> Check | None:
 
 
 def crowd(work: Work, options: Options) -> Check | None:
-    """Several agents in one folder overwrite each other's work."""
+    """Refuse several agents in one folder: they overwrite each other's work."""
     if not shares_checkout(work, options) or (options.workers or 0) <= 1:
         return None
     return misused(
@@ -187,5 +187,5 @@ def crowd(work: Work, options: Options) -> Check | None:
 
 
 def shares_checkout(work: Work, options: Options) -> bool:
-    """Whether agents work in the user's own checkout, and nobody said that this is right."""
+    """Return whether agents work in the user's own checkout without ``--shared-checkout``."""
     return work.agent is not None and work.worktrees is None and not options.shared_checkout

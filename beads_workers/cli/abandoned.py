@@ -1,4 +1,4 @@
-"""``release`` without a fleet: what is in progress, and with no living run, is opened again."""
+"""``release`` without a fleet: open issues again that are in progress in no living run."""
 
 from __future__ import annotations
 
@@ -32,8 +32,11 @@ from beads_workers.trackers.settlement_rules import IN_PROGRESS
 
 
 def release_abandoned(issues: Sequence[str], directory: Path, *, as_json: bool) -> None:
-    """All that runs of this machine hold that are over; with ids, these alone, and also what a run
-    of another machine holds: nobody here can tell whether that one is over."""
+    """Release all issues that dead runs of this machine hold.
+
+    With ids, release only these, also from a run of another machine: nobody here can tell whether
+    that run is over.
+    """
     refuse_hooks(None)
     settings = Scheduler(directory, None).settings
     with open_tracker(settings, "release") as source:
@@ -53,9 +56,10 @@ def release_abandoned(issues: Sequence[str], directory: Path, *, as_json: bool) 
 def release_stale(
     issues: Sequence[str], directory: Path, refusal: CommandError, *, as_json: bool
 ) -> None:
-    """Open again what is in progress in no run's name, or in that of a run that is over.
+    """Open issues again that are in progress in no run's name, or in a dead run's name.
 
-    ``refusal`` is raised if none of these is: no fleet runs, or the fleet has none of them.
+    Raise ``refusal`` if none of the issues is in progress: no fleet runs, or the fleet has none of
+    them.
     """
     try:
         refuse_hooks(None)
@@ -85,7 +89,7 @@ def release_stale(
 
 
 def _opened(settings: FleetSettings, seen: Seen) -> Settled:
-    """Open it in the name that holds it, if nothing has changed meanwhile."""
+    """Open the issue in the name that holds it, if nothing has changed meanwhile."""
     wanted = Settlement(Action.RELEASE, seen.issue_id, read_first=True, handed_over=True)
     with closing(open_source(settings, seen.assignee or "beads-workers/release")) as source:
         return source.settle([wanted])[0]
@@ -116,7 +120,7 @@ def _chosen(
 def _tell(
     settled: Sequence[tuple[str, Settled]], left: Sequence[RunClaims], *, as_json: bool
 ) -> None:
-    good = (Result.APPLIED, Result.NOT_OURS)  # Somebody else was as quick.
+    good = (Result.APPLIED, Result.NOT_OURS)  # NOT_OURS: somebody else released it first.
     failed = [one for _, one in settled if one.result not in good]
     if as_json:
         print(json_line(_as_json(settled, left)))

@@ -1,7 +1,7 @@
-"""What attempts printed, as people read it: agents' lines of JSON become short ones.
+"""Logs of attempts for people: agents' lines of JSON become short lines.
 
-An attempt's log has lines of ours (``[beads-workers] ...``), what its agents printed, and what
-``--verify`` printed. A line of ours says whose turn it is.
+An attempt's log has lines of ours (``[beads-workers] ...``), and output of its agents and of
+``--verify``. A line of ours says which output follows.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _BEGINS = re.compile(r"\[beads-workers\] agent .{1,200}, adapter (\w{1,60})(?:,|
 
 
 class ReadableLog:
-    """Feed it the lines of a log in order, without their ends."""
+    """Filter for the lines of a log, given in order and without line ends."""
 
     def __init__(self, adapter: Adapter | None = None) -> None:
         self._adapter = adapter
         self._said: str | None = None
 
     def line(self, text: str) -> str | None:
-        """As it is shown; None for what only programs need."""
+        """Return the line as it is shown; None for a line that only programs need."""
         if text.startswith(OURS):
             if begins := _BEGINS.match(text):
                 self._adapter = _load(begins[1])
@@ -41,13 +41,16 @@ class ReadableLog:
             return text
         shown = self._adapter.readable(text)
         if shown is not None and shown.startswith(_WORDS):
-            # The result of a run repeats its last words.
+            # The result of an agent run repeats its last words.
             shown, self._said = (None if shown == self._said else shown), shown
         return shown
 
 
 def of_tail(log: Path) -> ReadableLog:
-    """For the end of a log: the agent that began it is taken to go on. Raises ``OSError``."""
+    """Return a filter for the end of a log, as if its first agent still ran.
+
+    Raise ``OSError``.
+    """
     with log.open("rb") as file:
         head = file.read(HEAD_BYTES).decode("utf-8", "replace")
     begins = _BEGINS.search(head)
@@ -61,19 +64,19 @@ def _load(name: str) -> Adapter | None:
 
 
 # --- left outputs --------------------------------------------------------------------------------
-# What attempts had printed that were killed together with their workers. It never became a log: it
-# lies in the file of the worker until the next one of that name keeps it under another name.
+# Output of attempts that were killed together with their workers. It never became a log: it is in
+# the worker's output file until the next worker of that name renames it.
 
 
 CLOCK_SECONDS = 0.05
-"""The kernel stamps files with the time of its last tick, and the journal rounds its own."""
+"""Tolerance: the kernel stamps files with its last tick, and the journal rounds times."""
 
 
 def left_outputs(folder: Path, worker_id: str, began: float, ended: float) -> list[Path]:
-    """Files below the run's ``folder``, for an attempt between these times (epoch seconds).
+    """Return output files below the run's ``folder`` of an attempt between these epoch seconds.
 
-    No file says whose it is, but it was last written while its attempt was under way, and a worker
-    has one at a time.
+    No file names its attempt. But it was last written while the attempt ran, and a worker runs one
+    attempt at a time.
     """
     output = Path(output_file(str(folder), worker_id))
     found = []

@@ -1,7 +1,7 @@
-"""The command line: every way in which a command can end. ``registry.COMMANDS`` has them all.
+"""The entry point: runs a command and reports every failure. See ``registry.COMMANDS``.
 
-Only the module of the command that is called is imported, and for ``--help`` none at all:
-``status`` must cost no more than an empty application.
+Only the module of the called command is imported, and none for ``--help``: ``status`` must cost no
+more than an empty application.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ MACHINE = frozenset(
         *(errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS),
     }
 )
-"""Errors that say something of the machine, and nothing of this program."""
+"""Error numbers that show a problem of the machine, not a bug of this program."""
 
 HELP = frozenset({"-h", "--help"})
 
 
 def main() -> None:
-    """Run a command; every way it can fail ends in one line, a hint and an exit code."""
+    """Run a command; each failure prints one line and a hint, and sets an exit code."""
     if sys.argv[1:] == ["--version"]:
         print(__version__)
         return
@@ -48,20 +48,20 @@ def main() -> None:
         _fail(error.message, error.hint, error.exit_code)
     except _usage_errors() as error:
         if type(error).__name__ == "NoArgsIsHelpError":
-            error.show()  # No error at all: what there is to choose from.
+            error.show()  # Not an error: the help text, as no command was given.
             sys.exit(error.exit_code)
-        from beads_workers.cli.meant import explained  # Most calls have no mistake in them.
+        from beads_workers.cli.meant import explained  # Imported here: most calls have no mistake.
 
         _fail(*explained(error, sys.argv[1:]), error.exit_code)
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:
-        # The reader has seen enough. Python would complain once more while it shuts down.
+        # The reader has closed the pipe. Python would report it again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         sys.exit(0)
     except OSError as error:
         if error.errno not in MACHINE:
-            raise  # A bug, and its traceback says where.
+            raise  # A bug: its traceback shows where.
         place = f": {error.filename}" if error.filename else ""
         hint = "'beads-workers doctor' looks at the limits of this machine"
         _fail(f"{error.strerror}{place}", hint, EXIT_ERROR)
@@ -71,8 +71,11 @@ def main() -> None:
 
 
 def _loaded() -> Any:
-    """The application. Nothing of it is garbage, and looking for some would take a sixth of a short
-    command: while it is loaded, and once more at the end."""
+    """Return the application.
+
+    The loaded modules are no garbage, but two collections would take a sixth of a short command's
+    time. Collection is off while modules load, and then their objects are frozen.
+    """
     gc.disable()
     try:
         from beads_workers.cli.application import build
@@ -84,7 +87,7 @@ def _loaded() -> Any:
 
 
 def _git_error() -> type[Exception]:
-    from beads_workers.worktrees.git import GitError  # Asked only once something was raised.
+    from beads_workers.worktrees.git import GitError  # Imported after an exception only.
 
     return GitError
 
@@ -96,7 +99,7 @@ def _printable(text: str) -> str:
 
 
 def _is_linux() -> bool:
-    """Whether a process can be watched by a descriptor, as everything here does."""
+    """Return whether the system has pidfds, which everything here needs."""
     try:
         os.close(os.pidfd_open(os.getpid()))
     except AttributeError:
@@ -107,7 +110,7 @@ def _is_linux() -> bool:
 
 
 def _usage_errors() -> type[Any]:
-    """What the parser raises: typer carries its own copy of click, or uses the real one."""
+    """Return the parser's error class: typer has its own copy of click, or uses the real one."""
     from typer import BadParameter
 
     return next(kind for kind in BadParameter.__mro__ if kind.__name__ == "ClickException")

@@ -1,7 +1,7 @@
-"""The application that typer runs, with as much in it as this call needs.
+"""The typer application, with only as much in it as this call needs.
 
-A command that is called comes from its module, with all of its options. Everything else is there
-by name and sentence only, which is all that ``--help`` shows and a misspelt name is compared with.
+The called command is loaded from its module, with all its options. All others have only name and
+sentence: ``--help`` shows no more, and misspelt names are compared with the names.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from beads_workers.exits import EXIT_USAGE
 from beads_workers.registry import COMMANDS, commands
 
 COMPLETING = "_BEADS_WORKERS_COMPLETE"
-"""Set by a shell that asks for completions; the line stands in other variables, by the shell."""
+"""Set by a shell that asks for completions; other variables hold the command line."""
 
 
 def build(arguments: list[str]) -> typer.Typer:
-    """The application for a call with these arguments (without the program's name)."""
+    """Return the application for a call with these arguments (without the program's name)."""
     completing = COMPLETING in os.environ
     words = _typed() if completing else arguments
     called = next((word for word in words if not word.startswith("-")), "")
@@ -34,7 +34,7 @@ def build(arguments: list[str]) -> typer.Typer:
     for module in found:
         _load(module).register(app)
     if found:
-        # Typer works out the options of every command that it knows.
+        # Typer computes the options of every registered command.
         app.registered_commands = [c for c in app.registered_commands if c.name == called]
         for each in app.registered_commands:
             each.cls = each.cls if each.cls and issubclass(each.cls, LaidOut) else LaidOut
@@ -44,7 +44,7 @@ def build(arguments: list[str]) -> typer.Typer:
 
 
 def _typed() -> list[str]:
-    """The words of the line that is to be completed, without the program's name."""
+    """Return the words of the line to complete, without the program's name."""
     line = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS", "")
     return line.split()[1:]
 
@@ -55,7 +55,7 @@ def _load(module: str) -> Any:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if not f"{name}.".startswith(f"{error.name}."):
-            raise  # Neither this module nor a package around it is missing.
+            raise  # The module and its packages exist: something that it imports is missing.
         commands = ", ".join(COMMANDS[module])
         hint = "'beads-workers --help' lists the commands"
         message = f"not part of this installation: {commands}"

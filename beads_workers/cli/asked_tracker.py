@@ -1,4 +1,4 @@
-"""The tracker as one command asks it, without a fleet."""
+"""The tracker for single commands, without a fleet."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 def settings_here(
     directory: Path, source: str | None = None, resolved: Resolved | None = None
 ) -> FleetSettings:
-    """As a ``start`` without options would have them here: tracker, filters, attempts.
+    """Return the settings of a ``start`` without options: tracker, filters, attempts.
 
-    ``resolved``: what is known already of options, settings and trust.
+    ``resolved``: options, settings and trust, if they are already known.
     """
     from beads_workers.checks.fleet import filters_of
     from beads_workers.cli.config import need_source, resolve
@@ -61,7 +61,10 @@ def settings_here(
 def settings_to_write(
     directory: Path, source: str | None = None, resolved: Resolved | None = None
 ) -> FleetSettings:
-    """The same, for a command that changes issues; raises ``CommandError`` for a push source."""
+    """Return ``settings_here`` for a command that changes issues.
+
+    Raise ``CommandError`` for a push source.
+    """
     settings = settings_here(directory, source, resolved)
     if kind_of(settings.source).capabilities.push:
         error = f"{settings.source} sends jobs, and decides about them itself"
@@ -71,7 +74,7 @@ def settings_to_write(
 
 @contextmanager
 def open_tracker(settings: FleetSettings, name: str) -> Iterator[Source]:
-    """Open it under the name of a command; raises ``CommandError`` if it fails."""
+    """Open the tracker under the name of a command; raise ``CommandError`` if it fails."""
     try:
         with closing(open_source(settings, f"beads-workers/{name}")) as source:
             yield source

@@ -1,6 +1,6 @@
-"""Commands that ask one thing of a running fleet, by their own name, and print what it answers.
+"""Commands that send one request of the same name to a running fleet, and print the answer.
 
-A word of ``registry.COMMANDS["cli.asking"]`` and a file of ``core.requests`` make one.
+An entry of ``registry.COMMANDS["cli.asking"]`` and a file of ``core.requests`` make one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MORE = {
     "pause": "With workers: only to these; 'start --suspend' stops their commands, too.",
     "resume": "The fleet and all its workers; with workers: these.",
 }
-"""What the help of those says that take workers."""
+"""Additional help of the commands that take workers."""
 
 
 def register(app: typer.Typer) -> None:

@@ -1,4 +1,4 @@
-"""The conditions of a start, asked and said: a failure ends it, a warning is a line on stderr."""
+"""The conditions of a start: a failure ends the start, a warning is a line on stderr."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TEXT_CHARS = 400
 
 
 class Drawn:
-    """Progress on a terminal: one line that is written over. In a pipe, each new line once."""
+    """Progress on a terminal: one line that is overwritten. In a pipe, each new line once."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
@@ -38,10 +38,10 @@ class Drawn:
 
 
 def check_start(plan: FleetPlan, *, quiet: bool, last: bool = True) -> list[Check]:
-    """Ask all conditions, and return the warnings; raises ``CommandError`` for the first that
-    fails.
+    """Check all conditions; raise ``CommandError`` for the first failure.
 
-    ``quiet``: warnings are not said. ``last``: also ask what costs minutes.
+    Return the warnings. ``quiet``: do not print them. ``last``: include the checks that take
+    minutes.
     """
     warnings = []
     for condition, check in start_checks(plan, last=last):
@@ -56,20 +56,20 @@ def check_start(plan: FleetPlan, *, quiet: bool, last: bool = True) -> list[Chec
 
 
 def sentence(check: Check) -> str:
-    """A check with what to do, in words."""
+    """Return the text of a check and its hint as one sentence."""
     mark = " " if check.text.endswith("?") else "; "
     return f"{check.text}{mark}{check.hint}" if check.hint else check.text
 
 
 def to_json(check: Check) -> dict[str, str]:
-    """``{"name", "status", "text", "remedy"}``."""
+    """Return ``{"name", "status", "text", "remedy"}``."""
     text, status = sentence(check), check.status.value
     return {"name": check.name, "status": status, "text": text, "remedy": check.remedy}
 
 
 def _say(condition: Condition, check: Check) -> None:
     if check.status is Grade.OK and condition.asked is not Asked.AT_THE_END:
-        return  # What is fine is said only if it was waited for.
+        return  # A passed check is printed only if the user had to wait for it.
     print(_line(check.status.value, check.name, check.text), file=sys.stderr)
     if check.status is Grade.WARN and (check.hint or check.remedy):
         print(f"hint: {check.hint or check.remedy}", file=sys.stderr)

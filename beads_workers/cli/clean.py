@@ -1,4 +1,4 @@
-"""``clean``: remove what old runs left; never what is alive, unclosed or remembered."""
+"""``clean``: remove what old runs left, but nothing alive, unclosed or remembered."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from beads_workers.core.text import printable
 from beads_workers.worktrees.removal import CleanupResult
 
 # --- worktree text -------------------------------------------------------------------------------
-# What ``clean`` says about worktrees.
+# Texts of ``clean`` about worktrees.
 
 
 def removed_text(looked: CleanupResult) -> str:
-    """The worktree and the branch that go."""
+    """Return a text about the worktree and the branch that are removed."""
     path = [] if looked.path is None else [f"worktree {looked.path}"]
     branch = [] if looked.branch is None else [f"branch {looked.branch}"]
     return printable(" and ".join([*path, *branch]))
 
 
 def kept_text(looked: CleanupResult) -> str:
-    """The worktree that stays, and why."""
+    """Return a text about the worktree that is kept, and why."""
     branch = f" ({looked.branch})" if looked.branch and looked.path else ""
     what = f"worktree {looked.path}" if looked.path else f"branch {looked.branch}"
     return printable(f"{what}{branch}: {'; '.join(looked.kept_because)}")
 
 
 def worktree_json(looked: CleanupResult) -> dict[str, object]:
-    """The same for programs; without reasons it goes."""
+    """Return a worktree as JSON; one without reasons is removed."""
     return {
         "issue_id": looked.record.issue_id,
         "attempt": looked.record.attempt,
@@ -42,7 +42,7 @@ def worktree_json(looked: CleanupResult) -> dict[str, object]:
 
 
 # --- clean ---------------------------------------------------------------------------------------
-# ``clean``: remove what old runs left; never what is alive, pending or remembered.
+# ``clean``: remove what old runs left, but nothing alive, pending or remembered.
 
 
 KEEP = 3
@@ -83,7 +83,7 @@ def clean(
     if common is not None:
         lead_back(Records(directory.root), project, str(common))
     locks = unlock_all(str(common), dry_run=dry_run) if common is not None else []
-    # Before the runs: what a run's folder says of its worktrees is needed for them.
+    # Before the runs: worktrees need the records in the runs' folders.
     worktrees = list(clean_worktrees(directory.root, dry_run=dry_run))
     gates = clean_gates(common, dry_run=dry_run) if common is not None else []
     left = clean_landing_folders(dry_run=dry_run)

@@ -1,6 +1,6 @@
-"""Talking to the running fleet: found from any folder of the project, through its run directory.
+"""Connections to the running fleet, found from any folder through its run directory.
 
-Imports little: ``status`` is to cost no more than an empty application.
+Imports little: ``status`` must cost no more than an empty application.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ T = TypeVar("T")
 
 STATE_FOLDER = ".beads-workers"
 EXIT_SECONDS = 15.0
-"""The last word is said just before the process ends; its tracker call may take a little."""
+"""Time for the process to end after its last message; its tracker call may take a little."""
 SOCKET_BACK_SECONDS = 5.0
-"""A living fleet puts its control socket back within about two seconds."""
+"""Time in which a living fleet recreates its control socket (about 2 s), with reserve."""
 ANSWER_SECONDS = 10.0
-"""The orchestrator answers at once, or is stuck on a full disk."""
+"""Time limit of an answer: the orchestrator answers at once, or is stuck on a full disk."""
 
 GONE = (errno.ECONNRESET, errno.EPIPE, errno.ENOTCONN)
 
 Message = dict[str, Any]
-"""What the fleet says: one JSON object."""
+"""Message of the fleet: one JSON object."""
 
 
 def find_state_directory(said: str | None = None) -> Path:
-    """The run directory of this project: as said, configured, or the nearest one upwards.
+    """Return the project's run directory: as given, configured, or the nearest one above.
 
-    Raises ``CommandError`` for one with something in it that no run of ours has made.
+    Raise ``CommandError`` if it has files that no run of ours has made.
     """
     return believed(_state_directory(said))
 
@@ -73,7 +73,7 @@ def _is_beads(path: Path) -> bool:
 
 
 def believed(path: Path) -> Path:
-    """The run directory, if all that lies in it is ours to believe; raises ``CommandError``."""
+    """Return the run directory if all its files are trusted; raise ``CommandError`` otherwise."""
     from beads_workers.runtime.trust import check_state, is_in_index
 
     owned(lambda: check_state(path, Path.cwd()))
@@ -85,21 +85,21 @@ def believed(path: Path) -> Path:
 
 
 def project_here() -> Project | None:
-    """The project of the current folder; raises ``CommandError`` for one of a stranger's."""
+    """Return the project of the current folder; raise ``CommandError`` for a stranger's."""
     from beads_workers.runtime.project import find_project
 
     return owned(lambda: find_project(Path.cwd()))
 
 
 def tracker_here() -> Path | None:
-    """The nearest embedded tracker; raises ``CommandError`` for one of a stranger's."""
+    """Return the nearest built-in tracker; raise ``CommandError`` for a stranger's."""
     from beads_workers.runtime.project import find_tracker
 
     return owned(lambda: find_tracker(Path.cwd()))
 
 
 def owned(find: Callable[[], T]) -> T:
-    """What ``find`` finds; a place that is not believed is a ``CommandError``."""
+    """Return the result of ``find``; raise ``CommandError`` for an untrusted place."""
     from beads_workers.runtime.trust import Untrusted
 
     try:
@@ -109,7 +109,7 @@ def owned(find: Callable[[], T]) -> T:
 
 
 def connect(state_directory: Path) -> ControlClient:
-    """The fleet that runs there; raises ``CommandError`` (exit 3) where none does."""
+    """Connect to the fleet of this directory; raise ``CommandError`` (exit 3) without one."""
     deadline = None
     while (client := try_to_connect(state_directory)) is None:
         if not is_locked(state_directory / "lock"):
@@ -118,7 +118,7 @@ def connect(state_directory: Path) -> ControlClient:
                 "start one with 'beads-workers start', or go to the folder of the project",
                 EXIT_NOT_RUNNING,
             )
-        # It lives: it is just starting, or a cleaner took its socket, which it makes again.
+        # The fleet is just starting, or its socket was removed and it makes a new one.
         deadline = deadline or time.monotonic() + SOCKET_BACK_SECONDS
         if time.monotonic() > deadline:
             raise CommandError(
@@ -130,7 +130,7 @@ def connect(state_directory: Path) -> ControlClient:
 
 
 def try_to_connect(state_directory: Path) -> ControlClient | None:
-    """The fleet that answers there now; None where none does."""
+    """Return a connection to the fleet that answers now; None without one."""
     try:
         info = json.loads((state_directory / "run.json").read_bytes())
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -141,22 +141,22 @@ def try_to_connect(state_directory: Path) -> ControlClient | None:
 
 
 class NoAnswer(CommandError):
-    """Nothing came in time."""
+    """Error: no message came in time."""
 
 
 class ControlClient:
-    """One connection to a control socket, or to an orchestrator that we are starting."""
+    """A connection to a control socket, or to an orchestrator that this process starts."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.socket = sock
         self.skipped: tuple[bytes, ...] = ()
-        """Lines that begin like this are thrown away unread."""
+        """Beginnings of lines that are dropped unread."""
         self._rest = b""
         self._waiting: list[Message | bytes] = []
-        """What has come and is not read yet, the next one last; bytes are not parsed yet."""
+        """Messages that are received but not read yet, the next one last; bytes: unparsed."""
 
     def ask(self, control: str, data: dict[str, Any] | None = None) -> dict[str, Any]:
-        """One request, one answer; raises ``CommandError`` for an error or no answer."""
+        """Send one request and return its answer; raise ``CommandError`` for an error or none."""
         self.send(control, data)
         answer = self.read(ANSWER_SECONDS)
         if answer is None:
@@ -164,7 +164,7 @@ class ControlClient:
         return answer
 
     def send(self, control: str, data: dict[str, Any] | None = None) -> None:
-        """Ask without waiting; a fleet that is gone shows when its answer is read."""
+        """Send a request without waiting; a lost fleet shows when its answer is read."""
         request = {"control": control, "control_data": data or {}}
         try:
             self.socket.sendall(json.dumps(request).encode() + b"\n")
@@ -172,8 +172,11 @@ class ControlClient:
             pass
 
     def read(self, seconds: float | None = None) -> dict[str, Any] | None:
-        """The next object; None at the end. Raises ``NoAnswer`` when nothing comes in time, and
-        ``CommandError`` when what comes is no object."""
+        """Return the next object; None at the end.
+
+        Raise ``NoAnswer`` if nothing comes in time, and ``CommandError`` for anything else than an
+        object.
+        """
         self.socket.settimeout(seconds)
         while not self._waiting:
             try:
@@ -194,7 +197,10 @@ class ControlClient:
         return _object(self._waiting.pop())
 
     def receive(self) -> tuple[list[dict[str, Any]], bool]:
-        """What has come, without waiting, and whether that was the end; raises ``CommandError``."""
+        """Return the received objects without waiting, and whether the connection has ended.
+
+        Raise ``CommandError``.
+        """
         self.socket.settimeout(0)
         over = False
         try:
@@ -209,8 +215,10 @@ class ControlClient:
         return [_object(each) for each in (*waiting, *self._messages(data))], over
 
     def stirs(self) -> bool:
-        """Wait until anything comes, and throw it away unread; False at the end. What comes after
-        it can be told no more: only for whoever looks elsewhere."""
+        """Wait for data and drop it unread; return False at the end.
+
+        Later messages cannot be parsed any more: only for clients that read state elsewhere.
+        """
         self.socket.settimeout(None)
         waiting, self._waiting = self._waiting, []
         try:
@@ -223,16 +231,16 @@ class ControlClient:
         return _parsed([line for line in lines if not line.startswith(self.skipped)])
 
     def fileno(self) -> int:
-        """For whoever waits for several things at once."""
+        """Return the file descriptor, for ``select``."""
         return self.socket.fileno()
 
     @property
     def drained(self) -> bool:
-        """Whether everything that has come so far was read."""
+        """Whether everything that was received so far was read."""
         return not self._waiting
 
     def follow(self, wait: Callable[[], None] | None = None) -> Iterator[dict[str, Any]]:
-        """Everything that comes, to the end; ``wait`` is called before each wait for more."""
+        """Yield every message to the end; call ``wait`` before each wait for more."""
         while True:
             if wait is not None and not self._waiting:
                 wait()
@@ -241,13 +249,13 @@ class ControlClient:
             yield message
 
     def close(self) -> None:
-        """Leave."""
+        """Close the connection."""
         self.socket.close()
 
 
 def _parsed(lines: list[bytes]) -> list[Message | bytes]:
-    # In one go, which takes a third of the time. Where that fails they are left as they are, so
-    # that whatever stands before the bad one is read first.
+    # Parsing all lines at once takes a third of the time. If that fails, the lines are kept
+    # unparsed, so that those before the bad one are read first.
     try:
         values = json.loads(b"[%b]" % b",".join(lines))
     except (ValueError, RecursionError):
@@ -271,7 +279,7 @@ def _object(message: Message | bytes) -> Message:
 
 
 def wait_for_exit(pid: int, seconds: float = EXIT_SECONDS) -> bool:
-    """Wait until the orchestrator's process has ended; False when it has not in time."""
+    """Wait until the orchestrator's process has ended; return False if it has not in time."""
     import select
 
     try:
@@ -285,7 +293,7 @@ def wait_for_exit(pid: int, seconds: float = EXIT_SECONDS) -> bool:
 
 
 def _worktree_mark(here: Path) -> Mark | None:
-    # Only a linked worktree has a file of this name, and only there the import is worth it.
+    # Only a linked worktree has a file of this name, so others save the import.
     if not any((folder / ".git").is_file() for folder in (here, *here.parents)):
         return None
     from beads_workers.runtime.project import worktree_mark
@@ -294,7 +302,7 @@ def _worktree_mark(here: Path) -> Mark | None:
 
 
 def _configured(file: Path) -> Path | None:
-    # Only a file that speaks of it is worth the import of a TOML reader.
+    # Only a file with this key is worth the import of a TOML reader.
     try:
         text = file.read_bytes()
     except OSError:
@@ -317,7 +325,7 @@ def _configured(file: Path) -> Path | None:
 
 
 def _refuse_untrusted(file: Path, state: str) -> None:
-    """A repository does not lead commands to another project's fleet."""
+    """Refuse an untrusted ``state_dir``: it could lead commands to another project's fleet."""
     from beads_workers.checks.risky import SettingsFile
     from beads_workers.checks.trust import trusted_lines
     from beads_workers.core.text import printable

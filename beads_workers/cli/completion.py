@@ -1,7 +1,8 @@
-"""What a shell is told at Tab: issues, runs, workers, agents.
+"""Shell completion: issues, runs, workers, agents.
 
-Typer calls these only where a shell asks. Whoever types has not sent anything yet, so nothing here
-raises, prints or takes long: what cannot be had within ``ASK_SECONDS`` is not proposed.
+Typer calls these functions only for a shell. The user has not entered the command yet, so nothing
+here raises, prints or takes long. Words that are not available within ``ASK_SECONDS`` are not
+proposed.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ if TYPE_CHECKING:
     from beads_workers.runtime.run_directory import RunDirectory
 
 ASK_SECONDS = 0.8
-"""For one question to ``bd``, to a fleet or to a journal: people wait for a second at most."""
+"""Time limit of one call of ``bd``, a fleet or a journal: people wait for a second at most."""
 
 PROPOSED_MAX = 200
-"""More than that no shell shows without asking."""
+"""Maximum number of proposals: shells ask before they show more."""
 
 AFTER_DASHES = "beads_workers.command"
-"""In the context of a command line: what stands after ``--``, which is a program of the user's."""
+"""Key in the context of a command line: the words after ``--``, which are the user's program."""
 
 Completer = Callable[[typer.Context, str], list[str]]
 
@@ -43,11 +44,11 @@ def _completer(find: Callable[[typer.Context], Iterable[str]]) -> Completer:
 
 
 def _fitting(find: Callable[[], Iterable[str]], incomplete: str) -> list[str]:
-    """Those that begin so; none where they cannot be had."""
+    """Return the words with this beginning; none if they are not available."""
     from beads_workers.core.source import SourceError
 
     try:
-        # What comes from a tracker goes into a command line: only what needs no quoting.
+        # Words of a tracker go into a command line: only those that need no quoting.
         known = (each for each in find() if each.startswith(incomplete) and _is_plain(each))
         return list(islice(dict.fromkeys(known), PROPOSED_MAX))
     except (CommandError, SourceError, OSError, ValueError, LookupError, TypeError):
@@ -59,7 +60,7 @@ def _is_plain(word: str) -> bool:
 
 
 def among(*names: str) -> Completer:
-    """One of these."""
+    """Return a completer for these words."""
     return _completer(lambda ctx: names)
 
 
@@ -67,7 +68,7 @@ def among(*names: str) -> Completer:
 
 
 def _issues(ctx: typer.Context) -> Iterator[str]:
-    """Those that are not closed, of ``bd`` or of the embedded tracker."""
+    """Yield the unfinished issues of ``bd`` or of the built-in tracker."""
     from beads_workers.cli.client import project_here
 
     project, said = project_here(), ctx.params.get("source")
@@ -122,7 +123,7 @@ def _directory(ctx: typer.Context) -> RunDirectory:
 
 
 def _status(state_directory: Path) -> dict[str, Any] | None:
-    """What the fleet says; None where none runs."""
+    """Return the fleet's status; None without a fleet."""
     from beads_workers.cli.client import try_to_connect
 
     client = try_to_connect(state_directory)
@@ -143,7 +144,7 @@ def _workers(ctx: typer.Context) -> Iterator[str]:
 
 
 def _begun(ctx: typer.Context) -> Iterator[tuple[str, str]]:
-    """Worker and issue of each attempt of the last run, as far as there is time to read."""
+    """Yield worker and issue of each attempt of the last run, as far as time allows."""
     from beads_workers.core.journal import Started
     from beads_workers.runtime.journal_file import read_journal
 
@@ -169,7 +170,7 @@ def _may_be_undone(ctx: typer.Context) -> Iterator[str]:
 
 
 def agents(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Names of agents, also behind the last comma of several."""
+    """Return names of agents, also after the last comma of several."""
     before, comma, last = incomplete.rpartition(",")
     earlier = before.split(",")
     return [

@@ -1,7 +1,7 @@
 """``beads-workers.toml``: found walking up, checked key by key, and shown with its origin.
 
-What wins, key by key: the command line, the environment, the file, the default. Not imported by
-``status`` and its like, whose start-up time matters.
+Precedence, key by key: command line, environment, file, default. ``status`` and similar commands do
+not import this module: their start-up time matters.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from beads_workers.options import (
 )
 
 FILE_BYTES_MAX = 1 << 20
-"""A larger file is none of ours."""
+"""Largest settings file."""
 PLACES_TRIED_MAX = 20
-"""Of a key that is to be added; then it goes to the top."""
+"""Number of places that are tried for a new key; then it goes to the top of the file."""
 
 
 def find_file(folder: Path) -> Path | None:
-    """The nearest ``beads-workers.toml`` in the folder or above it.
+    """Return the nearest ``beads-workers.toml`` in the folder or above it.
 
-    A file decides what is run: one above us that a stranger put there raises ``CommandError``.
+    Raise ``CommandError`` for a file of another user: a settings file decides what is run.
     """
     folder = folder.absolute()
     for above in (folder, *folder.parents):
@@ -61,12 +61,12 @@ def find_file(folder: Path) -> Path | None:
 def _trusted(folder: Path) -> set[int]:
     import os
 
-    # The owner of the folder too: in a container the user is often not who checked out.
+    # Also the owner of the folder: in a container, the user is often not the one who checked out.
     return {0, os.geteuid(), folder.stat().st_uid}
 
 
 def read_file(path: Path) -> tuple[dict[str, Any], dict[str, AgentTable]]:
-    """The checked values of one file, and its agents; raises ``CommandError``."""
+    """Return the checked values of one file, and its agents; raise ``CommandError``."""
     try:
         with path.open("rb") as stream:
             content = stream.read(FILE_BYTES_MAX + 1)
@@ -86,7 +86,7 @@ def _unreadable(path: Path, error: Exception) -> CommandError:
 
 
 def read_text(path: Path, content: bytes) -> tuple[dict[str, Any], dict[str, AgentTable]]:
-    """``read_file`` for what stands in it; ``path`` is only named."""
+    """Do the same as ``read_file`` for this content; ``path``: for messages only."""
     import tomllib
 
     try:
@@ -96,7 +96,7 @@ def read_text(path: Path, content: bytes) -> tuple[dict[str, Any], dict[str, Age
     try:
         table = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        from beads_workers.cli.settings_slips import of_text  # Few files have a mistake in them.
+        from beads_workers.cli.settings_slips import of_text  # Few files have a mistake.
 
         wrong = error if isinstance(error, ValueError) else ValueError("nested too deeply")
         message, hint = of_text(text, wrong)
@@ -138,7 +138,7 @@ def _wrong(what: str, value: object, allowed: ValueError) -> CommandError:
         words = value if isinstance(value, tuple) else (value,)
         shown = ", ".join(f"{v:g}" if isinstance(v, float) else repr(v) for v in words)
     except ValueError:
-        shown = "a number of more than 4300 digits"  # as hexadecimal it can be read
+        shown = "a number of more than 4300 digits"  # hexadecimal, it can be read
     shown = shown if len(shown) <= 60 else shown[:57] + "..."
     return CommandError(f"{what} cannot be {shown}", f"it must be {allowed}", EXIT_USAGE)
 
@@ -206,14 +206,14 @@ def _at_once(value: Any) -> int:
 
 
 def resolve(cli: Options, folder: Path, environ: Mapping[str, str]) -> Resolved:
-    """Put everything together; raises ``CommandError`` that names what is wrong and allowed."""
+    """Return the settings in force; raise ``CommandError`` with the mistake and what is allowed."""
     return combine(cli, folder, environ, find_file(folder))
 
 
 def combine(cli: Options, folder: Path, environ: Mapping[str, str], file: Path | None) -> Resolved:
-    """``resolve`` with the file that is given, or with none.
+    """Return the settings in force with this file, or with none.
 
-    What is not trusted in a file never becomes an option, so that no command can run it.
+    Untrusted lines of a file never become options, so no command can run them.
     """
     said = SettingsFile(*read_file(file), file) if file else SettingsFile({}, {}, folder)
     trusted, untrusted = _believed(said, cli, environ) if file else ((), ())
@@ -242,7 +242,7 @@ def combine(cli: Options, folder: Path, environ: Mapping[str, str], file: Path |
 def _believed(
     said: SettingsFile, cli: Options, environ: Mapping[str, str]
 ) -> tuple[tuple[Risky, ...], tuple[Risky, ...]]:
-    """What runs something in the file: as far as it is trusted, and the rest."""
+    """Return the risky lines of the file: the trusted ones, and the others."""
     found = said.risky()
     in_environment = {key: value for key, value, _ in _from_environment(environ)}
     if (cli.trust or in_environment.get("trust")) == TRUST_ALL:
@@ -252,8 +252,10 @@ def _believed(
 
 
 def need_source(resolved: Resolved) -> None:
-    """Raises ``CommandError`` if what says where issues are is not trusted: it is not passed over
-    for another tracker."""
+    """Raise ``CommandError`` if the key that selects the source is not trusted.
+
+    Otherwise the command would silently use another tracker.
+    """
     for line in resolved.untrusted:
         if line.text.partition(" ")[0] in ("source", *registry.TABLES):
             raise CommandError(
@@ -279,7 +281,7 @@ def _from_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, Any, st
 def _from_command_line(cli: Options) -> Iterator[tuple[str, Any]]:
     for key, option in KEYS.items():
         value = value_of(cli, key)
-        # Typer gives an empty list for an option that may be repeated and was not given.
+        # Typer gives an empty list for a repeatable option that was not given.
         if value is None or value == () or value == []:
             continue
         try:
@@ -289,21 +291,21 @@ def _from_command_line(cli: Options) -> Iterator[tuple[str, Any]]:
 
 
 def typed_options(resolved: Resolved) -> dict[str, Any]:
-    """What the command line said, as ``from_typed`` takes it: JSON has it, too."""
+    """Return the options of the command line, as ``from_typed`` takes them, fit for JSON."""
     names = (name for name, origin in resolved.origin.items() if origin == "command line")
-    # What was trusted for one start may have changed before the next.
+    # A trusted file may have changed before the next start.
     names = (name for name in names if name != "trust")
     return {name: value_of(resolved.options, name) for name in names if name not in registry.TABLES}
 
 
 def from_typed(typed: Mapping[str, Any]) -> Options:
-    """The options of a command line that was typed before (lists become tuples again)."""
+    """Return the options of an earlier command line (lists become tuples again)."""
     said: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in typed.items()}
     return Options(**said)
 
 
 def render(resolved: Resolved, *, origin: bool) -> Iterator[str]:
-    """The settings as lines of a ``beads-workers.toml``; unset ones are left out."""
+    """Yield the settings as lines of a ``beads-workers.toml``; unset ones are left out."""
     for key in KEYS:
         value = value_of(resolved.options, key)
         if value is None or value == () or not KEYS[key].in_file:
@@ -321,9 +323,10 @@ def render(resolved: Resolved, *, origin: bool) -> Iterator[str]:
 
 
 def set_key(path: Path, key: str, value: str) -> str | None:
-    """Add a key to a settings file, below those that are there, or make the file; all else stays.
+    """Add a key to a settings file after the existing ones, or make the file.
 
-    Gives None, or what it is set to already: then nothing is changed. Raises ``CommandError``.
+    Return None, or the existing value, which stays as it is. All else is kept. Raise
+    ``CommandError``.
     """
     try:
         old = path.read_bytes() if path.exists() else b""
@@ -338,7 +341,7 @@ def set_key(path: Path, key: str, value: str) -> str | None:
         try:
             found = read_text(path, new)
         except CommandError:
-            continue  # It was the inside of a text of several lines.
+            continue  # This place was inside a multi-line text.
         if found == wanted:
             _replace_file(path, new)
             return None
@@ -346,12 +349,12 @@ def set_key(path: Path, key: str, value: str) -> str | None:
 
 
 def _with_line(text: str, line: str) -> Iterator[str]:
-    """The text with the line where keys end: before a table, at the end, or else at the top."""
+    """Yield the text with the line at each possible place: before a table, the end, the top."""
     rows = text.splitlines(keepends=True)
     end = "\r\n" if rows and rows[0].endswith("\r\n") else "\n"
     tables = [number for number, row in enumerate(rows) if row.lstrip().startswith("[")]
     for at in tables[:PLACES_TRIED_MAX]:
-        # Comments right above a table belong to it.
+        # Comments directly above a table belong to it.
         while at and rows[at - 1].lstrip().startswith("#"):
             at -= 1
         yield "".join([*rows[:at], line + end, end, *rows[at:]])
@@ -374,7 +377,7 @@ def _replace_file(path: Path, content: bytes) -> None:
 
 
 def to_json(resolved: Resolved) -> dict[str, Any]:
-    """``config show --json``: options, origins, agents and the file's path."""
+    """Return ``config show --json``: options, origins, agents and the file's path."""
     from dataclasses import asdict
 
     options = asdict(resolved.options)

@@ -1,4 +1,4 @@
-"""``doctor``: everything that a fleet needs, looked at before it is started. Changes nothing."""
+"""``doctor``: checks everything that a fleet needs before its start. Changes nothing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from beads_workers.exits import EXIT_ERROR, EXIT_TRACKER, EXIT_USAGE
 from beads_workers.options import FILE_NAME, Options, Resolved
 
 # --- doctor text ---------------------------------------------------------------------------------
-# How the checks of ``doctor`` look: aligned and coloured on a terminal, plain in a pipe.
+# Output of the checks: aligned and coloured on a terminal, plain in a pipe.
 
 
 WORDS = {Grade.OK: "ok", Grade.WARN: "warn", Grade.FAIL: "FAIL"}
@@ -39,7 +39,7 @@ CLEAR_LINE = "\r\x1b[K"
 
 
 class Printer:
-    """Prints each check as it comes. ``fancy``: the stream is a terminal that can do more."""
+    """Printer of checks as they come, with colours if the stream is a capable terminal."""
 
     def __init__(self, stream: TextIO, *, silent: bool) -> None:
         self._stream = stream
@@ -50,12 +50,12 @@ class Printer:
         self._width = max(shutil.get_terminal_size().columns, WIDTH_MIN) if terminal else 0
 
     def waiting(self, name: str) -> None:
-        """Says what is waited for, where that can be taken away again."""
+        """Show which check is waited for, if the terminal can erase it again."""
         if self._fancy and not self._silent:
             self._write(f"{CLEAR_LINE}...   {name}", end="")
 
     def check(self, check: Check) -> None:
-        """One line, wrapped on a terminal, and the remedy below it, never wrapped: it is copied."""
+        """Print a line, wrapped on a terminal, and the remedy below, unwrapped for copying."""
         if self._silent:
             return
         clear = CLEAR_LINE if self._fancy else ""
@@ -64,7 +64,7 @@ class Printer:
             self._write(f"{INDENT}{self._paint('fix:', '36')} {check.remedy}")
 
     def end(self, checks: Sequence[Check]) -> None:
-        """The sum of it."""
+        """Print the verdict, with the numbers of failures and warnings."""
         count = {grade: sum(c.status is grade for c in checks) for grade in Grade}
         problems = [
             counted(count[grade], word)
@@ -99,12 +99,12 @@ class Printer:
 
 
 def printer(stream: TextIO, *, as_json: bool) -> Printer:
-    """For this stream; silent where one JSON object is to come at the end."""
+    """Return a printer for this stream; it is silent if one JSON object follows at the end."""
     return Printer(stream, silent=as_json)
 
 
 def as_object(checks: Sequence[Check]) -> dict[str, Any]:
-    """``{"ok": bool, "checks": [{"name", "status", "text", "remedy"}...]}``."""
+    """Return ``{"ok": bool, "checks": [{"name", "status", "text", "remedy"}...]}``."""
     return {"ok": not any_failed(checks), "checks": [to_json(each) for each in checks]}
 
 
@@ -161,9 +161,10 @@ def doctor(
 
 
 def _plan(said: Options) -> FleetPlan:
-    """What ``start`` would do here.
+    """Return the plan of ``start`` with these options.
 
-    Raises ``CommandError`` only for what was typed; what the surroundings say wrongly is a check.
+    Raise ``CommandError`` only for mistakes on the command line; a mistake in file or environment
+    is a check.
     """
     from beads_workers.cli.kinds import kind_said
     from beads_workers.cli.preparation import find_tracing
@@ -178,13 +179,13 @@ def _resolve(said: Options) -> tuple[Resolved, list[Check]]:
     from beads_workers.cli.config import combine, find_file
 
     folder, wrong = Path.cwd(), []
-    plain = combine(said, folder, {}, None)  # Raises for what was typed.
+    plain = combine(said, folder, {}, None)  # Raises for mistakes on the command line.
     file: Path | None = None
     try:
         file = find_file(folder)
         plain = combine(said, folder, {}, file)
     except CommandError as error:
-        # Without a path it is a stranger's file above us: one of our own comes first.
+        # Without a path it is a stranger's file above us: a file of the user comes first.
         mend = edit(file) or f"touch {shlex.quote(str(folder / FILE_NAME))}"
         wrong.append(fail("settings", error.message, mend, error.hint))
     try:
@@ -195,7 +196,7 @@ def _resolve(said: Options) -> tuple[Resolved, list[Check]]:
 
 
 def _refuse_typed(plan: FleetPlan, condition: Condition, check: Check) -> None:
-    """What is wrong on this very command line is a usage error, as it is for ``start``."""
+    """Raise a usage error for a mistake on this very command line, as ``start`` does."""
     typed = any(plan.resolved.origin[name] == "command line" for name in condition.typed)
     if typed and check.status is Grade.FAIL and check.exit_code == EXIT_USAGE:
         raise refusal(check)

@@ -1,4 +1,4 @@
-"""``start --dry-run``: what would be taken, and how it would be run. Changes nothing."""
+"""``start --dry-run``: shows what would be taken and how it would be run. Changes nothing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from beads_workers.executors.command import plan
 
 @value
 class ShownPrompt:
-    """What an agent would be sent for an issue in its first attempt."""
+    """The prompt that an agent would get for an issue in its first attempt."""
 
     issue_id: str
     agent: str
@@ -41,7 +41,7 @@ class ShownPrompt:
 
 @value
 class _Seen:
-    """What the source said. ``calls``: the functions that issues name."""
+    """The answers of the source. ``calls``: the functions that issues name."""
 
     description: str
     listed: tuple[ListedIssue, ...]
@@ -51,8 +51,10 @@ class _Seen:
 
 
 def show(settings: FleetSettings, warnings: Sequence[Check], *, as_json: bool) -> None:
-    """Print the listing and the command, and for issues that are named the prompts of their agents;
-    raises ``CommandError`` where the tracker fails."""
+    """Print the listing and the command, and the prompts of named issues.
+
+    Raise ``CommandError`` if the tracker fails.
+    """
     with open_tracker(settings, "dry-run") as source:
         seen = _look(settings, source)
     if as_json:
@@ -82,7 +84,7 @@ def _look(settings: FleetSettings, source: Source) -> _Seen:
 
 
 def prompt_of(job: Job, settings: FleetSettings) -> ShownPrompt | None:
-    """What it would be sent, made as a worker makes it; None where no agent would work on it."""
+    """Return the prompt of an issue as a worker makes it; None if no agent would work on it."""
     candidates = agents_for(job, [agent for agent in settings.work.agents if agent.adapter])
     if job.command or not candidates:
         return None
@@ -114,7 +116,7 @@ def prompt_of(job: Job, settings: FleetSettings) -> ShownPrompt | None:
 
 
 def _worker(settings: FleetSettings) -> WorkerSettings:
-    """One that is never started; no path of it stands in a prompt."""
+    """Return the settings of a worker that is never started; no path of it is in a prompt."""
     return WorkerSettings(
         worker_id="W1",
         socket_path="",
@@ -128,7 +130,7 @@ def _worker(settings: FleetSettings) -> WorkerSettings:
 
 
 def _readable(prompt: str) -> str:
-    """For a terminal, which obeys no text of a tracker; lines stay as they are."""
+    """Return the prompt for a terminal: without control characters, with its lines as they are."""
     return "\n".join(printable(line) if line else "" for line in prompt.split("\n"))
 
 
@@ -161,7 +163,7 @@ def _print_template(settings: FleetSettings) -> None:
 def _calls(
     settings: FleetSettings, source: Source, listed: tuple[ListedIssue, ...]
 ) -> dict[IssueId, str]:
-    """The functions that these issues name, where the fleet calls any."""
+    """Return the functions that these issues name, if the fleet calls any."""
     if not (settings.work.allow_modules or settings.work.executors):
         return {}
     seen = source.look([row.issue_id for row in listed])

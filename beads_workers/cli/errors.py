@@ -1,4 +1,4 @@
-"""How a command fails: one line of what happened, one of what to do, and an exit code."""
+"""Failures of commands: a line that says what happened, a hint, and an exit code."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from beads_workers.exits import EXIT_ERROR, EXIT_USAGE
 
 
 class CommandError(Exception):
-    """Ends a command: ``error: message`` and ``hint: hint`` on stderr, then ``exit_code``."""
+    """End of a command: prints ``error: message`` and ``hint: hint``, sets the exit code."""
 
     def __init__(self, message: str, hint: str = "", exit_code: int = EXIT_ERROR) -> None:
         super().__init__(message)
@@ -16,7 +16,7 @@ class CommandError(Exception):
 
 
 def unreadable(file: str, error: OSError, command: str) -> CommandError:
-    """Why a file that was named cannot be read; ``command`` reads stdin where it is called -."""
+    """Return the error for a file that cannot be read; ``command -`` reads stdin."""
     from pathlib import Path
 
     from beads_workers.core.text import printable

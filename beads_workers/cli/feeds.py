@@ -1,4 +1,4 @@
-"""Where a dashboard gets its snapshots: from a running fleet, or from a journal."""
+"""Sources of a dashboard's snapshots: a running fleet, or a journal."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ from beads_workers.ui.viewer import Faster
 Message = dict[str, Any]
 
 PAUSE_SECONDS_MAX = 2.0
-"""A night in which nothing happens for an hour is not replayed as three minutes of nothing."""
+"""Longest pause of a replay: an idle hour is not replayed as three idle minutes."""
 
 
 class Feed(Protocol):
-    """Messages as ``bw.watch`` brings them: ``snapshot``, ``ended``, and answers in between."""
+    """Stream of messages as of ``bw.watch``: ``snapshot``, ``ended``, and answers in between."""
 
     over: bool
-    """Nothing more comes."""
+    """Whether no more messages come."""
 
     def sockets(self) -> list[ControlClient]:
-        """What to wait for, besides the time."""
+        """Return the connections to wait for, besides the deadline."""
 
     def deadline(self) -> float | None:
-        """When to ``take`` although no socket is ready (monotonic seconds)."""
+        """Return when to call ``take`` even if no socket is ready (monotonic seconds)."""
 
     def take(self) -> list[Message]:
-        """What has come; does not wait."""
+        """Return the messages that have come; never wait."""
 
     def ask(self, control: str, fields: Mapping[str, Any]) -> None:
-        """A control request; its answer comes as a message."""
+        """Send a control request; its answer comes as a message."""
 
     def change_speed(self, wish: Faster) -> str:
-        """Only of a replay; returns what it is now, for people."""
+        """Change the speed of a replay; return the new speed as text for people."""
 
     def age(self) -> float:
-        """Seconds of the run since the last snapshot."""
+        """Return the seconds of the run since the last snapshot."""
 
 
 class FleetFeed:
-    """A running fleet."""
+    """Messages of a running fleet."""
 
     def __init__(self, client: ControlClient) -> None:
         self._client = client
@@ -54,7 +54,7 @@ class FleetFeed:
         return [] if self.over else [self._client]
 
     def deadline(self) -> float | None:
-        """See ``Feed``: it tells by itself."""
+        """See ``Feed``: a fleet sends without being asked."""
         return None
 
     def take(self) -> list[Message]:
@@ -78,7 +78,7 @@ class FleetFeed:
 
 
 class ReplayFeed:
-    """The snapshots of a journal, each when its time has come."""
+    """Snapshots of a journal, each at its time."""
 
     def __init__(self, snapshots: Iterator[Message], speed: float) -> None:
         self._snapshots = snapshots
@@ -101,7 +101,7 @@ class ReplayFeed:
         return self._shown_at + min(max(0.0, gap) / self._speed, PAUSE_SECONDS_MAX)
 
     def take(self) -> list[Message]:
-        """See ``Feed``: the last one that is due; what is overtaken is not drawn."""
+        """See ``Feed``: only the last snapshot that is due is returned."""
         last: Message | None = None
         while (due := self.deadline()) is not None and due <= time.monotonic():
             assert self._next is not None, "a deadline is that of the next one"
@@ -111,7 +111,7 @@ class ReplayFeed:
         return [] if last is None else [{"snapshot": last}]
 
     def ask(self, control: str, fields: Mapping[str, Any]) -> None:
-        """See ``Feed``: the past answers nothing, and the keys do not ask it."""
+        """See ``Feed``: a replay answers no requests, and its keys send none."""
 
     def change_speed(self, wish: Faster) -> str:
         """See ``Feed``."""

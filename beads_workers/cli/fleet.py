@@ -25,25 +25,25 @@ from beads_workers.cli.kinds import need
 from beads_workers.exits import EXIT_NOT_RUNNING, EXIT_UNFINISHED, EXIT_UNKNOWN, EXIT_USAGE
 
 # --- leftovers -----------------------------------------------------------------------------------
-# After the end of a fleet: whether any process of its run is still there.
+# Processes of a run that are still there after the end of its fleet.
 
 
 GONE_SECONDS = 2.0
-"""What was killed with the last breath of the fleet is gone well within this."""
+"""Time in which processes that the ending fleet killed are gone."""
 LOOK_SECONDS = 0.05
 COMMAND_CHARS_MAX = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """A process that outlived its fleet; ``command`` is its command line, cut."""
+    """A process that outlived its fleet; ``command``: its command line, cut."""
 
     pid: int
     command: str
 
 
 def leftovers(state_directory: Path, run_id: str) -> list[Leftover]:
-    """Who still holds the run's lock, or carries its token; waits a moment for them to go."""
+    """Return processes that hold the run's lock or carry its token, after a short wait."""
     from beads_workers.runtime import sessions
     from beads_workers.runtime.run_directory import RunDirectory
 
@@ -70,9 +70,9 @@ def _command(pid: int) -> str:
 
 EXIT_TIMED_OUT = 124
 SCALE_MAX = 1024
-"""As for ``start -n``; a test compares the two."""
+"""Maximum for ``scale``, as for ``start -n``; a test compares the two."""
 RUN_CHANGED = "run_changed"
-"""The only lines of the journal that ``wait`` is told of: some for a whole run."""
+"""Kind of the only journal lines that ``wait`` asks for: a few in a whole run."""
 
 EnvelopesToo = Annotated[
     bool, typer.Option("--envelopes", help="With --json: jobs as envelopes, see docs/ENVELOPE.md.")
@@ -173,7 +173,7 @@ def stop(
 
 
 def _still_there(left: list[Any], stayed: list[dict[str, Any]]) -> CommandError:
-    """Processes of ours that are left, and workers of others that keep what they work on."""
+    """Return the error for processes of ours that are left, and for workers that keep issues."""
     from beads_workers.core.text import counted, printable
 
     said, todo = [], []
@@ -235,13 +235,13 @@ def wait(
 
 
 def wait_for_run(directory: Path, run: str, timeout: float | None) -> dict[str, Any]:
-    """How this run ended, once it has; raises ``CommandError``, for a time that is over too."""
+    """Return how this run ended, once it has; raise ``CommandError``, also for a timeout."""
     if (ended := _ended(directory, run)) is not None:
         return ended
     try:
         return _end_of_fleet(directory, timeout)
     except CommandError as error:
-        # It may have ended between the two looks.
+        # The run may have ended between the two looks.
         if error.exit_code == EXIT_NOT_RUNNING and (late := _ended(directory, run)) is not None:
             return late
         raise
@@ -262,7 +262,7 @@ def _end_of_fleet(directory: Path, timeout: float | None) -> dict[str, Any]:
 
 
 def _ended(directory: Path, said: str) -> dict[str, Any] | None:
-    """How this run ended; None while it goes on. Raises ``CommandError`` for an unknown one."""
+    """Return how this run ended; None while it runs. Raise ``CommandError`` if it is unknown."""
     from beads_workers.cli.last_run import how_it_ended
     from beads_workers.cli.runs import find_run
     from beads_workers.runtime.run_directory import RunDirectory
@@ -348,7 +348,7 @@ def release(
 
 
 def report(answer: dict[str, Any], *, as_json: bool) -> None:
-    """Print a control answer; raises ``CommandError`` for its error."""
+    """Print a control answer; raise ``CommandError`` for its error."""
     if as_json:
         print(json.dumps(answer))
     elif answer.get("text"):
@@ -366,7 +366,7 @@ def _wait_for_end(client: ControlClient, seconds: float | None) -> dict[str, Any
     while True:
         left = None if deadline is None else deadline - time.monotonic()
         if left is not None and left <= 0.0 and client.drained:
-            raise still_runs  # An older fleet may never fall silent.
+            raise still_runs  # An older fleet may send messages without end.
         try:
             message = client.read(None if left is None else max(0.001, left))
         except NoAnswer:
@@ -414,7 +414,7 @@ def _show_last_run(directory: Path, error: CommandError, *, as_json: bool, envel
 
 
 def _show_what_is_left(last: dict[str, Any]) -> None:
-    """What landed, what did not, and what was quarantined."""
+    """Print what landed, what did not, and what was quarantined."""
     from beads_workers.core.text import printable
     from beads_workers.ui.landing import at_the_end
     from beads_workers.ui.lines import held_elsewhere
@@ -433,7 +433,7 @@ def _show_what_is_left(last: dict[str, Any]) -> None:
 
 
 def _merge_command(last: dict[str, Any], landed: dict[str, Any]) -> str:
-    """Asked now: what landed may be on the user's branch by this time."""
+    """Return the merge command as of now: the user may have merged since."""
     from beads_workers.worktrees.git import GitError
     from beads_workers.worktrees.landed import merge_command
 
@@ -444,6 +444,6 @@ def _merge_command(last: dict[str, Any], landed: dict[str, Any]) -> str:
 
 
 def refuse_without_json(*, envelopes: bool, as_json: bool) -> None:
-    """Envelopes are for programs; raises ``CommandError``."""
+    """Raise ``CommandError`` for ``--envelopes`` without ``--json``: they are for programs."""
     if envelopes and not as_json:
         raise CommandError("--envelopes goes with --json", "add --json", EXIT_USAGE)

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def kind_said(text: str | None) -> SourceKind | None:
-    """The kind that is meant; None where nothing was said, or what nobody knows.
+    """Return the kind that a text means; None without a text, or for an unknown one.
 
-    Raises ``CommandError`` for one that is not part of this installation.
+    Raise ``CommandError`` for a kind that is not installed.
     """
     from beads_workers.kinds import KindMissing
 
@@ -27,7 +27,7 @@ def kind_said(text: str | None) -> SourceKind | None:
 
 
 def need(name: str) -> ModuleType:
-    """The module that serves this (``registry.SERVICES``); raises ``CommandError``."""
+    """Return the module of this service (``registry.SERVICES``); raise ``CommandError``."""
     try:
         return registry.need(name)
     except registry.Missing as missing:

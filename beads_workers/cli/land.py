@@ -1,4 +1,4 @@
-"""``land``, ``branches`` and ``undo``: what has landed and what has not, without a fleet."""
+"""``land``, ``branches`` and ``undo``: landing without a fleet."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def land(
     refused = [each for each in news if isinstance(each, messages.Refused)]
     refused = [r for r in refused if r.issue_id not in {each.issue_id for each in landed}]
     notes = {each.issue_id: _close_note(each, settings) for each in landed}
-    # What was taken back is open again, in nobody's name.
+    # Issues of undone branches are open again, with no assignee.
     again = {left.add.issue_id for left in wanted if left.outcome == UNDONE} & notes.keys()
     closed = _settle(directory, tracker, "CLOSE", notes, again)
     if as_json:
@@ -169,7 +169,7 @@ def undo(
 
 
 def _seen(settings: LanderSettings, *, skip: bool, quiet: bool) -> LanderSettings:
-    """With what verify was seen to test; raises ``CommandError`` if that is the checkout."""
+    """Return the settings with what verify tests; raise ``CommandError`` if it is the checkout."""
     from beads_workers.checks.rules import Grade
     from beads_workers.checks.sees import LIFTED_BY, check_sees
     from beads_workers.cli.checking import Drawn, sentence
@@ -194,8 +194,10 @@ def _seen(settings: LanderSettings, *, skip: bool, quiet: bool) -> LanderSetting
 def _settings(
     directory: Path, verify: str | None, *, trust: bool = False, runs: bool = True
 ) -> tuple[LanderSettings, FleetSettings]:
-    """Those of landing, and of the tracker that is told. ``runs``: something is run, so that what
-    the project says about it has to be trusted."""
+    """Return the settings of landing, and of the tracker to update.
+
+    ``runs``: the command runs something, so the project's lines have to be trusted.
+    """
     from beads_workers.cli.asked_tracker import settings_here, settings_to_write
     from beads_workers.cli.config import resolve
     from beads_workers.cli.preparation import find_landing, find_worktrees
@@ -216,14 +218,14 @@ def _settings(
     worktrees = find_worktrees(options, project, str(directory))
     lead_back(Records(directory), project, worktrees.common)
     landing = find_landing(options, project, worktrees.base)
-    # A run of its own, so that 'undo' can take all of it back; named like all others, by its time.
+    # A run of its own, so that 'undo' can take all of it back; its id begins with its time.
     run_id = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{NAME}"
     tracker = (settings_to_write if runs else settings_here)(directory, resolved=resolved)
     return LanderSettings(landing, worktrees, run_id, options.verify), tracker
 
 
 def _verify_of_last_run(directory: Path) -> str | None:
-    """What the last start was told on its command line: its branches have to pass that, too."""
+    """Return ``--verify`` of the last start's command line: its branches have to pass it, too."""
     from beads_workers.runtime.run_directory import RunDirectory
 
     runs = RunDirectory(directory)
@@ -256,7 +258,7 @@ def _repository(settings: LanderSettings) -> Any:
 def _commit_left(
     directory: Path, settings: LanderSettings, issues: list[str], *, dry_run: bool
 ) -> None:
-    """Commit what commands of runs that did not land (``--no-land``) left in their worktrees."""
+    """Commit the uncommitted work of commands in runs with ``--no-land``."""
     from beads_workers.attempts.work import CannotCommit, Workplace
     from beads_workers.landing.left import uncommitted
     from beads_workers.worktrees.git import GitError
@@ -306,7 +308,7 @@ def _check_no_fleet(directory: Path, why: str) -> None:
 def _landing(
     settings: LanderSettings, adds: list[messages.Add], *, quiet: bool
 ) -> Iterator[messages.News]:
-    """What a lander says until all of them have an answer, or it pauses."""
+    """Yield the lander's messages until all branches have an answer, or it pauses."""
     if not adds:
         return
     process = subprocess.Popen(
@@ -366,7 +368,7 @@ def _close_note(landed: messages.Landed, settings: LanderSettings) -> str:
 
 
 def _waits_for(tracker: FleetSettings, issue_ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """What the tracker says that each of these waits for."""
+    """Return the issues that each of these waits for, according to the tracker."""
     from beads_workers.cli.asked_tracker import open_tracker
     from beads_workers.core.model import IssueId
 
@@ -376,12 +378,12 @@ def _waits_for(tracker: FleetSettings, issue_ids: Sequence[str]) -> dict[str, tu
 
 
 def _claim(source: Any, some: Set[str]) -> None:
-    """Make these ours, of those that nobody has; raises ``SourceError``."""
+    """Claim those of these issues that nobody has; raise ``SourceError``."""
     from beads_workers.core.source import Action, Settlement
 
     others = [key for key in source.ready() if key not in some]
     taken = source.take(len(some), others)
-    # One that became ready just now is not what was asked for.
+    # Issues that became ready just now were not asked for.
     strays = [job.issue_id for job in taken.jobs if job.issue_id not in some]
     source.settle([Settlement(Action.RELEASE, key) for key in strays])
 
@@ -393,9 +395,11 @@ def _settle(
     notes: dict[str, str],
     again: Set[str] = frozenset(),
 ) -> list[str]:
-    """Write it to the tracker; gives the issues that are as asked now. The next start has heard
-    nothing else of them: it neither lands them nor takes them for done. ``again``: those that are
-    open, as they were taken back."""
+    """Write the action to the tracker; return the issues that now have this state.
+
+    The next start neither lands these issues nor takes them for done. ``again``: issues that are
+    open because they were undone.
+    """
     from beads_workers.cli.asked_tracker import open_tracker
     from beads_workers.core.model import IssueId
     from beads_workers.core.source import Action, Result, Settlement
@@ -434,7 +438,7 @@ def _settle(
 
 
 def _refused(directory: Path) -> dict[str, str]:
-    """Why branches did not land whose issues are quarantined since."""
+    """Return why branches did not land whose issues have been quarantined since."""
     from beads_workers.runtime.run_directory import RunDirectory
 
     _, last = RunDirectory(directory).left_over()

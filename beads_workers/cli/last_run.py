@@ -1,4 +1,4 @@
-"""How runs ended: from their ``ended.json``, or from the journal of one that was killed."""
+"""The ends of runs: from ``ended.json``, or from the journal of a killed run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def last_run(directory: Path) -> dict[str, Any] | None:
-    """Its outcome as JSON; None where there never was one."""
+    """Return how the last run ended, as JSON; None if there never was one."""
     runs = directory / "runs"
     try:
         folders = sorted((p for p in runs.iterdir() if p.is_dir()), reverse=True)
@@ -18,7 +18,7 @@ def last_run(directory: Path) -> dict[str, Any] | None:
 
 
 def how_it_ended(run: Path) -> dict[str, Any] | None:
-    """The outcome of the run in this folder; None where it has not written anything."""
+    """Return how the run in this folder ended; None if it has not written anything."""
     told = _written(run) or _from_journal(run)
     return None if told is None else {**told, "settled": (run / "settled").exists()}
 
@@ -32,7 +32,7 @@ def _written(run: Path) -> dict[str, Any] | None:
 
 
 def _from_journal(run: Path) -> dict[str, Any] | None:
-    # Imported here: they cost half as much again as the rest of ``status``.
+    # Imported here: these modules take half as long again as the rest of ``status``.
     from beads_workers.core.snapshot import Board
     from beads_workers.core.status import ending
     from beads_workers.runtime.journal_file import read_end

@@ -1,4 +1,4 @@
-"""Starting the orchestrator's process, watching it to its end, and the last lines of a run."""
+"""The orchestrator's process: its start, its end, and the last lines of a run."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from beads_workers.ui.agents import account, spent
 from beads_workers.ui.lines import FLAGS_WIDTH, SILENT, held_elsewhere, line, start_again
 
 # --- summary -------------------------------------------------------------------------------------
-# The three lines at the end of a run: what became of the issues, the cost, and what is next.
+# The lines at the end of a run: the issues, the cost, and the next step.
 
 
 SHOWN_MAX = 5
 
 
 def summary(ended: dict[str, Any]) -> list[str]:
-    """Three lines, what landed, and one for each of the first issues that were quarantined."""
+    """Return the summary: three lines, landed work, and the first quarantined issues."""
     totals, queue = ended["totals"], ended["queue"]
     calls, requeued = ended["source_calls"], ended.get("requeued", [])
     lines = [
@@ -51,7 +51,7 @@ def summary(ended: dict[str, Any]) -> list[str]:
         lines.append(f"agents used {spent(ended['money'])}")
     over = ended["ended"] or {}
     if over.get("exit_code") and " " in over["reason"]:
-        # A sentence of ours, and no word of the protocol: it says what to do first.
+        # A sentence, not a word of the protocol: it says what to do first.
         lines.append(f"ended because: {printable(over['reason'])}")
     for each in ended.get("stayed", [])[:SHOWN_MAX]:
         who = f"{each['worker_id']} (pid {each['pid']})"
@@ -84,7 +84,7 @@ def summary(ended: dict[str, Any]) -> list[str]:
 
 
 def _left_work(ended: dict[str, Any]) -> Iterator[str]:
-    """Branches with work of their own, and worktrees with work that is on none."""
+    """Yield a line for branches with unmerged work and for worktrees with uncommitted work."""
     failed = ended.get("failed_branches", 0)
     finished = ended.get("unmerged_branches", 0) - failed
     to_do = "work to merge" if ended.get("landing") is None else "work that has not landed"
@@ -98,7 +98,7 @@ def _left_work(ended: dict[str, Any]) -> Iterator[str]:
 
 
 def _for_a_person(ended: dict[str, Any]) -> Iterator[str]:
-    """The morning list: what agents leave to a person, and accounts that are still closed."""
+    """Yield what agents leave to a person, and accounts that are still closed."""
     if flagged := ended.get("to_review", []):
         yield f"for you to look at: {counted(len(flagged), 'issue')}"
     for row in flagged[:SHOWN_MAX]:
@@ -160,33 +160,33 @@ def _duration(seconds: float) -> str:
 
 
 # --- launch --------------------------------------------------------------------------------------
-# Starting the orchestrator's process, and watching it to its end.
+# The orchestrator's process: its start and its end.
 
 
 class Launch:
-    """An orchestrator's process that waits to be told what to do.
+    """An orchestrator's process that waits for its settings.
 
-    It is started before the settings are worked out, because both take a while; one that is never
-    told anything ends by itself as soon as this process does.
+    It is started before the settings are known, because both take a while. If it never gets
+    settings, it ends together with this process.
     """
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair()
         with theirs:
             self.pid = start_orchestrator(theirs)
-            """The orchestrator's process."""
+            """Process id of the orchestrator."""
         self.client = ControlClient(ours)
 
     def send(self, settings: FleetSettings) -> None:
-        """Let it run a fleet; its answer, and all that follows, is still to be read."""
+        """Send the settings of a fleet; the answer and all later messages are still to be read."""
         try:
             self.client.socket.sendall(json.dumps(to_plain(settings)).encode("ascii") + b"\n")
         except OSError:
-            with suppress(OSError):  # That it is gone shows when its answer is read.
+            with suppress(OSError):  # A lost process shows when its answer is read.
                 self.client.socket.shutdown(socket.SHUT_RDWR)
 
     def tell(self, settings: FleetSettings) -> dict[str, Any]:
-        """Let it run a fleet; returns its ``started``. Raises ``CommandError``."""
+        """Send the settings of a fleet; return its ``started``. Raise ``CommandError``."""
         self.send(settings)
         while (answer := self.client.read()) is not None and "waiting" in answer:
             waits = answer["waiting"]
@@ -205,33 +205,36 @@ class Launch:
 
 
 def start_orchestrator(client: socket.socket) -> int:
-    """Start its process, in a session of its own, with that connection; returns its pid."""
-    # -P: what lies in the project's folder is never imported.
+    """Start an orchestrator in its own session, with this connection; return its pid."""
+    # -P: files in the project's folder are never imported.
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "beads_workers.runtime.main", str(client.fileno())],
         pass_fds=(client.fileno(),),
         stdin=subprocess.DEVNULL,
         start_new_session=True,
     )
-    # It is not waited for: it is to live on when this process ends. Its destructor would warn.
+    # Not waited for: it outlives this process. Without a return code, its destructor would warn.
     process.returncode = 0
     return process.pid
 
 
 class Interrupts:
-    """Ctrl-C asks for a stop, the second one means now; TERM and HUP ask once."""
+    """Signal handlers that stop the fleet.
+
+    The first INT, TERM or HUP asks for a stop, every later one for an immediate stop.
+    """
 
     def __init__(self, client: ControlClient) -> None:
         self._client = client
         self.first: int | None = None
-        # A signal that comes just before a wait would be seen to only after it, whenever that is:
-        # the byte that the interpreter writes here ends the wait.
+        # A signal just before a wait would be handled only after the wait. The byte that the
+        # interpreter writes to this descriptor ends the wait.
         self._wake = wake_on(())
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, self._asked)
 
     def wait(self) -> None:
-        """Until the fleet has said something; signals are seen to meanwhile."""
+        """Wait until the fleet has sent something; handle signals meanwhile."""
         while True:
             ready = select.select([self._client.socket, self._wake], [], [])[0]
             heard(self._wake)
@@ -249,7 +252,7 @@ class Interrupts:
 
 @dataclass(frozen=True, slots=True)
 class WatchResult:
-    """How watching a run went: its last word, the first signal to us, and whether it lives on."""
+    """Result of watching a run: its last message, the first signal, and whether it goes on."""
 
     ended: dict[str, Any] | None
     signal: int | None = None
@@ -267,18 +270,18 @@ def watch_run(
     interrupts: Interrupts | None = None,
     worktrees: Worktrees | None = None,
 ) -> int:
-    """Show what happens as it comes, then the summary; returns the exit code.
+    """Show events as they come, then the summary; return the exit code.
 
-    ``show``: draws a dashboard; without it every event is a line, and ``interrupts`` sees signals.
-    ``runs``: the folder of all runs. ``named``: the only issues that were to be taken. Raises
-    ``CommandError``, with exit 4 where the run ended without having met any of them.
+    ``show``: draws a dashboard. Without it, every event is a line, and ``interrupts`` handles
+    signals. ``runs``: the folder of all runs. ``named``: the only issues that were to be taken.
+    Raise ``CommandError``, with exit 4 if the run ended without any of the named issues.
     """
     watched = show(client) if show else _tell_events(client, interrupts, as_json=as_json)
     if watched.detached:
         return 0
     ended = watched.ended
     if ended is None and watched.signal is not None:
-        # Our terminal is gone: the fleet sees our end of the connection close, and stops.
+        # The terminal is gone: the fleet sees the connection close, and stops.
         return 128 + watched.signal
     wait_for_exit(started["pid"])
     if ended is None:
@@ -327,7 +330,7 @@ def _tell_events(
 
 
 def _tidy_worktrees(worktrees: Worktrees, run_id: str) -> dict[str, int]:
-    """Remove the run's worktrees that hold no work; count those, and the branches, that do."""
+    """Remove the run's worktrees without work; count the worktrees and branches with work."""
     from beads_workers.landing.left import succeeded
     from beads_workers.worktrees.removal import left_work, tidy_run
 
@@ -348,7 +351,7 @@ def _merge_command(folder: str, landed: dict[str, Any]) -> str:
     try:
         return merge_command(folder, landed["branch"]) if landed["branch"] else ""
     except GitError:
-        return ""  # Only for a line of the summary.
+        return ""  # It is only a line of the summary.
 
 
 def _show(message: dict[str, Any], *, as_json: bool) -> None:

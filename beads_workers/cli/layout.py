@@ -1,4 +1,4 @@
-"""How ``--help`` is laid out: commands and options in groups, at the width of the terminal."""
+"""The layout of ``--help``: grouped commands and options, as wide as the terminal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from typer.core import TyperCommand, TyperGroup
 
 WIDTH_MAX = 200
-"""A line that is longer than this is no longer read at a glance."""
+"""Maximum width: longer lines are hard to read."""
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "Run": (*("start", "stop", "restart", "wait", "scale", "pause", "resume", "demo", "chaos"),),
@@ -18,13 +18,13 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Tracker": ("init", "add", "list", "show", "import", "export"),
     "Integrations": ("worker", "conformance"),
 }
-"""What ``--help`` calls a group, and its commands. The last one has all that no other names."""
+"""Title of a group in ``--help`` -> its commands. The last group has all other commands."""
 
 Row = tuple[str, str]
 
 
 class GroupedCommands(TyperGroup):
-    """The program: its commands stand in groups."""
+    """The program, with its commands in groups."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """See click."""
@@ -39,11 +39,13 @@ class GroupedCommands(TyperGroup):
 
 
 class LaidOut(TyperCommand):
-    """A command. Placeholders read the same with each version of typer: 0.29 says twice what may be
-    repeated."""
+    """A command.
+
+    Placeholders look the same with each version of typer: 0.29 marks repeatable ones twice.
+    """
 
     panelled = False
-    """Whether options that name a panel stand in it, below the others: where they are many."""
+    """Whether options are shown in their panels, below the others; for long lists."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """See click."""
@@ -80,7 +82,7 @@ def _called(argument: Any) -> str:
 
 
 COLUMN_MAX = 28
-"""Of names; a longer one has its sentence on the next line."""
+"""Maximum width of the first column; a longer name has its sentence on the next line."""
 
 
 def _rows(panels: Iterable[list[Row]]) -> list[Row]:
@@ -88,7 +90,7 @@ def _rows(panels: Iterable[list[Row]]) -> list[Row]:
 
 
 def _write(formatter: Any, title: str, rows: list[Row], width: int) -> None:
-    """Rows below a title, with their second column where all the other groups have it."""
+    """Write rows below a title, with the second column aligned in all groups."""
     if rows:
         with formatter.section(title):
             formatter.write_dl(

@@ -19,26 +19,25 @@ from beads_workers.ui import theme, viewer
 from beads_workers.ui.dashboard import draw, page_rows, shows_log
 from beads_workers.ui.terminal import Events, Terminal
 
-# The dashboard on a terminal: snapshots and keys in, frames and requests out.
-#
-# A client like any other: it can be slow, stopped or killed, and the fleet does not notice.
+# Input: snapshots and keys. Output: frames and requests. The dashboard is a client like any other:
+# if it is slow, stopped or killed, the fleet does not notice.
 
 
 FRAME_SECONDS = 0.25
-"""Between two frames that nobody asked for; a key is answered at once."""
+"""Least time between two frames without a key; a key is answered at once."""
 TICK_SECONDS = 1.0
-"""Clocks go on although nothing happens."""
+"""Time between frames if nothing happens: clocks go on."""
 MESSAGE_SECONDS = 5.0
-"""An answer of the fleet stands so long, or until the next key."""
+"""Time for which an answer of the fleet is shown, unless a key is pressed."""
 END_SECONDS = 1.0
-"""The last picture of a run stands so long before the summary takes its place."""
+"""Time for which the last frame of a run is shown before the summary."""
 
 Caption = Callable[[Mapping[str, Any], float], str]
-"""(snapshot, its age in seconds) -> what to say about this moment, in one line."""
+"""(snapshot, its age in seconds) -> caption of this moment, in one line."""
 
 
 class Left(Enum):
-    """Why the dashboard is over."""
+    """Reasons for the end of the dashboard."""
 
     ENDED = "the run has ended"
     LEFT = "the viewer left"
@@ -48,7 +47,7 @@ class Left(Enum):
 
 @dataclass(frozen=True, slots=True)
 class DashboardResult:
-    """How it went. ``ended``: the run's last word. ``signal``: the first that came."""
+    """Result of the dashboard. ``ended``: the run's last message. ``signal``: the first signal."""
 
     why: Left
     ended: Message | None = None
@@ -58,9 +57,9 @@ class DashboardResult:
 def show(
     feed: Feed, role: viewer.Role, run_folder: Callable[[str], Path], caption: Caption | None
 ) -> DashboardResult:
-    """Draw until the run ends or the viewer leaves; the terminal is as before when this returns.
+    """Draw until the run ends or the viewer leaves; then restore the terminal.
 
-    ``run_folder``: run id -> where its logs are.
+    ``run_folder``: run id -> the folder of its logs.
     """
     with Terminal.open() as terminal:
         return _Live(terminal, feed, role, run_folder, caption).run()
@@ -90,7 +89,7 @@ class _Live:
         self._seen: DashboardResult | None = None
         self._signal: int | None = None
         self._draw_at = 0.0
-        """When the next frame is due; every event can bring it forward."""
+        """Time of the next frame; every event can bring it forward."""
         self._drawn_at = 0.0
         self._said_at = 0.0
 
@@ -123,7 +122,7 @@ class _Live:
         picture = draw(self._snapshot, self._look, self._feed.age(), columns, rows)
         self._lines = self._renderer.lines(picture, columns, rows)
         self._terminal.draw(self._lines)
-        # From its end: however long it took, the next one does not follow at its heels.
+        # Measured from the end of drawing: slow frames still leave a pause.
         self._drawn_at = time.monotonic()
 
     def _log(self, snapshot: Message) -> viewer.ShownLog:
@@ -159,7 +158,7 @@ class _Live:
             self._say(message.get("error") or message.get("text") or "")
 
     def _over(self) -> None:
-        """The fleet has ended: its last picture comes in its turn, and stands for a moment."""
+        """Handle the end of the fleet: draw its last snapshot, and show it for a moment."""
         if self._ended is not None and self._signal is None:
             self._terminal.wait([], max(0.0, self._drawn_at + FRAME_SECONDS - time.monotonic()))
             self._draw(time.monotonic())
@@ -180,7 +179,7 @@ class _Live:
             return
         rows = page_rows(self._snapshot, self._look, *self._terminal.size)
         self._look, wish = viewer.press(self._look, key, self._snapshot, rows)
-        # Where the key has something to say, it says it from now on.
+        # If the key shows a message, the message counts from now.
         self._said_at = time.monotonic()
         self._draw_at = 0.0
         if wish is not None:

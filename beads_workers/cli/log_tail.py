@@ -1,4 +1,4 @@
-"""The log of the attempt that is looked at. What was read of it is kept: only what came is read."""
+"""The log of the selected attempt. Lines are kept, so that only new data is read."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from beads_workers.ui.viewer import Look, ShownAttempt, ShownLog, chosen_row, sh
 from beads_workers.worktrees.git import GitError, call
 
 LOG_BYTES_MAX = 8 << 20
-"""Of a longer one only the end can be looked at here; ``logs`` has it whole."""
+"""Largest part of a log that is shown here: its end; ``logs`` shows all of it."""
 
 LOG_LINES_MAX = 50_000
 
 
 class LogFile:
-    """A log that may grow. Raises ``OSError`` where it cannot be read."""
+    """A log that may grow. Raises ``OSError`` if it cannot be read."""
 
     def __init__(self, path: Path, bytes_max: int = LOG_BYTES_MAX) -> None:
         self.path = path
         self.lines: list[str] = []
         self.first = 0
-        """How many lines of it were dropped, or never read."""
+        """Number of lines that were dropped."""
         self._rest = b""
         self._at = max(0, path.stat().st_size - bytes_max)
         self._cut = self._at > 0
         self._readable = of_tail(path)
 
     def read(self) -> None:
-        """What has come since."""
+        """Read the data that was added."""
         with self.path.open("rb") as file:
             file.seek(self._at)
             data = file.read(LOG_BYTES_MAX)
@@ -52,18 +52,21 @@ class LogFile:
             del self.lines[:dropped]
 
     def shrank(self) -> bool:
-        """Whether it is another file by now, or was cut."""
+        """Return whether the file was replaced or cut."""
         return self.path.stat().st_size < self._at
 
     @property
     def shown(self) -> list[str]:
-        """Its lines, and the one that is not whole yet, as it stands."""
+        """The lines, and the last line if it is incomplete."""
         begun = as_shown(self._rest[:4096].decode("utf-8", "replace"))
         return [*self.lines, begun] if begun and not begun.startswith("{") else self.lines
 
 
 class LogTail:
-    """``run_folder``: run id -> the folder of that run. ``changes``: who looks at worktrees."""
+    """Reader of attempts' logs.
+
+    ``run_folder``: run id -> the folder of that run. ``changes``: returns diffs of worktrees.
+    """
 
     def __init__(
         self,
@@ -75,11 +78,11 @@ class LogTail:
         self._bytes_max = bytes_max
         self._file: LogFile | None = None
         self._of: tuple[str, int, Path] | None = None
-        """Which attempt's it is, and where."""
+        """Issue, attempt and path of the open log."""
         self._changes = changes
 
     def read(self, look: Look, snapshot: Mapping[str, Any]) -> ShownLog:
-        """The log of the attempt that is looked at. Raises ``OSError`` where it cannot be read."""
+        """Return the log of the selected attempt. Raise ``OSError`` if it cannot be read."""
         shown = shown_attempt(look, snapshot)
         if shown is None:
             row = chosen_row(look, snapshot, look.part)
@@ -88,7 +91,7 @@ class LogTail:
         changes = self._changes.of(shown, folder) if self._changes and shown.running else ""
         path = _log_of(shown, str(folder))
         try:
-            # A worker's next attempt prints into the same file, from its beginning.
+            # A worker's next attempt writes into the same file, from its beginning.
             of = (shown.issue_id, shown.attempt, path)
             if self._file is None or self._of != of or self._file.shrank():
                 self._file, self._of = LogFile(path, self._bytes_max), of
@@ -108,20 +111,20 @@ def _log_of(shown: ShownAttempt, folder: str) -> Path:
     if log.exists():
         return log
     if not shown.running:
-        # Of an attempt that was killed with its worker; a row of another list has no times.
+        # The attempt was killed with its worker; a row of another list has no times.
         at, seconds = shown.row.get("at", 0.0), shown.row.get("seconds", 0.0)
         left = left_outputs(Path(folder), shown.worker_id, at - seconds, at)
         return left[-1] if left else log
-    # An attempt whose first step has printed has its own log already.
+    # An attempt whose first step has printed already has its own log.
     return Path(output_file(folder, shown.worker_id))
 
 
 CHANGES_SECONDS = 3.0
-"""Between two looks at a worktree: in a large one git reads for a while."""
+"""Time between two diffs of a worktree: in a large one git reads for a while."""
 
 
 class WorktreeDiff:
-    """What a running attempt has changed in its worktree; git is asked beside the dashboard."""
+    """Diff of a running attempt's worktree; git runs in a thread beside the dashboard."""
 
     def __init__(self) -> None:
         self._known: tuple[str, int, str] = ("", 0, "")
@@ -129,7 +132,7 @@ class WorktreeDiff:
         self._asking: threading.Thread | None = None
 
     def of(self, shown: ShownAttempt, run_folder: Path) -> str:
-        """In git's words, "" while nobody knows; from the last look, which may begin another."""
+        """Return git's summary of the last diff, "" while unknown; start another if it is old."""
         issue_id, attempt, changes = self._known
         now = time.monotonic()
         same = (issue_id, attempt) == (shown.issue_id, shown.attempt)
@@ -144,7 +147,7 @@ class WorktreeDiff:
     def _ask(self, shown: ShownAttempt, run_folder: Path) -> None:
         from beads_workers.worktrees.records import Records
 
-        # An attempt may go on in the worktree of one before it.
+        # An attempt may continue in the worktree of an earlier one.
         record = max(
             (
                 each
@@ -159,7 +162,7 @@ class WorktreeDiff:
 
 
 def _changes(worktree: str, base: str) -> str:
-    """``2 files changed, 10 insertions(+), 1 new file``; "" where git does not say."""
+    """Return ``2 files changed, 10 insertions(+), 1 new file``; "" if git fails."""
     told = []
     for words in (("diff", "--shortstat", base), ("ls-files", "--others", "--exclude-standard")):
         try:

@@ -1,4 +1,4 @@
-"""``logs``: what the fleet did, and what its tasks printed."""
+"""``logs``: the fleet's events, and the output of its tasks."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 
 LOOK_SECONDS = 0.2
-"""How often a followed file is looked at."""
+"""Interval at which a followed file is checked."""
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptLog:
-    """One attempt and its log; ``at`` epoch seconds of its start.
+    """An attempt and its log; ``at``: epoch seconds of its start.
 
-    ``left``: what attempts of this number had printed that were killed with their worker.
+    ``left``: output of attempts of this number that were killed with their worker.
     """
 
     issue_id: str
@@ -126,7 +126,7 @@ def _after(since: str | None) -> float:
 
 
 Shown = Callable[["Entry"], str | None]
-"""How an entry of the journal is shown; None for what is left out."""
+"""Returns the text of a journal entry; None for an entry that is left out."""
 
 
 def _told(entry: Entry) -> str | None:
@@ -142,8 +142,11 @@ def _raw(entry: Entry) -> str | None:
 
 
 def _printed(folder: Path, *, raw: bool) -> Shown:
-    """At the end of each attempt what it has printed, each line behind its issue. Attempts of one
-    number share a log: what was shown of it is not shown again."""
+    """Return a function that shows an attempt's output when the attempt ends.
+
+    Each line begins with the issue. Attempts of one number share a log: lines that were shown are
+    not repeated.
+    """
     from beads_workers.cli.agent_logs import left_outputs
     from beads_workers.core.journal import Finished
     from beads_workers.core.model import OutcomeKind
@@ -158,7 +161,7 @@ def _printed(folder: Path, *, raw: bool) -> Shown:
         log = Path(log_file(str(folder), ended.issue_id, ended.attempt))
         lines = list(_output(log, raw=raw)) if log.exists() else []
         begin = seen.pop(log, 0)
-        if ended.verdict == "requeue":  # Else it is over: a stream may be followed for months.
+        if ended.verdict == "requeue":  # Others are over: a stream may run for months.
             seen[log] = len(lines)
         lines = lines[begin:]
         if ended.outcome != OutcomeKind.SUCCESS.value:
@@ -181,7 +184,7 @@ def _events(journal: Path, after: float, shown: Shown) -> Iterator[str]:
 def _attempts(
     directory: RunDirectory, run_ids: list[str], which: str, after: float
 ) -> list[AttemptLog]:
-    """Of the newest run that has any."""
+    """Return the matching attempts of the newest run that has any."""
     from beads_workers.cli.agent_logs import left_outputs
     from beads_workers.core.journal import Finished, Started
     from beads_workers.executors.files import log_file, output_file
@@ -201,7 +204,7 @@ def _attempts(
             if r.request_id in over:
                 left = left_outputs(run, r.worker_id, entry.at, over[r.request_id])
             elif not log.exists():
-                log = Path(output_file(str(run), r.worker_id))  # It is being written.
+                log = Path(output_file(str(run), r.worker_id))  # The log is still being written.
             if entry.at >= after:
                 # A free retry has the number of the attempt before it, and shares its log.
                 before = found[log].left if log in found else ()
@@ -234,7 +237,7 @@ def _text(line: bytes, readable: ReadableLog | None, *, raw: bool) -> str | None
         if shown is None:
             return None
         text = shown
-    # No terminal is to obey what a task printed, also not the one behind a pipe.
+    # Output of a task must not control a terminal, also not behind a pipe.
     return text if raw else printable(as_shown(text))
 
 
@@ -272,15 +275,15 @@ def _grow(
     file: Path,
     following: Callable[[Path], Path | None] = lambda _: None,
 ) -> Iterator[bytes]:
-    """Lines that are added, until the run is over. ``following``: the file after one, if any."""
+    """Yield lines that are added until the run ends; ``following``: the next file, or None."""
     opened = file.open("rb")
     opened.seek(0, os.SEEK_END)
     rest = b""
     while True:
         alive = directory.is_alive(run_id)
-        then = following(file)  # Before the last look: nothing is added to a file behind its end.
+        then = following(file)  # Before the last read: a file with a successor no longer grows.
         if opened.tell() > os.fstat(opened.fileno()).st_size:
-            # The middle of a log that grew too long was taken out, and what we have shown.
+            # The middle of a long log was cut out, with what was shown.
             opened.seek(0, os.SEEK_END)
             rest = b""
         while data := opened.read(1 << 16):

@@ -1,7 +1,7 @@
-"""What was meant by a call that cannot be understood, and the line to type instead.
+"""The command that was probably meant by a call with a mistake.
 
-Imported once a call has failed. A word that other tools use for the same is a row of a table; any
-other is compared with what there is.
+Imported only after a failed call. Words of other tools are rows of a table; all other words are
+compared with existing names.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from beads_workers.registry import COMMANDS
 
 PROGRAM = "beads-workers"
 NEARLY = 0.7
-"""So alike are a name and a misspelt one."""
+"""Least similarity of a name and a misspelt one."""
 
 Explained = tuple[str, str]
-"""What is wrong, and what to do."""
+"""Description of the mistake, and what to do."""
 
 _CLOSE = (
     "a fleet closes an issue once it is done; in a project of bd: bd close ID;"
@@ -74,8 +74,7 @@ MEANT: Mapping[str, Mapping[str, str]] = {
     },
     "config": dict.fromkeys(("get", "set", "list", "ls", "edit", "print", "cat"), "show --origin"),
 }
-"""Commands of other tools, by the group in which they were typed: what is typed here instead, or
-how it is done."""
+"""Commands of other tools, by their group -> the words to type here, or how it is done."""
 
 OPTIONS: Mapping[str, str] = {
     **dict.fromkeys(("-j", "--jobs", "-w", "-c", "-p", "--parallel", "--parallelism"), "-n"),
@@ -97,11 +96,11 @@ OPTIONS: Mapping[str, str] = {
     **dict.fromkeys(("--config", "--file"), "beads-workers.toml is found here or above"),
     **dict.fromkeys(("-q", "--quiet", "--silent"), "nothing is said with: >/dev/null 2>&1"),
 }
-"""Options of other tools: the option that is meant, if the command has it, or how it is done."""
+"""Options of other tools -> the option that is meant, if the command has it, or how it is done."""
 
 
 def explained(error: Any, arguments: Sequence[str]) -> Explained:
-    """What the parser could not understand, in our words. ``error``: what it raised."""
+    """Return what is wrong and what to do; ``error``: the exception of the parser."""
     ctx = getattr(error, "ctx", None)
     path = ctx.command_path if ctx is not None else _called(arguments)
     said = error.format_message()
@@ -136,12 +135,12 @@ def _command(name: str, ctx: Any, arguments: list[str], otherwise: str) -> Expla
     words = meant.split()
     if words[0] not in known and not meant.startswith("-"):
         return message, meant
-    # What stood behind the name is only taken over by the very same command.
+    # Arguments after the name are kept only for the very same command.
     return message, _type(*arguments[:at], *words, *(rest if len(words) == 1 else []))
 
 
 def _as_work(name: str, rest: list[str]) -> str:
-    """The fleet that runs it, if it is an agent or a program; "" otherwise."""
+    """Return the ``start`` command for an agent or a program; "" for any other word."""
     from beads_workers.agents.presets import PRESETS
 
     if name in PRESETS:
@@ -175,7 +174,7 @@ def _option(name: str, ctx: Any, arguments: list[str], otherwise: str) -> Explai
 
 
 def _before_the_command(name: str, ctx: Any, arguments: list[str]) -> str:
-    """The line for an option that stands where only those of the program itself may stand."""
+    """Return the corrected line for an option before the command."""
     if meant := MEANT[""].get(name):
         return _type(meant)
     cut = arguments.index("--") if "--" in arguments else len(arguments)
@@ -192,7 +191,7 @@ def _before_the_command(name: str, ctx: Any, arguments: list[str]) -> str:
 
 
 def _called(arguments: Sequence[str]) -> str:
-    """The command that was typed, if the parser does not say."""
+    """Return the command that was typed, if the parser does not say."""
     known = {name for named in COMMANDS.values() for name in named}
     return " ".join([PROGRAM, *[word for word in arguments[:1] if word in known]])
 
@@ -207,7 +206,7 @@ _NO_NUMBER = re.compile(r"'?(.*?)'? is not (?:a valid|in the range|a duration)",
 
 
 def _number(error: Any) -> Explained | None:
-    """A value that is no number or duration, or is too small or too large."""
+    """Explain a value that is no number or duration, or is too small or too large."""
     param = getattr(error, "param", None)
     found = _NO_NUMBER.match(getattr(error, "message", ""))
     if param is None or found is None:
@@ -237,7 +236,7 @@ def _longest(names: Iterable[str]) -> str:
 
 
 OF_ONE = {"status": "why", "list": "show", "stop": "release", "watch": "logs"}
-"""Commands that are about everything, and those that are the same about one issue."""
+"""Commands about everything -> the same about one issue."""
 _EXTRA = re.compile(r"Got unexpected extra argument(?:s|\(s\))? \((.*)\)", re.DOTALL)
 
 

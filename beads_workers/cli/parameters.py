@@ -1,4 +1,4 @@
-"""The table of options as parameters of a command: what typer asks a function's signature for."""
+"""The table of options as parameters of a command, in the signature that typer reads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from beads_workers.options import KEYS, Option, Options
 Command = Callable[..., None]
 
 COMPLETERS = {"agent": agents, "review": agents, "parent": issues}
-"""Of options whose values are names that something here knows."""
+"""Completers of options whose values are known names."""
 
 
 def takes(
@@ -24,11 +24,11 @@ def takes(
     last: tuple[str, ...] = (),
     words: Mapping[str, str] | None = None,
 ) -> Callable[[Command], Command]:
-    """Give a command the options of the table that apply there: they come as ``said``.
+    """Give a command the options of the table that apply to it, as ``said``.
 
-    ``first`` and ``last``: what ``--help`` shows before and after the others, which stand in the
-    order of the table; parameters of the function's own, or options, which it then has in any case.
-    ``words``: help of this command that says it otherwise.
+    ``first`` and ``last``: names that ``--help`` shows before and after the others, which keep the
+    order of the table. They are parameters of the function's own, or options that the command has
+    in any case. ``words``: other help texts for this command.
     """
 
     def decorate(function: Command) -> Command:
@@ -51,10 +51,10 @@ def takes(
 
 
 def takes_fields(kind: type, *, before: str) -> Callable[[Command], Command]:
-    """Give a command an option for each field of the dataclass ``kind``: it comes as ``said``.
+    """Give a command an option for each field of the dataclass ``kind``, as ``said``.
 
-    A field is annotated as a parameter would be. The function's own parameters, which all have a
-    default, stand before the field ``before``.
+    A field is annotated like a parameter. The function's own parameters, which all have a default,
+    come before the field ``before``.
     """
 
     def decorate(function: Command) -> Command:
@@ -74,7 +74,7 @@ def takes_fields(kind: type, *, before: str) -> Callable[[Command], Command]:
 def _with_parameters(
     call: Command, function: Command, parameters: Sequence[inspect.Parameter]
 ) -> Command:
-    """``call`` as typer is to see it: named as ``function``, with these parameters."""
+    """Return ``call`` for typer: with the name of ``function`` and these parameters."""
     call.__name__, call.__doc__ = function.__name__, function.__doc__
     call.__annotations__ = {each.name: each.annotation for each in parameters}
     vars(call)["__signature__"] = inspect.Signature(parameters)
@@ -109,7 +109,7 @@ def _parameter(name: str, option: Option, words: Mapping[str, str]) -> inspect.P
 
 def _parser(parse: Callable[[str], Any]) -> Callable[[Any], Any]:
     def read(text: Any) -> Any:
-        # Typer hands the default and what has been read through here, too.
+        # Typer also passes the default and parsed values.
         if not isinstance(text, str):
             return text
         try:

@@ -1,4 +1,4 @@
-"""From what was said to a plan of a start, and from a plan to the settings of a fleet."""
+"""Plans of a start from options, and the settings of a fleet from a plan."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from beads_workers.worktrees.git import BRANCHES
 
 
 def silent(name: str, text: str) -> None:
-    """No progress is shown."""
+    """Show no progress."""
 
 
 def plan_of(
@@ -31,8 +31,10 @@ def plan_of(
     owned: bool,
     progress: Progress = silent,
 ) -> FleetPlan:
-    """What a start would do with these options; raises ``CommandError`` for a source that is
-    wrong."""
+    """Return the plan of a start with these options.
+
+    Raise ``CommandError`` for a wrong source.
+    """
     kind = kind_said(resolved.options.source)
     if resolved.options.executor:
         need("executors")
@@ -52,7 +54,7 @@ def plan_of(
 
 
 def prepare(resolved: Resolved, issues: tuple[str, ...], *, owned: bool) -> FleetSettings:
-    """Everything a run is told; raises ``CommandError`` for the first condition that fails."""
+    """Return the settings of a run; raise ``CommandError`` for the first failed condition."""
     plan = plan_of(resolved, issues, owned=owned)
     for condition, check in start_checks(plan, last=False):
         refuse_failed(condition, check)
@@ -60,16 +62,16 @@ def prepare(resolved: Resolved, issues: tuple[str, ...], *, owned: bool) -> Flee
 
 
 def refuse_failed(condition: Condition, check: Check) -> None:
-    """Raises ``CommandError`` if the condition failed."""
+    """Raise ``CommandError`` if the condition failed."""
     if check.status is Grade.FAIL:
         raise refusal(check, condition.lifted_by)
 
 
 def planned(plan: FleetPlan) -> FleetSettings:
-    """The settings of a plan whose conditions hold."""
+    """Return the settings of a plan whose conditions hold."""
     settings = plan.settings
     if settings is None:
-        # A git that failed here only now: no condition has seen it.
+        # git failed only now, after the conditions were checked.
         for step in (plan.tracker, plan.work, plan.worktrees, plan.landing):
             need_met(step)
     assert settings is not None, "a step that cannot be taken has failed as a condition"
@@ -80,7 +82,7 @@ def planned(plan: FleetPlan) -> FleetSettings:
 
 
 def find_work(resolved: Resolved) -> Work:
-    """What runs tasks of a source that makes its own settings; raises ``CommandError``."""
+    """Return the work for a source that makes its own settings; raise ``CommandError``."""
     plan = FleetPlan(resolved, kind_said(resolved.options.source))
     for condition in conditions():
         if condition.stage in (Stage.TRUST, Stage.WORK) or condition.typed:
@@ -95,32 +97,32 @@ def find_work(resolved: Resolved) -> Work:
 
 
 def find_tracker(source: str | None) -> TrackerChoice:
-    """The tracker that is said, or the nearest; raises ``CommandError`` without one."""
+    """Return the given tracker, or the nearest; raise ``CommandError`` without one."""
     return need_met(project.find_tracker(source, kind_said(source), Path.cwd()))
 
 
 def find_worktrees(options: Options, folder: Path, state_directory: str) -> Worktrees:
-    """Where worktrees are made from and to; raises ``CommandError`` if none can be made."""
+    """Return where worktrees are made from and to; raise ``CommandError`` if none can be made."""
     return need_met(worktrees.find_worktrees(options, folder, state_directory))
 
 
 def find_landing(options: Options, folder: Path, base: str) -> Landing:
-    """Where branches land; raises ``CommandError`` if they cannot."""
+    """Return where branches land; raise ``CommandError`` if they cannot."""
     return need_met(landing.find_landing(options, folder, base))
 
 
 def check_gate(verify: str | None) -> None:
-    """Raises ``CommandError`` if the command cannot be a gate."""
+    """Raise ``CommandError`` if the command cannot be a gate."""
     refuse(landing.gate(verify))
 
 
 def check_modules(allowed: tuple[str, ...], folder: Path) -> None:
-    """Raises ``CommandError`` if a module is not there."""
+    """Raise ``CommandError`` if a module is missing."""
     refuse(programs.modules(allowed, folder))
 
 
 def runnable(argv: tuple[str, ...]) -> tuple[str, ...]:
-    """The command with a path that holds from anywhere; raises if it cannot be run."""
+    """Return the command with an absolute path to its program; raise if it cannot be run."""
     refuse(programs.refused(argv, Path.cwd()))
     return programs.absolute(argv)
 
@@ -128,7 +130,7 @@ def runnable(argv: tuple[str, ...]) -> tuple[str, ...]:
 def settings_of(
     resolved: Resolved, tracker: TrackerChoice, work: Work, issues: tuple[str, ...], *, owned: bool
 ) -> FleetSettings:
-    """The settings of a fleet whose tracker and work are known; raises ``CommandError``."""
+    """Return the settings of a fleet whose tracker and work are known; raise ``CommandError``."""
     refuse(programs.notify(resolved.options.notify))
     refuse(fleet.unpriced(resolved.options, work.agents))
     tracing = find_tracing(resolved.options.trace)
@@ -139,13 +141,13 @@ def settings_of(
 
 
 def shown_functions(work: Work) -> str:
-    """What of an issue's functions is called; "" if none is."""
+    """Return a phrase about the functions of issues that are called; "" if none are."""
     modules = ", ".join(work.allow_modules)
     return f"the function of {modules} that an issue names" if modules else ""
 
 
 def shown_place(settings: FleetSettings) -> str:
-    """Where tasks run."""
+    """Return the place where tasks run, as text."""
     found = settings.work.worktrees
     if found is None:
         return settings.project
@@ -163,7 +165,10 @@ def shown_place(settings: FleetSettings) -> str:
 
 
 def find_tracing(asked: bool | None) -> Tracing | None:
-    """How spans are made; None if they are not, or cannot be and nobody asked for them."""
+    """Return the settings of spans; None if none are made.
+
+    They are not made if nobody asked for them and they cannot be made.
+    """
     if asked is None and service("tracing") is None:
         return None
     found: Tracing | None = need("tracing").tracing(asked, os.environ)
@@ -171,5 +176,5 @@ def find_tracing(asked: bool | None) -> Tracing | None:
 
 
 def tracing_lines(tracing: Tracing | None) -> list[tuple[str, str]]:
-    """What is said of spans before a fleet starts: names, and texts."""
+    """Return the lines about spans before a fleet starts, as names and texts."""
     return need("tracing").lines(tracing) if tracing is not None else []

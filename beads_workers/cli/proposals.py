@@ -1,4 +1,4 @@
-"""What checks the work of this project: the command that is set, or the one that is proposed."""
+"""The command that checks the work of this project: the one that is set, or a proposal."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ NONE_HINT = (
 
 @dataclass(frozen=True, slots=True)
 class VerifySetting:
-    """``already``: what ``verify`` is in the settings file, None where it is not set there.
+    """The setting ``verify`` and a proposal for it.
 
-    ``file``: that file, or the one that is made. ``written``: the proposal is in it now.
+    ``already``: the value in the settings file, None if it is not set there. ``file``: that file,
+    or the one to be made. ``written``: the proposal was written to the file.
     """
 
     proposal: VerifyProposal | None
@@ -32,7 +33,7 @@ class VerifySetting:
     written: bool = False
 
     def as_json(self) -> dict[str, Any]:
-        """One object, the fields as they are named here."""
+        """Return one object with these field names."""
         proposal = None
         if self.proposal is not None:
             proposal = {**asdict(self.proposal), "left_out": list(self.proposal.left_out)}
@@ -44,7 +45,7 @@ class VerifySetting:
         }
 
     def lines(self) -> list[str]:
-        """What a person is told; empty where nothing is known."""
+        """Return the lines for a person; empty if nothing is known."""
         file, found = printable(str(self.file)), self.proposal
         if self.already is not None:
             return [f"verify is set already, and stays: {printable(self.already)} ({file})"]
@@ -62,9 +63,9 @@ class VerifySetting:
 
 
 def here(*, write: bool) -> VerifySetting:
-    """That of the project of the current folder; ``write``: into its settings, unless it is set.
+    """Return the setting of the current project; ``write``: write a proposal unless one is set.
 
-    Raises ``CommandError``.
+    Raise ``CommandError``.
     """
     project = project_here()
     file = find_file(Path.cwd())
@@ -86,7 +87,10 @@ def here(*, write: bool) -> VerifySetting:
 
 
 def trust_settings(key: str | None) -> None:
-    """Trust this key of the settings here, which we have just written; or only that they are."""
+    """Trust this key of the settings, which this process has written.
+
+    None: trust no line, only register the folder.
+    """
     from beads_workers.cli.trust import trust_here
 
     trust_here(lambda line: key is not None and line.text.startswith(f"{key} = "))

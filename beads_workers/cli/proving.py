@@ -1,4 +1,4 @@
-"""A proof that goes on beside the first attempts: if it convicts verify, the run is drained."""
+"""A proof that runs beside the first attempts: if verify tests the checkout, the run is drained."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from beads_workers.landing.sees.run import ProofProcess
 
 
 class Proving:
-    """Watches a proof that goes on while the fleet runs."""
+    """Watcher of a proof that goes on while the fleet runs."""
 
     def __init__(self, process: ProofProcess, settings: FleetSettings) -> None:
         self._process = process
@@ -29,8 +29,10 @@ class Proving:
         self._thread.start()
 
     def settle(self) -> None:
-        """The run has ended: wait for the proof, and say it; raises ``CommandError`` if verify
-        tests the checkout."""
+        """Wait for the proof at the end of the run, and print its result.
+
+        Raise ``CommandError`` if verify tests the checkout.
+        """
         self._thread.join()
         if self._check is None:
             return

@@ -15,12 +15,12 @@ from beads_workers.runtime.run_directory import RunDirectory
 from beads_workers.ui.agents import receipt_line, receipt_lines
 
 RUNS_MAX = 20
-"""So many runs back are looked at."""
+"""Number of last runs that are searched."""
 
 
 @value
 class ReceiptRow:
-    """An attempt that has a receipt. ``outcome``: "" where its worker never told its end."""
+    """An attempt with a receipt. ``outcome``: "" if its worker never reported the end."""
 
     run_id: str
     attempt: int
@@ -30,7 +30,7 @@ class ReceiptRow:
 
 
 def find_receipts(state_directory: Path, issue_id: str) -> list[ReceiptRow]:
-    """Of the newest run that has any, in order."""
+    """Return the receipts of the newest run that has any, in order."""
     directory = RunDirectory(state_directory)
     for run_id in list(reversed(directory.run_ids()))[:RUNS_MAX]:
         if found := list(_in_run(directory, run_id, issue_id)):
@@ -54,13 +54,13 @@ def _in_run(directory: RunDirectory, run_id: str, issue_id: str) -> Iterator[Rec
                 receipt, outcome, error = finished.receipt, "", ""
             case _:
                 continue
-        # Of a command only what a person should look at: the rest stands in its log.
+        # Of commands only receipts that a person should see: the rest is in the log.
         if receipt is not None and (receipt.flags or not plain):
             yield ReceiptRow(run_id, finished.attempt, outcome, error, receipt)
 
 
 def as_json(attempt: ReceiptRow) -> dict[str, Any]:
-    """One object, the receipt as the journal has it."""
+    """Return one object, with the receipt as in the journal."""
     return {
         "run_id": attempt.run_id,
         "attempt": attempt.attempt,
@@ -71,7 +71,7 @@ def as_json(attempt: ReceiptRow) -> dict[str, Any]:
 
 
 def shown(attempts: list[ReceiptRow]) -> Iterator[str]:
-    """A line for each, and the last one in full."""
+    """Yield a line for each attempt, and the last one in full."""
     for each in attempts[:-1]:
         yield f"attempt {each.attempt}: {receipt_line(each.receipt)}"
     for each in attempts[-1:]:

@@ -1,4 +1,4 @@
-"""Checks as the end of a command: what fails is a ``CommandError``."""
+"""Checks that end a command: a failure becomes a ``CommandError``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def refusal(check: Check, lifted_by: str = "") -> CommandError:
-    """Why a command ends here, and what to do; ``lifted_by``: the option that goes on."""
+    """Return the error for a failed check; ``lifted_by``: the option that skips the check."""
     hint = check.hint or (f"type: {check.remedy}" if check.remedy else "")
     if lifted_by and lifted_by not in hint:
         hint = f"{hint}; or go on without: {lifted_by}" if hint else f"{lifted_by} goes on without"
@@ -19,18 +19,18 @@ def refusal(check: Check, lifted_by: str = "") -> CommandError:
 
 
 def refuse(check: Check | None) -> None:
-    """Raises ``CommandError`` if it failed."""
+    """Raise ``CommandError`` if the check failed."""
     if check is not None and check.status is Grade.FAIL:
         raise refusal(check)
 
 
 def need_met(found: T | Check) -> T:
-    """What was found; raises ``CommandError`` if it was not."""
+    """Return what was found; raise ``CommandError`` for a check."""
     if isinstance(found, Check):
         raise refusal(found)
     return found
 
 
 def sentence(error: CommandError) -> str:
-    """An error and its hint, as a check says it."""
+    """Return an error and its hint as one sentence, like a check's."""
     return f"{error.message}; {error.hint}" if error.hint else error.message

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 WIDTH_MAX = 120
-"""Lines that are longer are no longer read at a glance."""
+"""Maximum width: longer lines are hard to read."""
 
 
 def register(app: typer.Typer) -> None:
@@ -67,18 +67,18 @@ def report(
 
 
 def _killed_before(directory: RunDirectory, run_id: str) -> str:
-    """The run that this one went on with; "" where the one before ended as it should."""
+    """Return the killed run that this run continued; "" if the run before ended normally."""
     earlier = [each for each in directory.run_ids() if each < run_id][-1:]
     return next((each for each in earlier if not directory.has_ended(each)), "")
 
 
 def read_history(directory: RunDirectory, run_id: str) -> History:
-    """The account of a run, also of one that still runs; raises ``CommandError`` without one."""
+    """Return the history of a run, also while it runs; raise ``CommandError`` without one."""
     from beads_workers.core.history import fold
     from beads_workers.runtime.journal_file import read_journal
 
     info = directory.read_info()
-    # Locked before the journal is read: whoever lives then may still write, but not the reverse.
+    # The lock before the journal: a run that lives now may still write, but not the reverse.
     alive = info is not None and info.run_id == run_id and directory.is_locked()
     history = fold(
         read_journal(directory.run(run_id) / "journal.jsonl"),

@@ -41,7 +41,7 @@ def restart(
     os.chdir(told.folder)
     said = replace(from_typed(told.typed), trust=TRUST_ALL if trust else None)
     resolved = settle(said)
-    refuse_untrusted(resolved)  # As long as there is a fleet.
+    refuse_untrusted(resolved)  # While there still is a fleet.
     client.send("bw.stop")
     for message in client.follow():
         if "ended" in message:

@@ -1,4 +1,4 @@
-"""``retry``: try again what was quarantined, whether a fleet runs or not."""
+"""``retry``: try quarantined issues again, whether a fleet runs or not."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def retry(
 
 
 def _quarantined(directory: Path) -> list[str]:
-    """What earlier runs remember as quarantined."""
+    """Return the issues that earlier runs remember as quarantined."""
     from beads_workers.runtime.run_directory import RunDirectory
 
     remembered = RunDirectory(directory).left_over()[1].retry_entries
@@ -68,7 +68,7 @@ def _quarantined(directory: Path) -> list[str]:
 
 
 def _reopen(issues: list[str], source: str | None, directory: Path, *, as_json: bool) -> None:
-    """No fleet runs: tell the tracker; the next start gives new attempts to what is ready."""
+    """Reopen issues in the tracker without a fleet; the next start gives them new attempts."""
     from beads_workers.cli.asked_tracker import open_tracker, settings_to_write
     from beads_workers.cli.trust import refuse_hooks
     from beads_workers.core.model import IssueId

@@ -1,4 +1,4 @@
-"""``runs``, the last one first; and which run is meant by its id, or how that begins."""
+"""``runs``: the last run first; and the search for a run by its id or a prefix of the id."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 SHOWN_DEFAULT = 20
 LISTED_MAX = 8
-"""So many runs are named where the asked one is unknown."""
+"""Number of runs that are named if the given one is unknown."""
 
 COUNTS = ("closed", "failed", "quarantined")
 
@@ -97,7 +97,7 @@ def _line(row: dict[str, Any]) -> str:
 
 
 def find_run(directory: Path, said: str | None) -> Path:
-    """The folder of a run, by its id or the beginning of it; raises ``CommandError`` (exit 4)."""
+    """Return the folder of a run by its id or a prefix; raise ``CommandError`` (exit 4)."""
     from beads_workers.runtime.run_directory import RunDirectory
 
     runs = RunDirectory(directory)

@@ -1,6 +1,6 @@
-"""What is wrong with a ``beads-workers.toml``: the line, and the line that was meant.
+"""Mistakes in a ``beads-workers.toml``: the line, and the line that was probably meant.
 
-Imported once a file could not be read, or has a key that nothing reads.
+Imported only for a file that cannot be read, or that has an unknown key.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from beads_workers.options import KEYS, TABLES, Option, as_toml
 LIKE = 'a line looks like: command = ["my-agent", "{id}"]'
 TABLES_SAID = ", ".join(f"[{name}]" for name in ("agents.NAME", *TABLES, *registry.TABLES))
 LISTS = ("argv", "arguments")
-"""Of an agent's table."""
+"""List-valued keys of an agent's table."""
 TYPED = ("detach", "wait", "dry_run", "json", "no_dashboard")
-"""Options of ``start`` that are no settings."""
+"""Options of ``start`` that are not settings."""
 WORDS = dict.fromkeys(("true", "yes", "on"), True) | dict.fromkeys(("false", "no", "off"), False)
 CURLY = str.maketrans("\u201c\u201d\u2018\u2019", "\"\"''")
 ROW_CHARS = 100
@@ -31,11 +31,11 @@ _TEXTS = re.compile(r"([\"'])(.*?)\1")
 _TABLE = re.compile(r"\s*\[([^\[\]]+)\]")
 
 Slip = tuple[str, str]
-"""What is wrong, and what to write."""
+"""Description of the mistake, and what to write."""
 
 
 def of_text(text: str, error: ValueError) -> Slip:
-    """A text that is no TOML. ``error``: what its reader says."""
+    """Explain a text that is not TOML; ``error``: the message of the parser."""
     reason = str(error)
     found = _LINE.search(reason)
     rows = text.splitlines() or [""]
@@ -80,7 +80,7 @@ def _meant(row: str, table: str) -> str:
 
 
 def right(key: str, said: object, option: Option) -> str:
-    """The line that sets it to what was said; "" if that cannot be."""
+    """Return the line that sets the key to this value; "" if no value fits."""
     text = str(said)
     number = [int(text)] if re.fullmatch(r"\d{1,9}", text) else []
     words = [WORDS[text.lower()]] if text.lower() in WORDS else []
@@ -105,7 +105,7 @@ def _split(text: str) -> list[str]:
 
 
 def of_key(key: str, value: object) -> Slip:
-    """A key or a table that nothing reads."""
+    """Explain an unknown key or table."""
     if isinstance(value, Mapping):
         return f"unknown table [{printable(key, 40)}]", _table(key, value)
     if key in TABLES:
@@ -148,7 +148,7 @@ def _key(key: str) -> str:
 
 
 def nearest(key: str, known: Iterable[str]) -> str:
-    """The key that may have been meant, or those that there are, if they are few."""
+    """Return a hint with the nearest key, or with all keys if they are few."""
     known = list(known)
     found = get_close_matches(key.replace("-", "_").lower(), known, n=1)
     if found:
@@ -159,4 +159,4 @@ def nearest(key: str, known: Iterable[str]) -> str:
 
 
 KEYS_SHOWN_MAX = 20
-"""Nobody reads a longer list."""
+"""Number of keys in a hint: nobody reads a longer list."""

@@ -1,4 +1,4 @@
-"""What a fleet runs, in words."""
+"""Descriptions of what a fleet runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ISSUES_OWN = "each issue's own command"
 
 
 def shown_command(work: Work) -> str:
-    """What is run, as one would type it."""
+    """Return what is run, as one would type it."""
     from beads_workers.cli.preparation import shown_functions  # ``--help`` does without.
 
     if work.executors:

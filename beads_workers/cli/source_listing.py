@@ -1,7 +1,7 @@
-"""``list`` and ``show`` for a tracker that is not the built-in one: asked, as it is.
+"""``list`` and ``show`` for trackers other than the built-in one.
 
-``beads-workers.toml`` says which one it is (``source``), or a folder ``.beads`` is here: then it is
-bd, which is told as bd tells it.
+The key ``source`` of ``beads-workers.toml`` selects the tracker. Without it, a folder ``.beads``
+selects bd, whose issues are shown as bd reports them.
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ if TYPE_CHECKING:
     from beads_workers.trackers.issue import TrackerIssue
 
 Listed = tuple["TrackerIssue", Mapping[str, Any]]
-"""An issue as a row of a list shows it, and the object of its tracker."""
+"""An issue as a row of a list, and the object of its tracker."""
 
 
 ROWS_MAX = 2000
-"""Of a listing: more than anybody reads."""
+"""Number of issues in a listing: more than anybody reads."""
 
 
 class Listable(Protocol):
     """A tracker that can be listed."""
 
     def issues(self, *, closed_too: bool) -> list[Listed]:
-        """Everything that is not closed, the most urgent first; or all."""
+        """Return the issues that are not closed, the most urgent first; or all."""
 
     def issue(self, issue_id: str) -> Listed | None:
-        """One issue, closed or not; None if there is no such issue."""
+        """Return one issue, closed or not; None if it does not exist."""
 
 
 class SourceListing:
-    """A tracker that is asked through its source; what it does not tell raises ``CommandError``."""
+    """Listing of a tracker through its source; raises ``CommandError`` for what it cannot list."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
 
     def issues(self, *, closed_too: bool) -> list[Listed]:
-        """See ``Listable``; closed ones are not told."""
+        """See ``Listable``; closed issues are not listed."""
         if closed_too:
             raise CommandError(
                 f"--all: {self._source.name} is asked for what is not closed",
@@ -64,7 +64,7 @@ class SourceListing:
 
 
 class BdListing:
-    """What ``bd`` says of the issues of a folder."""
+    """Listing of the issues of a folder through ``bd``."""
 
     def __init__(self, folder: Path) -> None:
         from beads_workers.core.source import Calls
@@ -93,7 +93,10 @@ class BdListing:
 
 @contextlib.contextmanager
 def located() -> Iterator[Listable | None]:
-    """The tracker of this folder, if it is not the built-in one; in trouble it ends the command."""
+    """Provide the tracker of this folder, or None if it is the built-in one.
+
+    Raise ``CommandError`` if the tracker fails.
+    """
     if not _says_source(Path.cwd()):
         with _beads_here(None) as listing:
             yield listing
@@ -123,7 +126,7 @@ def located() -> Iterator[Listable | None]:
 
 @contextlib.contextmanager
 def _beads_here(said: str | None) -> Iterator[BdListing | None]:
-    """bd, if it is said, or if there is no built-in tracker."""
+    """Provide bd if it is selected, or if there is no built-in tracker; otherwise None."""
     from beads_workers.cli.client import project_here, tracker_here
 
     project = None if said == "sqlite" else project_here()
@@ -137,7 +140,7 @@ def _beads_here(said: str | None) -> Iterator[BdListing | None]:
 
 
 def _says_source(folder: Path) -> bool:
-    # Only a file that speaks of it is worth reading the settings.
+    # Settings are read only for a file that has this key.
     for above in (folder, *folder.parents):
         with contextlib.suppress(OSError):
             return b"source" in (above / "beads-workers.toml").read_bytes()
@@ -160,7 +163,7 @@ def _as_listed(row: BdRow) -> Listed:
 
 
 def _issue(seen: Seen) -> Listed:
-    """In the shape in which the built-in tracker's issues are shown."""
+    """Return an issue in the form of the built-in tracker's issues."""
     from beads_workers.core.ready import PARENT_CHILD
     from beads_workers.trackers.issue import Dependency, TrackerIssue, to_object
 

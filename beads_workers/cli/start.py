@@ -1,4 +1,4 @@
-"""``start``: check, start the orchestrator, show what happens, and end with its exit code."""
+"""``start``: check, start the orchestrator, show events, and end with its exit code."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 
 
 # --- start words ---------------------------------------------------------------------------------
-# What ``start`` says once its fleet answers.
+# Messages of ``start`` once its fleet answers.
 
 
 NOBODY = "; 'beads-workers scale 2' starts some, 'beads-workers worker' is one"
 
 
 def say_preflight(settings: Any, started: dict[str, Any]) -> None:
-    """One line per check, on stderr."""
+    """Print one line per check to stderr."""
     from beads_workers.cli.preparation import shown_place, tracing_lines
 
     until = ", until empty" if settings.until_empty else ""
@@ -64,7 +64,7 @@ def say_preflight(settings: Any, started: dict[str, Any]) -> None:
 
 
 def _also_run(settings: FleetSettings) -> Iterator[tuple[str, str]]:
-    """What else a fleet runs, with whose words: nobody should learn of it afterwards."""
+    """Yield what else the fleet runs, and who wrote it: users should know beforehand."""
     from beads_workers.checks.project import TrackerChoice, commands_of_issues
 
     tracker = TrackerChoice(settings.source, Path(settings.tracker), Path(settings.project))
@@ -83,7 +83,7 @@ def _also_run(settings: FleetSettings) -> Iterator[tuple[str, str]]:
 
 
 def agent_lines(settings: FleetSettings) -> list[tuple[str, str]]:
-    """What is said of agents before a fleet starts: names, and texts; none without agents."""
+    """Return the lines about agents before a fleet starts: names and texts; none without agents."""
     work = settings.work
     if not understood(work):
         return []
@@ -101,7 +101,7 @@ def agent_lines(settings: FleetSettings) -> list[tuple[str, str]]:
 
 
 ACCOUNT_CHARS = 4
-"""Of the hash of an account: enough to tell two from each other."""
+"""Shown part of an account's hash: enough to tell two accounts apart."""
 
 
 def _agent(agent: Agent) -> str:
@@ -118,7 +118,7 @@ def _web(started: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def show_detached(started: dict[str, Any], *, as_json: bool) -> None:
-    """Where the fleet is, and how to get at it."""
+    """Print where the detached fleet is, and how to reach it."""
     if as_json:
         print(json.dumps(started))
     else:
@@ -131,16 +131,16 @@ def show_detached(started: dict[str, Any], *, as_json: bool) -> None:
 
 
 # --- start ---------------------------------------------------------------------------------------
-# What the user starts is always a client. The orchestrator is a process of its own, in a session of
-# its own, so that Ctrl-C reaches only the client, which then asks for a stop.
+# A start is always a client. The orchestrator runs in its own process and session, so that Ctrl-C
+# reaches only the client, which then asks for a stop.
 
 
 NEARLY = 0.75
-"""So alike are an option and a misspelt one; less than that is an option of the command."""
+"""Least similarity of an option and a misspelt one; others are options of the command."""
 
 
 class CommandAfterDashes(LaidOut):
-    """Keeps what stands after ``--``: before it are issues, after it is the command."""
+    """A command line with ``--``: before it are issues, after it is the command."""
 
     panelled = True
 
@@ -169,7 +169,7 @@ class CommandAfterDashes(LaidOut):
 
 
 def _optional(arguments: list[str]) -> list[str]:
-    """``--web`` and ``--trust`` with their values, where none was given."""
+    """Return the words with a value for ``--web`` and ``--trust`` if none was given."""
     words: list[str] = []
     for word in with_port(arguments):
         if words[-1:] == ["--trust"]:
@@ -180,15 +180,16 @@ def _optional(arguments: list[str]) -> list[str]:
 
 
 def _no_such_option() -> type[Any]:
-    """What the parser raises for it: typer carries its own copy of click, or uses the real one."""
+    """Return the parser's error class: typer has its own copy of click, or uses the real one."""
     module = sys.modules[typer.BadParameter.__module__]
     return cast("type[Any]", module.NoSuchOption)
 
 
 def _program_in(args: list[str], valued: set[str]) -> int | None:
-    """Where what seems to be a program stands; None if nothing does.
+    """Return the index of the word that looks like a program; None without one.
 
-    ``valued``: the options whose next word is a value. A word of letters alone is no issue's id.
+    ``valued``: the options whose next word is a value. A word of letters alone is not an issue's
+    id.
     """
     from shutil import which
 
@@ -200,7 +201,7 @@ def _program_in(args: list[str], valued: set[str]) -> int | None:
 
 
 def command_of(ctx: typer.Context) -> tuple[str, ...] | None:
-    """What stood after ``--``; None where nothing did."""
+    """Return the words after ``--``; None without any."""
     return ctx.meta.get(AFTER_DASHES) or None
 
 
@@ -273,8 +274,11 @@ def start(
 
 @dataclass(frozen=True, slots=True)
 class StartView:
-    """How a start is shown. ``wait``: with ``detach``, until the end. ``draw``: the dashboard, if
-    this is a terminal. ``dry_run``: only what would be taken."""
+    """Display of a start.
+
+    ``wait``: with ``detach``, wait for the end. ``draw``: show the dashboard on a terminal.
+    ``dry_run``: only show what would be taken.
+    """
 
     detach: bool
     wait: bool = False
@@ -286,8 +290,10 @@ class StartView:
 def run_start(
     said: Options, issues: tuple[str, ...], how: StartView, argv: tuple[str, ...]
 ) -> None:
-    """Check, start, and show what happens; ends with the exit code of the run. ``argv``: the words
-    that were typed, for people."""
+    """Check, start, and show events; end with the exit code of the run.
+
+    ``argv``: the typed words, for people.
+    """
     from beads_workers.cli.launch import Launch
 
     launch = None if how.dry_run else Launch()
@@ -299,7 +305,7 @@ def run_start(
 
     resolved = settle(said, may_ask=not (how.dry_run or how.as_json))
     if resolved.untrusted:
-        # Some kinds of sources miss them as they are prepared.
+        # Some kinds of sources need these lines to prepare.
         refuse_untrusted(resolved, tells=not how.dry_run)
     drawn = Drawn(quiet=how.as_json)
     plan = plan_of(resolved, issues, owned=not how.detach, progress=drawn)
@@ -320,7 +326,7 @@ def run_start(
 
 
 def _know_moved(settings: FleetSettings) -> None:
-    """Worktrees of a project that was moved go on where they are."""
+    """Repair the worktrees of a project that was moved: they keep their place."""
     found = settings.work.worktrees if settings.work is not None else None
     if found is None:
         return
@@ -331,7 +337,7 @@ def _know_moved(settings: FleetSettings) -> None:
 
 
 def open_page(options: Options, settings: FleetSettings) -> Page | None:
-    """The live page where one is asked for; raises ``CommandError``."""
+    """Return the live page if one is asked for; raise ``CommandError``."""
     if options.web is None and not options.web_control:
         return None
     from beads_workers.cli.web import open_beside
@@ -359,7 +365,7 @@ def _started(launch: Launch, settings: FleetSettings, page: Page | None) -> dict
     started = launch.tell(settings)
     if page is not None:
         started["web"] = page.url
-    # This process may own the fleet: output that cannot be written must not end both.
+    # This process may own the fleet: failing output must not end both.
     outlive_output(_is_lost)
     return started
 
@@ -399,7 +405,7 @@ def _run(
 
     draws = draw and not as_json and can_draw()
     started = _started(launch, settings, page)
-    # Whoever sees that the fleet is there may at once tell us to stop it.
+    # A user who sees that the fleet is there may press Ctrl-C at once.
     interrupts = None if draws else Interrupts(launch.client)
     if not as_json:
         say_preflight(settings, started)
@@ -423,7 +429,7 @@ def _run(
 def dashboard(
     state_directory: str, started: dict[str, Any]
 ) -> Callable[[ControlClient], WatchResult]:
-    """What draws this run."""
+    """Return the function that draws this run."""
 
     def show(client: ControlClient) -> WatchResult:
         from beads_workers.cli import live

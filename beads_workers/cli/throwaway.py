@@ -1,4 +1,4 @@
-"""A folder and an embedded tracker, made for one show, and what is promised about it at the end."""
+"""A temporary folder with a built-in tracker for one demonstration, and the checks at its end."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import Self
 from beads_workers.core.text import printable
 
 BROKEN_SHOWN = 5
-"""Of one promise; a bug that breaks it a thousand times is one bug."""
+"""Number of examples for a broken promise: a thousand examples are one bug."""
 
 
 class Throwaway:
-    """A folder that is gone at the end of a ``with``, unless it was said to be kept."""
+    """A folder that is removed at the end of a ``with``, unless ``keep`` was called."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._kept = False
 
     def keep(self) -> None:
-        """It went well, or is worth a look."""
+        """Keep the folder."""
         self._kept = True
 
     def __enter__(self) -> Self:
@@ -35,14 +35,14 @@ class Throwaway:
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """``broken`` says how it was broken, and is empty where it was kept."""
+    """A promise; ``broken``: how it was broken, empty if it was kept."""
 
     text: str
     broken: tuple[str, ...] = ()
 
 
 def what_was_checked(promises: Sequence[Promise], where: str) -> Iterator[str]:
-    """One sentence for all that were kept, and a line for each that was not."""
+    """Yield one sentence for all kept promises, and a line for each broken one."""
     kept = [promise.text for promise in promises if not promise.broken]
     if kept:
         yield f"Checked, in {where}:"
@@ -55,7 +55,7 @@ def what_was_checked(promises: Sequence[Promise], where: str) -> Iterator[str]:
 
 
 def make_tracker(path: Path, prefix: str, issue_lines: Iterable[bytes]) -> None:
-    """Make an embedded tracker and fill it; raises ``SourceError``."""
+    """Make a built-in tracker and fill it; raise ``SourceError``."""
     from beads_workers.trackers.sqlite.store import create
 
     create(path, prefix)
@@ -63,7 +63,7 @@ def make_tracker(path: Path, prefix: str, issue_lines: Iterable[bytes]) -> None:
 
 
 def add_issues(path: Path, issue_lines: Iterable[bytes]) -> None:
-    """Import beads' JSON Lines into an embedded tracker; raises ``SourceError``."""
+    """Import beads' JSON Lines into a built-in tracker; raise ``SourceError``."""
     import time
     from contextlib import closing
 
@@ -76,7 +76,7 @@ def add_issues(path: Path, issue_lines: Iterable[bytes]) -> None:
 
 
 def statuses(path: Path) -> dict[str, str]:
-    """The status of every issue, as an embedded tracker has it now; raises ``SourceError``."""
+    """Return the status of every issue in a built-in tracker; raise ``SourceError``."""
     from contextlib import closing
 
     from beads_workers.trackers.sqlite.store import SqliteStore, connect

@@ -1,4 +1,4 @@
-"""The embedded tracker's commands for issues: add, list, show, import, export, and init."""
+"""Commands of the built-in tracker: add, list, show, import, export, and init."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 # --- tracker text --------------------------------------------------------------------------------
-# How the embedded tracker's commands show issues. Nothing from an issue is printed unescaped.
+# Texts about the built-in tracker's issues. Nothing from an issue is printed unescaped.
 
 
 _TITLE_COLUMNS = 100
@@ -43,7 +43,7 @@ _DROPPED = "dropped: it came with the file, and would run; --allow-commands keep
 
 
 def issue_row(issue: TrackerIssue, width: int, waits_for: list[str]) -> str:
-    """One line of a list; ``width`` is that of the longest id."""
+    """Return one line of a list; ``width``: that of the longest id."""
     parts = [
         printable(issue.id).ljust(width),
         f"P{issue.priority}",
@@ -64,7 +64,7 @@ def issue_row(issue: TrackerIssue, width: int, waits_for: list[str]) -> str:
 
 
 def shown(name: str, value: Any) -> str:
-    """The value of one key of an issue, for people; further lines are indented."""
+    """Return the value of one key of an issue, for people; further lines are indented."""
     if name == "command":
         return printable(shlex.join(value))
     if isinstance(value, str):
@@ -76,7 +76,7 @@ def shown(name: str, value: Any) -> str:
 
 
 def print_array(lines: Iterable[str]) -> None:
-    """One object a line inside the brackets: large ones stay readable, and stream."""
+    """Print an array with one object per line: large ones stay readable, and stream."""
     before = "["
     for line in lines:
         print(before + line, end="")
@@ -85,7 +85,7 @@ def print_array(lines: Iterable[str]) -> None:
 
 
 def report(found: Imported) -> None:
-    """Say on stderr what the three counts do not."""
+    """Warn on stderr of what the three counts do not show."""
     said = (
         (found.commands_dropped, "command was", "commands were", _DROPPED),
         (found.older, "issue was", "issues were", "left alone: the tracker's is newer"),
@@ -99,9 +99,8 @@ def report(found: Imported) -> None:
 
 
 # --- tracker -------------------------------------------------------------------------------------
-# The embedded tracker's commands for issues: add, list, show, import, export, and init.
-#
-# SQLite is imported where a command needs it, so that the other commands start without it.
+# Commands of the built-in tracker: add, list, show, import, export, and init. SQLite is imported in
+# the commands that need it, so that the others start without it.
 
 
 _AFTER_DASHES = "beads_workers.after_dashes"
@@ -120,10 +119,10 @@ Priority = Annotated[
 
 
 class DashedArguments(LaidOut):
-    """Remembers how many arguments stood after ``--``, which the parser forgets."""
+    """A command that remembers how many arguments followed ``--``, which the parser forgets."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """See click; ``_split`` reads what is remembered here."""
+        """See click; ``_split`` reads the number."""
         if "--" in args:
             ctx.meta[_AFTER_DASHES] = len(args) - args.index("--") - 1
         return super().parse_args(ctx, args)
@@ -298,7 +297,7 @@ def _list_located(issues: list[Listed], *, as_json: bool) -> None:
     listed = {issue.id for issue, _ in issues}
     width = max(map(len, listed), default=0)
     for issue, _ in issues:
-        # What is not listed is closed, and holds nothing back.
+        # Issues that are not listed are closed, and block nothing.
         waits_for = [d.depends_on_id for d in issue.dependencies if d.type == BLOCKS]
         print(issue_row(issue, width, [each for each in waits_for if each in listed]))
     if not issues:
@@ -361,9 +360,9 @@ def export(json: Json = False) -> None:
 
 
 def _split(title: str, command: list[str], after_dashes: int) -> tuple[str, list[str]]:
-    """The title, and the command, which must stand after ``--``.
+    """Return the title, and the command, which must follow ``--``.
 
-    A title that looks like an option stands after ``--`` itself; then a second one begins the
+    A title that looks like an option must follow ``--`` itself; then a second ``--`` begins the
     command: ``add -- --help -- echo hello``.
     """
     before = 1 + len(command) - after_dashes
@@ -409,7 +408,7 @@ def _unknown(issue_id: str) -> CommandError:
 
 
 def _text(argument: str) -> str:
-    # An argument that is not UTF-8 arrives with lone surrogates, which no tracker can store.
+    # An argument that is not UTF-8 has lone surrogates, which no tracker can store.
     return argument.encode("utf-8", "replace").decode("utf-8")
 
 

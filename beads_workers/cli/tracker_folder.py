@@ -1,4 +1,4 @@
-"""Where the embedded tracker is: ``init`` makes it, and the other commands find it."""
+"""The folder of the built-in tracker: ``init`` makes it, the other commands find it."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def init(
 
 @contextlib.contextmanager
 def opened() -> Iterator[sqlite3.Connection]:
-    """A connection to the nearest tracker on the way up; ``CommandError`` without one."""
+    """Provide a connection to the nearest tracker above; raise ``CommandError`` without one."""
     from beads_workers.trackers.sqlite.store import connect, translated
 
     database = tracker_here()
@@ -112,7 +112,7 @@ def opened() -> Iterator[sqlite3.Connection]:
 
 @contextlib.contextmanager
 def tracker_errors(database: Path) -> Iterator[None]:
-    """A tracker in trouble ends the command with exit code 6."""
+    """Turn a tracker's errors into a ``CommandError`` with exit code 6."""
     try:
         yield
     except SourceError as error:
@@ -123,12 +123,12 @@ def tracker_errors(database: Path) -> Iterator[None]:
 
 
 def warn(text: str) -> None:
-    """One line on stderr; the command goes on."""
+    """Print a warning to stderr; the command continues."""
     print(f"warning: {text}", file=sys.stderr)
 
 
 def _make_folder(folder: Path) -> None:
-    """Only for the user's own eyes (logs land here), and out of everybody's git."""
+    """Make a folder that only the user can read (it has logs) and that git ignores."""
     folder.mkdir(mode=0o700, exist_ok=True)
     _write_new(folder / ".gitignore", "*\n", mode=0o600)
 

@@ -1,4 +1,4 @@
-"""``trust``, and the question that a start asks: what came with a project and would be run."""
+"""``trust``, and the question of a start about untrusted lines of the project."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ def trust_command(
 
 
 def settle(said: Options, *, may_ask: bool = True) -> Resolved:
-    """``resolve`` for a command that runs something: asks on a terminal about what is new.
+    """Do the same as ``resolve`` for a command that runs something, and ask about untrusted lines.
 
-    What is left untrusted is for the condition. The variable that trusts all goes: nothing that is
-    run inherits it.
+    It asks on a terminal only; a condition refuses the lines that stay untrusted. The variable that
+    trusts everything is removed from the environment: no program inherits it.
     """
     environment = dict(os.environ)
     os.environ.pop(KEYS["trust"].variable, None)
@@ -83,8 +83,10 @@ def settle(said: Options, *, may_ask: bool = True) -> Resolved:
 
 
 def refuse_untrusted(resolved: Resolved, *, tells: bool = False) -> None:
-    """Raises ``CommandError`` for what is not trusted, if a command needs no plan of a start.
-    ``tells``: see ``tell_refused``."""
+    """Raise ``CommandError`` for untrusted lines, for a command without the plan of a start.
+
+    ``tells``: see ``tell_refused``.
+    """
     check = refused(untrusted(_plan(resolved)))
     if tells and check is not None:
         tell_refused(check, resolved.options.notify)
@@ -92,7 +94,7 @@ def refuse_untrusted(resolved: Resolved, *, tells: bool = False) -> None:
 
 
 def tell_refused(check: Check, notify: str | None) -> None:
-    """Have ``--notify`` say that no fleet begins, if nobody sits there: a service, or cron."""
+    """Send ``--notify`` that no fleet begins, if there is no terminal: a service, or cron."""
     if notify is None or check.status is not Grade.FAIL or _somebody_sits():
         return
     from beads_workers.runtime.notifications import tell
@@ -105,14 +107,16 @@ def tell_refused(check: Check, notify: str | None) -> None:
 
 
 def refuse_hooks(source: str | None) -> None:
-    """The same for a command that only changes issues."""
+    """Raise ``CommandError`` for untrusted hooks, for a command that only changes issues."""
     resolved = resolve(Options(source=source), Path.cwd(), os.environ)
     refuse(refused(untrusted_hooks(_plan(resolved))))
 
 
 def trust_here(written: Callable[[RiskyLine], bool]) -> None:
-    """Trust the lines of the settings here that we have just written; all that is here, if there is
-    nothing else."""
+    """Trust the lines of the settings that this process has written.
+
+    If no other line is untrusted, also register the folders as known.
+    """
     plan = _plan(resolve(Options(), Path.cwd(), {}))
     lines = everything(plan)
     ours = [line for line in lines if written(line)]

@@ -1,4 +1,4 @@
-"""``watch`` and ``replay``: the same dashboard, from a running fleet and from a journal."""
+"""``watch`` and ``replay``: the same dashboard, of a running fleet and of a journal."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 REPLAY_SPEED = 20.0
 PAUSE_SECONDS_MAX = 2.0
-"""No gap takes longer than this, however long it was."""
+"""Longest pause of a replay, however long it was in the run."""
 
 Snapshots = Annotated[bool, typer.Option("--json", help="One snapshot a line, as 'status --json'.")]
 
@@ -147,7 +147,7 @@ def replay(
 
 
 def frames(entries: Iterator[Entry]) -> Iterator[dict[str, Any]]:
-    """The snapshots that whoever had watched the whole run was shown."""
+    """Yield the snapshots that a viewer of the whole run was shown."""
     from beads_workers.core.snapshot import Board
     from beads_workers.core.status import Frames
 
@@ -160,7 +160,7 @@ def frames(entries: Iterator[Entry]) -> Iterator[dict[str, Any]]:
 
 
 def paced(snapshots: Iterator[dict[str, Any]], speed: float | None) -> Iterator[dict[str, Any]]:
-    """Each when its time has come, so many times as fast; None: at once."""
+    """Yield each snapshot at its time, ``speed`` times as fast; None: at once."""
     last = 0.0
     for snapshot in snapshots:
         if speed is not None:

@@ -1,12 +1,12 @@
-"""``watch --web`` and ``start --web``: the live page of a run directory, whichever run is in it.
+"""``watch --web`` and ``start --web``: the live page of a run directory, for all its runs.
 
-The server is a process of its own, and a client of the fleet like ``watch``: it has one connection,
-and that only while somebody looks. Attempts that have ended come from the journal, which costs the
-fleet nothing. Run as a program of its own, this module is the server of ``start --web``.
+The server has its own process and is a client of the fleet like ``watch``. It has one connection,
+and only while somebody looks. Ended attempts come from the journal, which costs the fleet nothing.
+Run as a program, this module is the server of ``start --web``.
 
-There is one server for a run directory. It says where in ``web.json``, for its owner alone, and
-holds that file locked. The next server has a token of its own, and takes the same port and key, so
-that a page that is open goes on (``ui.web_resumption``).
+There is one server for a run directory. It writes its address to ``web.json``, readable by the
+owner only, and holds a lock on that file. The next server has its own token, but takes the same
+port and key, so that an open page goes on (``ui.web_resumption``).
 """
 
 from __future__ import annotations
@@ -37,22 +37,24 @@ if TYPE_CHECKING:
     from beads_workers.ui.web_shown import Message, Shown
 
 LINGER_SECONDS = 600.0
-"""The server of ``start --web`` outlives its run so long, unless another one begins: its end can be
-read, and a page that is open finds the next run."""
+"""Time that the server of ``start --web`` outlives its run, unless another one begins.
+
+People can read the end of the run, and an open page finds the next run.
+"""
 
 LOOK_SECONDS = 1.0
-"""Between two looks whether a fleet runs."""
+"""Interval of checks whether a fleet runs."""
 
 OPENS_SECONDS = 15.0
-"""For a server to say where it is."""
+"""Time for a server to report its address."""
 
 LOCK_TRIES, LOCK_TRY_SECONDS = 5, 0.02
-"""Whoever only looks whether it is held holds it for some microseconds."""
+"""Tries to lock the file: a process that checks the lock holds it for some microseconds."""
 
 LOG_LINES = 300
 LOG_BYTES = 256 << 10
 NICE = 5
-"""Whoever looks gets less of a busy machine than whoever works."""
+"""Niceness of the server: viewers get less of a busy machine than workers."""
 
 FILE = "web.json"
 
@@ -60,7 +62,10 @@ FILE = "web.json"
 
 
 def with_port(arguments: list[str]) -> list[str]:
-    """``--web PORT`` as one word, and 0 where no port follows it: an issue is not taken for one."""
+    """Return the words with ``--web PORT`` as one word, and port 0 if none follows.
+
+    So an issue's id is not taken for a port.
+    """
     words: list[str] = []
     for at, word in enumerate(arguments):
         if word == "--":
@@ -85,8 +90,10 @@ class WithPort(LaidOut):
 
 
 class PageFeed:
-    """Tells ``shown`` what the fleet of a run directory does. ``linger``: end when there was none
-    for so many seconds; None: never."""
+    """Feed of ``shown`` with the state of a run directory's fleet.
+
+    ``linger``: end after so many seconds without a fleet; None: never.
+    """
 
     def __init__(self, directory: Path, shown: Shown, linger: float | None) -> None:
         self._directory = directory
@@ -94,11 +101,11 @@ class PageFeed:
         self._linger = linger
         self._run_id = ""
         self._whole = False
-        """All of that run was shown, to its end."""
+        """True if all of that run was shown, to its end."""
         self._tail: JournalTail | None = None
 
     def run(self) -> None:
-        """Until ``linger`` has passed."""
+        """Feed viewers until ``linger`` has passed."""
         alone_since: float | None = None
         while True:
             alive, now = is_locked(self._directory / "lock"), time.monotonic()
@@ -117,11 +124,11 @@ class PageFeed:
                 time.sleep(LOOK_SECONDS)
 
     def _watch(self) -> None:
-        """Until the run ends, or nobody looks any more."""
+        """Watch the run until it ends, or nobody looks any more."""
         try:
             client = connect(self._directory)
         except CommandError:
-            time.sleep(LOOK_SECONDS)  # It has just ended, or does not answer.
+            time.sleep(LOOK_SECONDS)  # The fleet has just ended, or does not answer.
             return
         try:
             client.send("bw.watch")
@@ -129,13 +136,13 @@ class PageFeed:
                 self._whole = True
                 return
         except CommandError:
-            pass  # It is of another version, or was cut off in the middle of a line.
+            pass  # The fleet has another version, or a line was cut off.
         finally:
             client.close()
         self._whole = False
 
     def _hear(self, client: ControlClient) -> bool:
-        """True at the end of the run, False when nobody looks."""
+        """Show snapshots; return True at the end of the run, False if nobody looks."""
         over = ended = False
         while not over:
             if not self._shown.viewers:
@@ -171,14 +178,14 @@ class PageFeed:
 
         if self._tail is not None:
             try:
-                # Read to its end first: nobody is held up by a long journal.
+                # All of it is read first: a long journal blocks no viewer.
                 rows = list(ended_attempts(self._issues, self._tail.read()))
             except OSError:
                 return  # The run was removed; what was shown stays.
             self._shown.add(rows)
 
     def _show_last(self) -> None:
-        """No fleet is there: the last run as it ended, unless that is what is shown."""
+        """Show how the last run ended, unless it is shown already."""
         from beads_workers.core.snapshot import Board
         from beads_workers.core.status import status
         from beads_workers.runtime.journal_file import read_journal
@@ -205,7 +212,7 @@ class PageFeed:
 
 
 def read_log(directory: Path, shown: Shown, worker_id: str) -> Message | None:
-    """The end of the log of a worker; None where there is no such worker."""
+    """Return the end of a worker's log; None if there is no such worker."""
     from beads_workers.cli.log_tail import LogTail
     from beads_workers.ui.viewer import Look, Part
 
@@ -221,7 +228,7 @@ def read_log(directory: Path, shown: Shown, worker_id: str) -> Message | None:
 
 
 def control(directory: Path, request: str, fields: Message) -> Message:
-    """The fleet's answer to a request, or why there is none."""
+    """Return the fleet's answer to a request, or why there is none."""
     try:
         client = connect(directory)
     except CommandError as error:
@@ -242,7 +249,7 @@ def control(directory: Path, request: str, fields: Message) -> Message:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Where a page is. ``pid``: its server. ``controls``: whether it can do more than show."""
+    """A live page. ``pid``: its server. ``controls``: whether it can control the fleet."""
 
     url: str
     pid: int
@@ -250,8 +257,10 @@ class Page:
 
 
 def _kept(file: Path) -> tuple[int, str]:
-    """The port and key of the last server here; 0 and a new key where there was none, or where
-    others could have read it."""
+    """Return port and key of the last server here.
+
+    Return 0 and a new key if there was none, or if others could have read the key.
+    """
     try:
         if file.stat().st_mode & 0o077:
             raise ValueError("no secret")
@@ -267,7 +276,10 @@ def _kept(file: Path) -> tuple[int, str]:
 
 
 def _running(file: Path) -> Page:
-    """The server that holds the file; raises ``CommandError`` where it does not say itself."""
+    """Return the page of the server that holds the file.
+
+    Raise ``CommandError`` if the file has no address yet.
+    """
     try:
         told = json.loads(file.read_bytes())
         return Page(told["url"], told["pid"], told["control"])
@@ -278,7 +290,7 @@ def _running(file: Path) -> Page:
 
 
 def url(directory: Path) -> str | None:
-    """Where a page of this directory is served now."""
+    """Return the address of this directory's page; None if it is not served."""
     try:
         return _running(directory / FILE).url if is_locked(directory / FILE) else None
     except CommandError:
@@ -286,7 +298,10 @@ def url(directory: Path) -> str | None:
 
 
 def find(directory: Path, *, controls: bool) -> Page | None:
-    """The server that is there already; raises ``CommandError`` where it is of the other kind."""
+    """Return the page of a running server; None without one.
+
+    Raise ``CommandError`` if one server controls the fleet and the other may not.
+    """
     file = directory / FILE
     if not is_locked(file):
         return None
@@ -310,7 +325,7 @@ def _locked(file: Path) -> int:
 
 
 class Server:
-    """The server of this process; raises ``CommandError``. ``port`` 0: the one before, or any."""
+    """The server of this process; raises ``CommandError``. ``port`` 0: the last one, or any."""
 
     def __init__(self, directory: Path, port: int, *, controls: bool) -> None:
         from beads_workers.ui.web_shown import Shown
@@ -334,7 +349,7 @@ class Server:
         os.pwrite(self._lock, json.dumps(told).encode() + b"\n", 0)
 
     def _bound(self, ports: tuple[int, ...], key: str, *, controls: bool) -> WebServer:
-        """The first of these ports that is free; raises ``OSError``."""
+        """Return a server on the first free port of these; raise ``OSError``."""
         import secrets
 
         from beads_workers.ui.web import WebServer
@@ -358,12 +373,12 @@ class Server:
         raise AssertionError("there is a last one")
 
     def close(self) -> None:
-        """Give up the port and the file."""
+        """Release the port and the file."""
         self.web.server_close()
         os.close(self._lock)
 
     def serve(self, linger: float | None) -> None:
-        """See ``PageFeed.run``."""
+        """Serve until ``PageFeed.run`` ends."""
         os.nice(NICE)
         threading.Thread(target=self.web.serve_forever, daemon=True).start()
         try:
@@ -374,7 +389,7 @@ class Server:
 
 
 def watch(directory: Path, port: int, *, controls: bool) -> None:
-    """``watch --web``: serve until Ctrl-C, or say where it is served already."""
+    """Serve ``watch --web`` until Ctrl-C, or print where the page is served already."""
     if (found := find(directory, controls=controls)) is not None:
         print(found.url)
         print(f"served already, by pid {found.pid}", file=sys.stderr)
@@ -390,11 +405,14 @@ def watch(directory: Path, port: int, *, controls: bool) -> None:
 
 
 def open_beside(directory: Path, port: int, *, controls: bool) -> Page:
-    """The page of a run that is about to begin, by a server of its own; raises ``CommandError``."""
+    """Start a server for a run that is about to begin, and return its page.
+
+    Raise ``CommandError``.
+    """
     if (found := find(directory, controls=controls)) is not None:
         return found
     process = subprocess.Popen(
-        # -P: what lies in the project's folder is never imported.
+        # -P: files in the project's folder are never imported.
         [sys.executable, "-P", "-m", __name__, str(directory), str(port), str(int(controls))],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -411,12 +429,12 @@ def open_beside(directory: Path, port: int, *, controls: bool) -> Page:
         raise CommandError("the server of the page did not start", "leave --web out") from None
     if "error" in told:
         raise CommandError(told["error"], told["hint"])
-    process.returncode = 0  # It lives on, or its destructor would warn.
+    process.returncode = 0  # It lives on: without this its destructor would warn.
     return Page(told["url"], process.pid, controls)
 
 
 def main(arguments: list[str]) -> None:
-    """The server of ``start --web``: it says where it is, or why not, in one line."""
+    """Run the server of ``start --web``: print its address or an error as one line, then serve."""
     directory, port, controls = Path(arguments[0]), int(arguments[1]), arguments[2] == "1"
     try:
         server = Server(directory, port, controls=controls)

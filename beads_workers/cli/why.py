@@ -1,4 +1,4 @@
-"""``why``: why an issue does not run, or why nothing happens. Reads only, fleet or not."""
+"""``why``: reasons why an issue does not run, or why nothing happens. Reads only."""
 
 from __future__ import annotations
 
@@ -45,23 +45,23 @@ from beads_workers.ui.why import (
 )
 
 # --- dependency look-up --------------------------------------------------------------------------
-# What is known of issues, for people who ask: in the tracker with all that they wait for, and in
-# the journals where no fleet runs. Reads only.
+# What is known of issues: in the tracker, with everything they wait for, and without a fleet in the
+# journals. Reads only.
 
 
 LEVELS_MAX = 30
-"""How far down: one or two calls of the tracker each."""
+"""Depth of the search: each level takes one or two calls of the tracker."""
 ISSUES_MAX = 1000
-"""More than anybody reads, and no long wait for any tracker."""
+"""Number of issues: more than anybody reads, and quick for any tracker."""
 DONE = ("closed", "tombstone")
 
 
 def look_down(
     source: Source, issue_ids: Iterable[IssueId], known: Iterable[Seen] = ()
 ) -> dict[IssueId, Seen]:
-    """These issues, what they wait for and their parents, and so on to the roots.
+    """Return these issues, the issues they wait for and their parents, down to the roots.
 
-    ``known`` were looked at just now. Raises ``SourceError``.
+    ``known``: issues that were read just now. Raise ``SourceError``.
     """
     seen = {each.issue_id: each for each in known}
     asked = set(seen)
@@ -79,15 +79,16 @@ def look_down(
 
 
 def _beyond(seen: Iterable[Seen], asked: set[IssueId]) -> list[IssueId]:
-    """What holds these back, if it is not known yet; nothing holds back what is finished."""
+    """Return unknown issues that block these; nothing blocks a finished issue."""
     named = (i for s in seen if s.status not in DONE for i in (*s.waits_for, *s.parents))
     return [i for i in dict.fromkeys(named) if i not in asked]
 
 
 def remembered(directory: RunDirectory, settings: FleetSettings, now: float) -> Facts:
-    """What the journals of ended runs know, as the facts of a fleet that does not run.
+    """Return what the journals of ended runs know, as facts of a fleet that does not run.
 
-    ``settings``: the tracker, and the filters that a next start would have; ``now``: epoch seconds.
+    ``settings``: the tracker, and the filters that the next start would have; ``now``: epoch
+    seconds.
     """
     unsettled, last = directory.left_over()
     for left in unsettled:
@@ -135,7 +136,7 @@ def _issue_facts(
 
 
 ROWS_MAX = 2000
-"""Of a backlog that is sorted by its reasons."""
+"""Number of issues of a backlog that are sorted by reason."""
 
 
 def register(app: typer.Typer) -> None:
@@ -161,7 +162,7 @@ def why(
 
 @dataclass(frozen=True, slots=True)
 class _Looked:
-    """What the tracker showed, or why it could not be looked at."""
+    """Answers of the tracker, or why it could not be read."""
 
     seen: dict[IssueId, Seen]
     listed: tuple[Seen, ...] = ()
@@ -173,7 +174,7 @@ class _Looked:
 def _why_issue(issue_id: IssueId, directory: Path, source: str | None, *, as_json: bool) -> None:
     scheduler = Scheduler(directory, source)
     looked = _look(scheduler.settings, issue_id)
-    # The tracker first: what the issue waits for may be in the fleet's hands.
+    # The tracker first: the fleet may hold issues that this one waits for.
     facts = scheduler.facts([issue_id, *looked.seen])
     if looked.error and facts.state == NO_FLEET:
         raise CommandError(looked.error, looked.hint, EXIT_TRACKER)
@@ -229,9 +230,9 @@ def _why_nothing(directory: Path, source: str | None, *, as_json: bool) -> None:
 
 
 def _look(settings: FleetSettings, issue_id: IssueId | None) -> _Looked:
-    """One issue with all that it waits for, or the whole backlog."""
+    """Read one issue with everything it waits for, or the whole backlog."""
     if not kind_of(settings.source).capabilities.looks:
-        return _Looked({})  # Whoever sent them knows: what is not with the fleet is not to be seen.
+        return _Looked({})  # Only the sender sees jobs outside the fleet.
     with closing(open_source(settings, "beads-workers/why")) as source:
         try:
             return _look_at(source, issue_id) if issue_id else _look_at_all(source)
@@ -248,16 +249,16 @@ def _look_at(source: Source, issue_id: IssueId) -> _Looked:
 
 def _look_at_all(source: Source) -> _Looked:
     listed = source.unfinished(ROWS_MAX)
-    # What is not in a whole list is finished, and holds nothing back.
+    # Issues that are missing in a complete list are finished, and block nothing.
     cut = len(listed) == ROWS_MAX
     seen = look_down(source, (), listed) if cut else {each.issue_id: each for each in listed}
     return _Looked(seen, tuple(listed), source.ready())
 
 
 class Scheduler:
-    """The running fleet, or what the last one's journal remembers.
+    """The running fleet, or what the journal of the last one remembers.
 
-    ``settings``: which tracker, and how a fleet here is filtered.
+    ``settings``: the tracker, and the filters of the fleet.
     """
 
     def __init__(self, directory: Path, source: str | None) -> None:
@@ -282,7 +283,7 @@ class Scheduler:
         )
 
     def facts(self, issue_ids: list[IssueId]) -> Facts:
-        """About these issues, or about all that are remembered."""
+        """Return the facts about these issues, or about all that are remembered."""
         if self._client is None:
             return remembered(RunDirectory(self._directory), self.settings, time.time())
         answer = self._client.ask("bw.why", {"issue_ids": issue_ids})
@@ -305,7 +306,7 @@ def _picture(facts: Facts, looked: _Looked) -> Picture:
 
 
 def _log(directory: Path, issue_id: IssueId, picture: Picture) -> str | None:
-    """The output of the attempt under way, or of the last one in this run."""
+    """Return the log of the running attempt, or of the last one in this run."""
     from beads_workers.executors.files import log_file, output_file
 
     facts = picture.known.get(issue_id)

@@ -1,4 +1,4 @@
-"""``worker``: one worker by hand, beside those that ``start`` has, or for ``start -n 0``."""
+"""``worker``: one worker started by hand, beside those of ``start``, or for ``start -n 0``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class BdCallsMode(Enum):
-    """Who claims and closes in the tracker."""
+    """The side that claims and closes in the tracker."""
 
     GROUPED = "grouped"
     WORKER = "worker"
@@ -114,10 +114,10 @@ def _run(socket_path: str, work: Work) -> int:
         socket_path=socket_path,
         orchestrator_pid=_orchestrator(socket_path),
         project=str(Path.cwd()),
-        # The folder's name is unique on this machine: so is the token of this worker's tasks.
+        # The folder's name is unique on this machine, and so is the token of this worker's tasks.
         run_id=Path(directory).name,
         run_directory=directory,
-        # Whoever started it by hand decides who it acts as in the tracker: BEADS_ACTOR.
+        # The user who starts the worker sets its actor in the tracker: BEADS_ACTOR.
         actor="",
         work=work,
     )
@@ -128,10 +128,11 @@ def _run(socket_path: str, work: Work) -> int:
 
 
 def _start_guard(sweep: Callable[[], object]) -> None:
-    """Have a process of its own sweep when this one ends, however it does: nobody else would end
-    the task of a worker without a zygote that is killed.
+    """Start a process that sweeps when this one ends, even if this one is killed.
 
-    It is nobody's child, because a worker ends its own."""
+    Otherwise nothing would end the task of a killed worker without a zygote. The new process is no
+    child of this one, because a worker ends its own children.
+    """
     ended, ours = os.pipe()
     if child := os.fork():
         os.close(ended)
@@ -148,7 +149,7 @@ def _start_guard(sweep: Callable[[], object]) -> None:
 
 
 def _orchestrator(socket_path: str) -> int:
-    """For ``ORCHESTRATOR_PID`` in a task's environment; 0 where nothing tells."""
+    """Return the pid for ``ORCHESTRATOR_PID`` in a task's environment; 0 if unknown."""
     pid = Path(socket_path).stem.rpartition("-")[2]
     said = pid if pid.isdigit() else os.environ.get("ORCHESTRATOR_PID", "")
     return int(said) if said.isdigit() else 0

@@ -1,7 +1,7 @@
-"""The conformance kit: what docs/PROTOCOL.md asks of a worker and of an orchestrator, tried out.
+"""The conformance kit: tests of what docs/PROTOCOL.md requires of workers and orchestrators.
 
-``requirements`` lists what is asked. ``worker_cases`` plays the orchestrator to anybody's worker,
-``orchestrator_cases`` plays workers to anybody's orchestrator. A *case* is one conversation, with a
-process and a socket of its own; it confirms requirements, or says which one was broken
-(``Breach``). ``bench`` is what a case has to work with, ``report`` what people are shown.
+``requirements`` lists the requirements. ``worker_cases`` plays the orchestrator to any worker,
+``orchestrator_cases`` plays workers to any orchestrator. A *case* is one conversation, with a
+process and a socket of its own. A case confirms requirements, or says which requirement was broken
+(``Breach``). ``bench`` has the means of a case, ``report`` what people are shown.
 """

@@ -1,16 +1,17 @@
-"""What one case of the worker kit works with: a socket, a worker's process, a task and a ``bd``.
+"""The means of one case of the worker kit: a socket, a worker's process, a task and a ``bd``.
 
-**The task.** What a worker does with an issue is not the protocol's business, but the kit has to
-know when it begins and ends. So the worker under test is told to run the program ``bw-task`` for
-each issue, with the issue's id as its last argument or in ``BW_ISSUE_ID``. The kit puts it first
-on ``PATH``. It does what the id says: ``ok-...`` succeeds, ``fail-...`` fails, ``hold-...`` goes on
-until the kit lets it go, with a child process that must not outlive it, and takes a second to end.
+**The task.** The protocol does not say what a worker does with an issue, but the kit has to know
+when the work begins and ends. So the worker under test is told to run the program ``bw-task`` for
+each issue, with the issue's id as its last argument or in ``BW_ISSUE_ID``. The kit puts ``bw-task``
+first on ``PATH``. The id says what ``bw-task`` does: ``ok-...`` succeeds, ``fail-...`` fails.
+``hold-...`` runs until the kit releases it, with a child process that must not outlive it, and
+takes a second to end.
 
-**The tracker.** A program ``bd`` beside it writes down how it was called, and says that all is well
-(or not: for an issue ``refused-...`` it fails). The worker runs in a folder with a ``.beads``.
+**The tracker.** A program ``bd`` beside ``bw-task`` records its calls, and succeeds; for an issue
+``refused-...`` it fails. The worker runs in a folder with a ``.beads``.
 
-**The orchestrator.** ``ORCHESTRATOR_PID`` is a process of the case alone, so that its socket
-``/tmp/beads-workers-PID.sock`` is its own too, and cases run side by side.
+**The orchestrator.** ``ORCHESTRATOR_PID`` is a process of the case alone, so that the socket
+``/tmp/beads-workers-PID.sock`` is its own, too, and cases run side by side.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ from beads_workers.core.wire import NAMES, Beside
 
 LOOK_SECONDS = 0.01
 DYING_SECONDS = 0.5
-"""For a process that has closed its connection to exit, too: then it is known how; and for one that
-has been killed to be gone."""
+"""Time for a process that has closed its connection to exit, so that its status is known; also
+for a killed process to be gone."""
 ASIDES = frozenset({name for kind, name in NAMES.items() if issubclass(kind, Beside)} | {"CONTROL"})
-"""What a worker may say at any time beside the conversation."""
+"""Messages that a worker may send at any time besides the conversation."""
 
 TASK_PROGRAM = """#!/bin/sh
 # The task of a conformance test: it does what the issue's id says.
@@ -69,14 +70,17 @@ OWN_COMMAND = "it does not run bw-task (see --help): what its tasks do is not se
 
 
 class NotClaimed(Exception):
-    """The worker does not say that it can do this."""
+    """The worker does not claim to support a feature."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds: how long the kit waits for what is due (``patience``), for what must not come
-    (``quiet``), how long a READY may be held, and the longest interval of heartbeats that it sits
-    out (``heartbeat``)."""
+    """Times in seconds.
+
+    ``patience``: wait for what is due; ``quiet``: wait for what must not come. ``hold``: longest
+    time that a READY may be held; ``heartbeat``: longest interval of heartbeats that the kit waits
+    for.
+    """
 
     patience: float = 10.0
     quiet: float = 0.6
@@ -86,14 +90,14 @@ class Timing:
 
 @dataclass(slots=True)
 class TaskProcess:
-    """A process that a task has had, known again by its start."""
+    """A process of a task, identified by pid and start time."""
 
     pid: int
     started: str
 
     @property
     def lives(self) -> bool:
-        """Whether it still does; a zombie does not."""
+        """Whether the process still lives; a zombie does not."""
         stat = _stat(self.pid)
         return bool(stat) and stat[0] not in "ZX" and stat[19] == self.started
 
@@ -107,7 +111,7 @@ def _stat(pid: int) -> list[str]:
 
 @dataclass(slots=True)
 class Bench:
-    """One case. Use it in a ``with``; at its end nothing of it is left."""
+    """One case. Use it in a ``with``; nothing of the case is left at the end."""
 
     command: Sequence[str]
     timing: Timing
@@ -115,7 +119,8 @@ class Bench:
     proved: set[str] = field(default_factory=set)
     """Requirements that the case has confirmed."""
     not_ours: Event = field(default_factory=Event)
-    """Some case has found that its command is its own: none need wait for bw-task."""
+    """Set once a case finds that the worker has a command of its own: no case need wait for
+    bw-task."""
     ready: Message = field(default_factory=dict)
     """The worker's first READY."""
     folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="bw-conformance-")))
@@ -129,7 +134,7 @@ class Bench:
 
     @property
     def pid(self) -> int:
-        """Of the worker; 0 where it is not there."""
+        """Process id of the worker; 0 if it does not run."""
         return 0 if self._worker is None else self._worker.pid
 
     def __enter__(self) -> Bench:
@@ -164,15 +169,16 @@ class Bench:
 
     @property
     def place(self) -> Path:
-        """Where the protocol says that the socket of ``ORCHESTRATOR_PID`` is."""
+        """Path of the socket for ``ORCHESTRATOR_PID``, according to the protocol."""
         assert self._orchestrator is not None
         return Path(f"/tmp/beads-workers-{self._orchestrator.pid}.sock")
 
     def listen(self, path: Path | None = None) -> None:
-        """Have a socket there, or at the place of the protocol.
+        """Listen at this path, or at the path of the protocol.
 
-        It listens before it has that name: whoever looks for dead sockets in /tmp, as
-        ``beads-workers clean`` does, would remove it in between."""
+        The socket listens before it has its name: programs that remove dead sockets in /tmp, such
+        as ``beads-workers clean``, would remove it in between.
+        """
         self._listens_at = path or self.place
         made = self._listens_at.with_suffix(".new")
         listener = socket.socket(socket.AF_UNIX)
@@ -183,7 +189,7 @@ class Bench:
         self._listener = listener
 
     def stop_listening(self) -> None:
-        """As an orchestrator that is gone."""
+        """Stop listening, like an orchestrator that is gone."""
         if self._listener is not None:
             self._listener.close()
             self._listens_at.unlink(missing_ok=True)
@@ -210,8 +216,11 @@ class Bench:
             )
 
     def accept(self, requirement: str, seconds: float | None = None) -> None:
-        """Wait for its connection. Who hangs up without a word has looked whether a socket in /tmp
-        is dead, as ``beads-workers doctor`` does: on a busy machine many times."""
+        """Wait for the worker's connection.
+
+        Connections that close without a word are ignored: ``beads-workers doctor`` and others probe
+        sockets in /tmp like this, on a busy machine many times.
+        """
         assert self._listener is not None
         deadline = time.monotonic() + (seconds or max(self.timing.patience, 10.0))
         self._listener.settimeout(0.05)
@@ -230,7 +239,7 @@ class Bench:
         self.link = PeerLink(connection, self.transcript, "W-3-1", "W-4.1-1", "W-4.1-1", ">")
 
     def hear_ready(self) -> None:
-        """The first READY of a connection."""
+        """Read the first READY of a connection."""
         message = self.link.read(max(self.timing.patience, 10.0))
         while message is not None and message["type"] == "PRIORITY":
             message = self.link.read(max(self.timing.patience, 10.0))
@@ -240,14 +249,14 @@ class Bench:
         self.proved |= {"W-2.3-1", "W-3-1", "W-4.1-1"}
 
     def start(self) -> None:
-        """A worker that has connected and said READY."""
+        """Start a worker; return once it has connected and sent READY."""
         self.listen()
         self.launch()
         self.accept("W-2.2-1")
         self.hear_ready()
 
     def claims_11(self, feature: str) -> None:
-        """Raises ``NotClaimed`` where its READY does not say this."""
+        """Raise ``NotClaimed`` if the worker's READY does not announce this feature."""
         said = self.ready
         can = isinstance(said.get("version"), str) and said["version"].startswith("1.")
         if can and feature == "prefetch":
@@ -258,7 +267,7 @@ class Bench:
             raise NotClaimed(feature)
 
     def exit_status(self, requirement: str, seconds: float | None = None) -> int:
-        """What it exits with."""
+        """Wait for the worker's end; return its exit status."""
         assert self._worker is not None
         try:
             status = self._worker.wait(self.timing.patience if seconds is None else seconds)
@@ -270,11 +279,11 @@ class Bench:
 
     @property
     def has_exited(self) -> bool:
-        """Whether it is gone."""
+        """Whether the worker's process is gone."""
         return self._worker is None or self._worker.poll() is not None
 
     def last_words(self) -> str:
-        """How its process has ended, if it has, and the end of its output."""
+        """Return how the worker's process has ended, if it has, and the last line of its output."""
         output = (self.folder / "output").read_text("utf-8", "replace").strip().splitlines()
         said = f"its output ends in {output[-1][:200]!r}" if output else "it has printed nothing"
         if self._worker is None or not self.has_exited:
@@ -292,15 +301,15 @@ class Bench:
     # --- what is said -------------------------------------------------------------------------
 
     def say(self, kind: str, **fields: object) -> None:
-        """A message of the orchestrator; every worker is called W5."""
+        """Send a message of the orchestrator; every worker is called W5."""
         self.link.send(self.message(kind, **fields))
 
     def message(self, kind: str, **fields: object) -> Message:
-        """One of version 1, or with ``version`` one of 1.1."""
+        """Return a message of version 1, or with ``version`` one of 1.1."""
         return {"type": kind, "worker_id": "W5", "timestamp": round(time.time(), 6), **fields}
 
     def task(self, issue_id: str, **fields: object) -> Message:
-        """A TASK of version 1, sent; an issue that is to be held can be let go."""
+        """Send a TASK of version 1, and return it; a ``hold-...`` issue can be released."""
         self.prepare(issue_id)
         told = self.message("TASK", issue_id=issue_id, priority=2, title=f"Try {issue_id}")
         message = told | fields
@@ -308,11 +317,11 @@ class Bench:
         return message
 
     def task_11(self, issue_id: str, **fields: object) -> Message:
-        """A TASK of 1.1, sent, with a new ``request_id``."""
+        """Send a TASK of 1.1 with a new ``request_id``, and return it."""
         return self.task(issue_id, **self.additions(), **fields)
 
     def additions(self) -> Message:
-        """The fields of 1.1 in a TASK."""
+        """Return the fields that 1.1 adds to a TASK."""
         self._numbers += 1
         return {
             "version": "1.1",
@@ -324,7 +333,7 @@ class Bench:
         }
 
     def prepare(self, issue_id: str) -> None:
-        """An issue that is to be held waits at a pipe of its own."""
+        """Make the pipe at which a ``hold-...`` issue waits."""
         if issue_id.startswith("hold-"):
             with suppress(FileExistsError):
                 os.mkfifo(self.folder / f"go-{issue_id}", 0o600)
@@ -332,7 +341,7 @@ class Bench:
     def expect(
         self, kind: str, requirement: str, seconds: float | None = None, **fields: object
     ) -> Message:
-        """The next message of the conversation must be this one, with these fields."""
+        """Return the next message of the conversation; it must have this type and these fields."""
         message = self.next_turn(seconds, kind)
         wrong = message is None or message["type"] != kind
         if not wrong and message is not None:
@@ -351,8 +360,10 @@ class Bench:
         return Breach(requirement, why, self.timing.patience if is_late else 0.0)
 
     def next_turn(self, seconds: float | None = None, kind: str = "") -> Message | None:
-        """Its next message that moves the conversation, or one of this kind; None as for
-        ``PeerLink.read``."""
+        """Return the next message of the conversation, or one of this type.
+
+        None as for ``PeerLink.read``.
+        """
         deadline = time.monotonic() + (self.timing.patience if seconds is None else seconds)
         while True:
             message = self.link.read(deadline - time.monotonic())
@@ -373,10 +384,10 @@ class Bench:
         over: str = "",
         since: float | None = None,
     ) -> None:
-        """Nothing of the conversation may come for a while, and the connection stays.
+        """Check that no message of the conversation comes for a while, and the connection stays.
 
-        ``ready``, ``over``: what a READY breaks, and the end of the stream; else ``requirement``.
-        ``since``: when that while began (monotonic), where the worker measures it, too.
+        ``ready``, ``over``: requirements that a READY and the end of the stream break; else
+        ``requirement``. ``since``: start of that time (monotonic), if the worker measures it, too.
         """
         began = time.monotonic() if since is None else since
         deadline = began + (self.timing.quiet if seconds is None else seconds)
@@ -389,7 +400,10 @@ class Bench:
                 raise Breach(broken, f"nothing was due, and {self._came(message)}")
 
     def must(self, requirement: str, holds: bool, why: str, allowed: float = 0.0) -> None:
-        """Raises ``Breach`` where it does not hold; ``allowed``: within so many seconds."""
+        """Confirm a requirement; raise ``Breach`` if it does not hold.
+
+        ``allowed``: seconds it had.
+        """
         if not holds:
             raise Breach(requirement, why, allowed)
         self.proved.add(requirement)
@@ -397,15 +411,15 @@ class Bench:
     # --- what is done -------------------------------------------------------------------------
 
     def began(self, issue_id: str) -> int:
-        """How often the task has been begun."""
+        """Return how often the task was begun."""
         return sum(1 for name, _, child in self._began() if name == issue_id and child == "0")
 
     def order(self) -> list[str]:
-        """The issues in the order in which their tasks were begun."""
+        """Return the issues in the order in which their tasks were begun."""
         return [name for name, _, child in self._began() if child == "0"]
 
     def wait_begun(self, issue_id: str, requirement: str = "W-4.3-2") -> None:
-        """Wait until the task runs, with its child where it has one."""
+        """Wait until the task runs, with its child if it has one."""
         due = 2 if issue_id.startswith("hold-") else 1
 
         def runs() -> bool:
@@ -419,7 +433,7 @@ class Bench:
         self.processes()
 
     def let_go(self, issue_id: str) -> None:
-        """A task that is held succeeds."""
+        """Let a held task succeed."""
 
         def opened() -> bool:
             try:
@@ -433,7 +447,7 @@ class Bench:
         self.until(opened)
 
     def processes(self) -> list[TaskProcess]:
-        """All that tasks have had and that still live."""
+        """Return all processes of tasks that still live."""
         for _, pid, _ in self._began():
             stat = _stat(int(pid))
             if stat:
@@ -441,7 +455,7 @@ class Bench:
         return [p for p in (TaskProcess(*each) for each in self._seen.items()) if p.lives]
 
     def wait_ended(self, requirement: str) -> None:
-        """No process of a task may be left, within the patience."""
+        """Wait until no process of a task is left; raise ``Breach`` after the patience."""
         if not self.until(lambda: not self.processes()):
             left = [process.pid for process in self.processes()]
             why = f"processes of its task are still there: {left} (end their process group)"
@@ -455,28 +469,29 @@ class Bench:
 
     @property
     def has_own_command(self) -> bool:
-        """Whether it has said DONE, and bw-task has run for nothing: its command is its own."""
+        """Whether the worker has sent DONE without a run of bw-task: it has a command of its
+        own."""
         return not self.order() and any(said["type"] == "DONE" for said in self.link.said)
 
     def must_be_ours(self) -> None:
-        """Raises ``NotClaimed`` where its command is its own."""
+        """Raise ``NotClaimed`` if the worker has a command of its own."""
         if self.not_ours.is_set() or self.has_own_command:
             self.not_ours.set()
             raise NotClaimed(OWN_COMMAND)
 
     def bd_calls(self, issue_id: str) -> list[str]:
-        """How ``bd`` was called for this issue."""
+        """Return how ``bd`` was called for this issue."""
         return [line for line in self.log() if line.startswith("bd ") and issue_id in line.split()]
 
     def log(self) -> list[str]:
-        """What was run, in its order: ``task ID PID 0``, 1 for its child; ``bd WORD...``."""
+        """Return what was run, in order: ``task ID PID 0``, 1 for its child; ``bd WORD...``."""
         try:
             return (self.folder / "log").read_text().splitlines()
         except FileNotFoundError:
             return []
 
     def until(self, holds: Callable[[], bool], seconds: float | None = None) -> bool:
-        """Whether it comes to hold within the patience."""
+        """Return whether a condition comes to hold within the patience."""
         deadline = time.monotonic() + (self.timing.patience if seconds is None else seconds)
         while not holds():
             if time.monotonic() > deadline:
@@ -491,7 +506,7 @@ class Bench:
 
 
 def _hangs_up(connection: socket.socket, seconds: float) -> bool:
-    """Whether it ends without a word."""
+    """Return whether the connection ends without a word."""
     connection.settimeout(max(seconds, LOOK_SECONDS))
     try:
         return not connection.recv(1, socket.MSG_PEEK)

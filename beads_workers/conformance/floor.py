@@ -1,8 +1,8 @@
-"""What one case of the orchestrator kit works with: workers, each with a process of its own.
+"""The means of one case of the orchestrator kit: workers, each with a process of its own.
 
-An orchestrator knows a worker by its connection, and its process from the kernel. So each worker of
-the kit is connected by a process of its own, which hands the connection over and then waits: the
-kit can let a connection end, a process, or both.
+An orchestrator knows a worker by its connection, and its process from the kernel. So a separate
+process connects for each worker of the kit, hands the connection over, and then waits. The kit can
+end the connection, the process, or both.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from beads_workers.conformance.link import Breach, Message, PeerLink
 VERSION_1 = frozenset({"type", "worker_id", "timestamp", "issue_id", "priority", "title"})
 """The keys of a TASK of version 1."""
 WAIT_SECONDS_MAX = 6.0
-"""Of a WAIT the kit sits out no more."""
+"""Longest time that the kit waits after a WAIT."""
 
 CONNECTOR = """
 import socket, sys
@@ -39,32 +39,32 @@ while True:
     if not kit.recv(1):
         break
 """
-"""Connects, and once more for each byte that it is sent."""
+"""Program that connects, and connects again for each byte that it is sent."""
 
 ONLY_VERSION_1 = "it speaks version 1"
 
 NEEDS = {"BATCH": "batch", "CANCEL": "cancel", "PAUSE": "pause", "RESUME": "pause"} | {
     "STATUS": "status"
 }
-"""What an orchestrator says only to workers that announced a feature."""
+"""Features that a worker must have announced to get these messages."""
 
 
 @dataclass(slots=True)
 class Book:
-    """Which worker has which issue, over all cases of a run; and how often each was given."""
+    """The holder of each issue, over all cases of a run, and how often each issue was given."""
 
     holders: dict[str, Peer] = field(default_factory=dict)
     times: Counter[str] = field(default_factory=Counter)
     lost: dict[str, str] = field(default_factory=dict)
-    """Issues that were lost with their workers, and the requirement that hands each on."""
+    """Issues that were lost with their workers, and the requirement to hand each of them on."""
     lock: threading.Lock = field(default_factory=threading.Lock)
     speaks_1_1: bool = False
-    """The orchestrator has said so in a TASK."""
+    """Whether a TASK of the orchestrator was of version 1.1."""
     pid: int = 0
-    """Of the orchestrator, once somebody has connected."""
+    """Process id of the orchestrator, once a worker has connected."""
 
     def given(self, issue_id: str, peer: Peer) -> None:
-        """Raises ``Breach`` where somebody else has it."""
+        """Note that a worker has an issue; raise ``Breach`` if another worker has it."""
         with self.lock:
             holder = self.holders.get(issue_id)
             if holder is None:
@@ -74,16 +74,18 @@ class Book:
             raise Breach("O-6-3", f"{issue_id} is with two workers")
 
     def over(self, issue_id: str) -> None:
-        """Nobody has it any more."""
+        """Note that no worker has the issue any more."""
         with self.lock:
             self.holders.pop(issue_id, None)
 
 
 @dataclass(slots=True, eq=False)
 class Peer:
-    """One worker of the kit. ``says``: the fields of its READY, of which ``version`` stands in all
-    that it says; {} for version 1. ``queued``: the tasks behind the one at hand. ``may_end``:
-    SHUTDOWN is what its case is about."""
+    """One worker of the kit. ``says``: fields of its READY; {} for version 1.
+
+    Its ``version`` is in all messages of the worker. ``queued``: tasks behind the current one.
+    ``may_end``: the case expects SHUTDOWN.
+    """
 
     link: PeerLink
     process: subprocess.Popen[bytes]
@@ -98,21 +100,21 @@ class Peer:
     may_end: bool = False
 
     def say(self, kind: str, **fields: object) -> None:
-        """A message of this worker."""
+        """Send a message of this worker."""
         self.link.send(self.message(kind, **fields))
 
     def message(self, kind: str, **fields: object) -> Message:
-        """One that is not sent yet."""
+        """Return a message of this worker, without sending it."""
         base = {"type": kind, "worker_id": self.worker_id, "timestamp": round(time.time(), 6)}
         said = {k: v for k, v in self.says.items() if kind == "READY" or k == "version"}
         return {**base, **fields, **said}
 
     def read(self, seconds: float) -> Message | None:
-        """The next message, if one comes."""
+        """Return the next message, or None if none comes in time."""
         message = self.link.read(seconds)
         if message is None:
             return None
-        # A type that nobody knows may have none.
+        # Messages of unknown types may have no worker_id.
         said = message.get("worker_id", self.called)
         self.called = self.called or said
         if said != self.called:
@@ -128,7 +130,7 @@ class Peer:
         return message
 
     def _check_version(self, task: Message) -> None:
-        """A TASK of version 1 to a worker of 1.1: whoever sent it speaks no other."""
+        """Note a TASK of 1.1; raise ``NotClaimed`` if the orchestrator only speaks version 1."""
         if "version" in task:
             self.book.speaks_1_1 = True
         elif not self.book.speaks_1_1 and task.keys() <= VERSION_1:
@@ -149,7 +151,7 @@ class Peer:
             self.queued.append(task)
 
     def reply(self, requirement: str) -> Message:
-        """What answers READY."""
+        """Return the reply to READY."""
         message = self.read(self.timing.hold + self.timing.patience)
         if message is None:
             is_over = self.link.is_over
@@ -161,12 +163,12 @@ class Peer:
         return message
 
     def ask(self, requirement: str = "O-5.1-1") -> Message:
-        """READY, and its reply."""
+        """Send READY; return the reply."""
         self.say("READY")
         return self.reply(requirement)
 
     def get_task(self, requirement: str = "O-5.1-1") -> Message:
-        """READY until a TASK comes. Raises ``NotClaimed`` where there is no work."""
+        """Send READY until a TASK comes. Raises ``NotClaimed`` if there is no work."""
         deadline = time.monotonic() + 2 * self.timing.patience
         while time.monotonic() < deadline:
             reply = self.ask(requirement)
@@ -176,19 +178,19 @@ class Peer:
         raise NotClaimed("no issue was ready for this case")
 
     def finish(self, **fields: object) -> None:
-        """DONE for its task."""
+        """Send DONE for the current task."""
         assert self.task is not None
         self.say("DONE", issue_id=self.task["issue_id"], **{"duration_ms": 1, **fields})
         self.let_go()
 
     def let_go(self) -> None:
-        """What it has said ends its task; the next one of its queue is at hand."""
+        """Forget the current task, which the worker has ended; the next queued one is current."""
         if self.task is not None:
             self.book.over(self.task["issue_id"])
             self.task = self.queued.pop(0) if self.queued else None
 
     def give_back(self, issue_id: str) -> None:
-        """CANCEL has come for a task that is queued on it: it is returned unstarted."""
+        """Return a queued task unstarted, after a CANCEL for it."""
         for task in [each for each in self.queued if each["issue_id"] == issue_id]:
             self.queued.remove(task)
             named = {"request_id": task["request_id"]} if "request_id" in task else {}
@@ -197,7 +199,7 @@ class Peer:
             self.book.over(issue_id)
 
     def quiet(self, requirement: str, seconds: float | None = None) -> None:
-        """Nothing may come for a while, and the connection stays."""
+        """Check that no message comes for a while, and the connection stays."""
         message = self.read(self.timing.quiet if seconds is None else seconds)
         if message is not None:
             raise Breach(requirement, f"nothing was due, and {json.dumps(message)[:200]} came")
@@ -205,12 +207,12 @@ class Peer:
             raise Breach(requirement, "it has closed the connection")
 
     def must(self, requirement: str, holds: bool, why: str, allowed: float = 0.0) -> None:
-        """Raises ``Breach`` where it does not hold; ``allowed``: within so many seconds."""
+        """Raise ``Breach`` if a requirement does not hold. ``allowed``: seconds it had."""
         if not holds:
             raise Breach(requirement, why, allowed)
 
     def come_back(self) -> None:
-        """Its connection is lost, and its process connects anew."""
+        """Close the connection, and connect again from the same process."""
         self.link.close()
         self.handle.sendall(b"x")
         connection = _received(self.handle)
@@ -220,14 +222,14 @@ class Peer:
         self.called = ""
 
     def lose(self, requirement: str) -> None:
-        """The worker is gone with its task, its process too, without a word; by this requirement
-        the task has to be handed on."""
+        """End connection and process during a task; by this requirement the task must be handed
+        on."""
         if self.task is not None:
             self.book.lost[self.task["issue_id"]] = requirement
         self.die()
 
     def die(self) -> None:
-        """The worker is gone, its process too."""
+        """End connection and process of the worker."""
         self.link.close()
         self.handle.close()
         self.process.wait()
@@ -235,7 +237,7 @@ class Peer:
             self.let_go()
 
     def leave(self) -> None:
-        """At the end of a case: what it has is done."""
+        """Finish all tasks and end the worker, at the end of a case."""
         while self.task is not None and not self.link.is_over:
             self.finish()
         with suppress(OSError):
@@ -247,8 +249,10 @@ class Peer:
 
 @dataclass(slots=True)
 class Floor:
-    """One case: the workers that it has. Use it in a ``with``. ``stop``: the command that has the
-    orchestrator stop, () for none."""
+    """The workers of one case. Use it in a ``with``.
+
+    ``stop``: the command that stops the orchestrator, () for none.
+    """
 
     path: str
     timing: Timing
@@ -271,8 +275,10 @@ class Floor:
         features: Sequence[str] = ("cancel", "grouped"),
         **fields: object,
     ) -> Peer:
-        """A worker that has connected and said nothing yet; ``version``: its READY opts in, with
-        these features and fields."""
+        """Return a worker that has connected and sent nothing yet.
+
+        ``version``: its READY opts in, with these features and fields.
+        """
         ours, theirs = socket.socketpair()
         command = [sys.executable, "-S", "-E", "-c", CONNECTOR, self.path]
         process: subprocess.Popen[bytes] = subprocess.Popen(
@@ -304,7 +310,7 @@ def _pid_of(connection: socket.socket) -> int:
 
 
 def _received(handle: socket.socket) -> socket.socket | None:
-    """The connection that a connector hands over; None where it could not connect."""
+    """Return the connection that a connector hands over; None if it could not connect."""
     room = socket.CMSG_LEN(array.array("i").itemsize)
     try:
         data, ancillary, *_ = handle.recvmsg(1, room)

@@ -1,4 +1,4 @@
-"""Whether it was the machine that was late: how long who is tried waited for a processor."""
+"""Tells a slow machine from a slow peer: how long the tested process waited for a processor."""
 
 from __future__ import annotations
 
@@ -6,25 +6,27 @@ from pathlib import Path
 
 NANOSECONDS = 1e9
 SHARE = 0.5
-"""Of the time that was allowed: if so much of it went by in a queue, nobody is to blame."""
+"""Share of the allowed time: if the process waited for a processor that long, it is excused."""
 
 
 class ProcessorClock:
-    """Counts for a process from its start, or from ``watch``.
+    """Measures how long a process waited for a processor, from its start or from ``watch``.
 
-    The kernel counts for each thread how long it waited for a processor; if it does not, that is 0.
+    The kernel counts this for each thread; if the kernel does not count, the time is 0.
     """
 
     def __init__(self) -> None:
         self._before: dict[int, float] = {}
 
     def watch(self, pid: int) -> None:
-        """What this process has waited until now does not count."""
+        """Exclude the time that this process has waited until now."""
         self._before.setdefault(pid, _waited(pid))
 
     def excuses(self, allowed: float, pid: int) -> float:
-        """The seconds that this process waited, if those explain that something was not there in
-        the time that was ``allowed``; else 0."""
+        """Return the seconds that this process waited if they excuse a delay, else 0.
+
+        ``allowed``: seconds in which something was due.
+        """
         waited = _waited(pid) - self._before.get(pid, 0.0)
         return waited if 0.0 < allowed * SHARE <= waited else 0.0
 

@@ -1,4 +1,4 @@
-"""One connection of the kit: lines in and out, with a transcript of all of them."""
+"""One connection of the kit: lines in and out, with a transcript of all lines."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ READ_BYTES = 1 << 16
 LINE_BYTES_MAX = 1 << 20
 FLOOD_LINES = 100
 SHOWN_CHARS_MAX = 300
-"""Of a line in a transcript."""
+"""Most characters of a line in a transcript."""
 WHY_CHARS_MAX = 200
-"""Of what is wrong with one."""
+"""Most characters of a fault in a message."""
 
 
 class Breach(Exception):
     """The peer has broken a requirement; the text says how.
 
-    ``allowed``: the seconds that it had, where it was too late; a late machine excuses that."""
+    ``allowed``: seconds that the peer had, if it was too late; a slow machine excuses that.
+    """
 
     def __init__(self, requirement: str, why: str, allowed: float = 0.0) -> None:
         super().__init__(why)
@@ -39,9 +40,11 @@ class Breach(Exception):
 
 @dataclass(slots=True)
 class PeerLink:
-    """``framing``, ``fields`` and ``additions``: the requirements that a wrong line of the peer
-    breaks, a wrong message, and one that lacks what 1.1 adds. ``arrow``: how its lines are marked
-    in a transcript, ``>`` for a worker's."""
+    """One connection. ``framing``, ``fields``, ``additions``: requirements that the peer breaks.
+
+    They are broken by an invalid line, by an invalid message, and by one without the additions of
+    1.1. ``arrow``: mark of the peer's lines in a transcript, ``>`` for a worker's.
+    """
 
     socket: socket.socket
     transcript: list[str]
@@ -50,16 +53,16 @@ class PeerLink:
     additions: str
     arrow: str
     said: list[Message] = field(default_factory=list)
-    """All that the peer has said."""
+    """All messages of the peer."""
     is_over: bool = False
     _buffer: bytearray = field(default_factory=bytearray)
 
     def send(self, message: Message) -> None:
-        """One message; a peer that is gone does not hear it."""
+        """Send one message; do nothing if the peer is gone."""
         self.send_bytes(json.dumps(message).encode() + b"\n")
 
     def send_bytes(self, data: bytes, *, shown: bool = True) -> None:
-        """These very bytes, or a piece of a line."""
+        """Send these very bytes, or a piece of a line."""
         if shown:
             self._note("<" if self.arrow == ">" else ">", data)
         with suppress(OSError):
@@ -67,8 +70,11 @@ class PeerLink:
             self.socket.sendall(data)
 
     def flood(self, line: bytes, count: int, seconds: float) -> bool:
-        """Send this line so often, and read nothing. Whether the peer has closed the connection, or
-        has stopped reading for so long: else it goes on answering."""
+        """Send this line ``count`` times, and read nothing.
+
+        Returns whether the peer has closed the connection or stopped reading for ``seconds``;
+        False: it goes on answering.
+        """
         self.transcript.append(f"  (the kit reads nothing, and says {count} times)")
         self._note("<" if self.arrow == ">" else ">", line)
         self.socket.settimeout(seconds)
@@ -82,9 +88,12 @@ class PeerLink:
         return bool(ended.poll(seconds * 1000))
 
     def read(self, seconds: float, *, in_time: bool = False) -> Message | None:
-        """The peer's next message; None where nothing comes in time, or its stream has ended
-        (``is_over``). ``in_time``: on a busy machine the kit looks too late, and what it finds then
-        may have come too late as well; that is left for the next read. Raises ``Breach``."""
+        """Return the peer's next message; None if none comes in time, or at the end of the stream.
+
+        ``is_over`` tells the two apart. ``in_time``: leave a message that is found after the
+        deadline to the next read, since on a busy machine the kit may look too late. Raises
+        ``Breach``.
+        """
         deadline = time.monotonic() + seconds
         while b"\n" not in self._buffer:
             left = deadline - time.monotonic()
@@ -101,7 +110,7 @@ class PeerLink:
         return message
 
     def close(self) -> None:
-        """As a peer that is gone closes."""
+        """Close the connection, like a peer that is gone."""
         with suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
         self.socket.close()

@@ -1,6 +1,6 @@
-"""Each flow of the protocol, and each mishap, played to an orchestrator: one function each.
+"""Flows and faults of the protocol, played to an orchestrator: one function each.
 
-Source: docs/PROTOCOL.md. A case names the requirements that it confirms when it comes to its end.
+Source: docs/PROTOCOL.md. A case names the requirements that it confirms if it reaches its end.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ CONNECTIONS = 100
 HELLO_SECONDS = 10.0
 WRONG_LINES = 1000
 UNREAD_BYTES = 8 << 20
-"""Twice what may wait for a peer that does not read."""
+"""Unread bytes to provoke: twice what may wait for a peer that does not read."""
 AGAIN_BY_PATIENCE = 4
-"""What a worker lost comes back within so many times the patience: an orchestrator may back off."""
+"""Factor of the patience within which a lost task is handed on: an orchestrator may back off."""
 
 
 class Phase(Enum):
-    """When a case is played: with others, with nobody beside it, or at the end of a run."""
+    """Phase in which a case is played: with others, alone, at the end of a run, or at its stop."""
 
     TOGETHER = 0
     ALONE = 1
@@ -43,7 +43,7 @@ class Phase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class OrchestratorCase:
-    """One conversation, with one worker or two."""
+    """One conversation, with one or two workers."""
 
     name: str
     ids: tuple[str, ...]
@@ -52,10 +52,10 @@ class OrchestratorCase:
 
 
 class Cases(list[OrchestratorCase]):
-    """Those of one module."""
+    """The cases of one module."""
 
     def case(self, *ids: str, phase: Phase = Phase.TOGETHER) -> Callable[[Play], Play]:
-        """Put a case into this."""
+        """Return a decorator that adds a case to this list."""
 
         def add(play: Play) -> Play:
             self.append(OrchestratorCase(play.__name__, ids, play, phase))
@@ -73,7 +73,7 @@ case = CASES.case
 
 @case("O-2.1-1")
 def mode(floor: Floor) -> None:
-    """Nobody else may connect."""
+    """Check that only the owner may connect."""
     found = stat.S_IMODE(Path(floor.path).stat().st_mode)
     if found != 0o600:
         raise Breach("O-2.1-1", f"its mode is {found:04o}")
@@ -81,7 +81,7 @@ def mode(floor: Floor) -> None:
 
 @case("O-2.1-2")
 def a_hundred_at_once(floor: Floor) -> None:
-    """None of a hundred that connect together is turned away."""
+    """Check that a hundred simultaneous connections are accepted."""
     with ExitStack() as open_ones:
         for number in range(CONNECTIONS):
             connection = open_ones.enter_context(socket.socket(socket.AF_UNIX))
@@ -94,7 +94,7 @@ def a_hundred_at_once(floor: Floor) -> None:
 
 @case("O-7-1")
 def says_nothing(floor: Floor) -> None:
-    """Ten seconds without a word."""
+    """Check that a silent connection is closed after ten seconds."""
     began = time.monotonic()
     peer = floor.worker()
     peer.read(HELLO_SECONDS + floor.timing.patience)
@@ -109,7 +109,7 @@ def says_nothing(floor: Floor) -> None:
 
 @case("O-3-1", "O-4.1-1", "O-5.1-1", "O-5.1-2", "O-6-2", "O-9.1-1")
 def one_reply(floor: Floor) -> None:
-    """Two tasks of a worker of version 1."""
+    """Do two tasks as a worker of version 1, and fail a third."""
     peer = floor.worker()
     for _ in range(2):
         task = peer.get_task()
@@ -139,7 +139,7 @@ def _is_version_1(peer: Peer, reply: Message) -> None:
 
 @case("O-5.3-1")
 def ready_in_a_task(floor: Floor) -> None:
-    """The same TASK, never a second one."""
+    """Check that READY during a task gets the same TASK again, never a second one."""
     peer = floor.worker()
     task = peer.get_task()
     again = peer.ask("O-5.3-1")
@@ -150,7 +150,7 @@ def ready_in_a_task(floor: Floor) -> None:
 
 @case("O-5.3-2", "O-5.3-4")
 def done_for_another_issue(floor: Floor) -> None:
-    """WAIT 1, and the task stays."""
+    """Check that DONE for another issue gets WAIT 1, and the task stays."""
     peer = floor.worker()
     task = peer.get_task()
     peer.say("DONE", issue_id="no-such-issue", duration_ms=1)
@@ -168,7 +168,7 @@ def _resynchronised(peer: Peer) -> None:
 
 @case("O-5.3-2", "O-5.3-3")
 def done_for_nothing(floor: Floor) -> None:
-    """A DONE that crosses a READY uses up no reply."""
+    """Check that a FAILED that crosses a READY uses up no reply."""
     peer = floor.worker()
     peer.say("DONE", issue_id="no-such-issue", duration_ms=1)
     _resynchronised(peer)
@@ -183,7 +183,7 @@ def done_for_nothing(floor: Floor) -> None:
 
 @case("O-6-1", "O-6-3")
 def two_of_one_name(floor: Floor) -> None:
-    """Two workers that call themselves the same are two."""
+    """Check that two workers of the same name are two."""
     first, second = floor.worker("same"), floor.worker("same")
     one, other = first.get_task("O-6-1"), second.get_task("O-6-1")
     first.must("O-6-1", one["issue_id"] != other["issue_id"], "both have the same issue")
@@ -196,7 +196,7 @@ def two_of_one_name(floor: Floor) -> None:
 
 @case("O-7-2")
 def gone_in_a_task(floor: Floor) -> None:
-    """The process of a worker is gone; ``handed_on`` sees who gets its issue."""
+    """Lose a worker with its process; ``handed_on`` checks who gets its issue."""
     lost = floor.worker()
     lost.get_task()
     lost.lose("O-7-2")
@@ -204,8 +204,10 @@ def gone_in_a_task(floor: Floor) -> None:
 
 @case("O-7-3")
 def back_from_a_task(floor: Floor) -> None:
-    """The connection is lost, and what its process still says of the task on the next one is no
-    more than a DONE for nothing."""
+    """Lose a connection, and come back.
+
+    A DONE on the next connection for the task of the old one counts as a DONE for nothing.
+    """
     lost = floor.worker()
     issue_id = lost.get_task()["issue_id"]
     lost.come_back()
@@ -216,7 +218,7 @@ def back_from_a_task(floor: Floor) -> None:
 
 @case(phase=Phase.LAST)
 def handed_on(floor: Floor) -> None:
-    """Somebody gets each issue that was lost, in whichever case.
+    """Check that every issue that was lost in any case is handed on.
 
     An orchestrator may back off, and have claimed others before it: all that are left are taken.
     """
@@ -242,8 +244,10 @@ def _not_handed_on(floor: Floor) -> list[tuple[str, str]]:
 
 @case("O-4.7-1", "O-5.3-5", phase=Phase.STOP)
 def stops(floor: Floor) -> None:
-    """A READY that is held is answered with SHUTDOWN, and so is the one after a task. Then nothing
-    is said any more."""
+    """Check that a held READY is answered with SHUTDOWN, and so is a READY after a task.
+
+    After that, no message may come.
+    """
     if not floor.stop:
         raise NotClaimed("it needs --stop COMMAND")
     held = _paused(floor)
@@ -266,7 +270,8 @@ def stops(floor: Floor) -> None:
 
 
 def _paused(floor: Floor) -> Peer:
-    """A worker whose READY is held; of version 1 there is no such thing."""
+    """Return a worker whose READY is held; in version 1, which has no such thing, a plain
+    worker."""
     peer = floor.worker("kit", "1.1", ("cancel", "grouped", "pause"))
     try:
         peer.ask()
@@ -296,7 +301,7 @@ def _told_to_leave(peer: Peer) -> None:
 
 @case("O-3-2", "O-3-3")
 def lines_in_pieces(floor: Floor) -> None:
-    """A stream has no messages, only bytes."""
+    """Send lines in pieces, and several at once: a stream has no messages, only bytes."""
     peer = floor.worker("größe")
     line = json.dumps(peer.message("READY"), ensure_ascii=False).encode()
     for start in range(0, len(line), 9):
@@ -316,7 +321,7 @@ def lines_in_pieces(floor: Floor) -> None:
 
 @case("O-3-4")
 def too_long_a_line(floor: Floor) -> None:
-    """Skipped to its end."""
+    """Check that a line that is too long is skipped to its end."""
     peer = floor.worker()
     peer.link.send_bytes(b"x" * (LINE_BYTES_MAX + 100_000) + b"\n", shown=False)
     peer.ask("O-3-4")
@@ -324,7 +329,7 @@ def too_long_a_line(floor: Floor) -> None:
 
 @case("O-4.1-2")
 def unknown_keys(floor: Floor) -> None:
-    """Keys of a later version."""
+    """Check that keys of a later version are ignored."""
     peer = floor.worker()
     peer.say("READY", novelty={"type": "DONE"}, zeal=None)
     peer.reply("O-4.1-2")
@@ -336,7 +341,7 @@ def unknown_keys(floor: Floor) -> None:
 
 @case("O-8-1")
 def nonsense(floor: Floor) -> None:
-    """Each of these lines is passed over."""
+    """Check that each of these invalid lines is ignored."""
     peer = floor.worker()
     for line in NONSENSE:
         peer.link.send_bytes(line + b"\n")
@@ -348,7 +353,7 @@ def nonsense(floor: Floor) -> None:
 
 @case("O-8-2")
 def unknown_types(floor: Floor) -> None:
-    """Messages of a later version, and those that only orchestrators say."""
+    """Check that messages of a later version and those of orchestrators are ignored."""
     peer = floor.worker()
     peer.ask("O-8-2")
     peer.let_go()
@@ -359,7 +364,7 @@ def unknown_types(floor: Floor) -> None:
 
 @case("O-8-3")
 def lean_answers(floor: Floor) -> None:
-    """What ended counts, whatever else is missing."""
+    """Check that DONE and FAILED end a task even if other fields are missing."""
     peer = floor.worker()
     ended = ""
     for kind in ("DONE", "FAILED"):
@@ -374,7 +379,7 @@ def lean_answers(floor: Floor) -> None:
 
 @case("O-8-4")
 def flood(floor: Floor) -> None:
-    """Nothing but wrong lines."""
+    """Check that a connection with only invalid lines is closed."""
     peer = floor.worker()
     peer.ask("O-8-4")
     peer.let_go()
@@ -387,7 +392,7 @@ def flood(floor: Floor) -> None:
 
 @case("O-7-4")
 def reads_nothing(floor: Floor) -> None:
-    """What is owed to it grows without a limit, or its connection is closed."""
+    """Check that unread replies do not grow without limit: the connection is closed or not read."""
     peer = floor.worker("kit", "1.1")
     try:
         owed = len(json.dumps(peer.get_task()))
@@ -405,7 +410,7 @@ def reads_nothing(floor: Floor) -> None:
 
 @case("O-9.1-2", "O-9.2-1")
 def version_1_1(floor: Floor) -> None:
-    """What a worker that opts in is sent."""
+    """Check the fields that a worker which opts in to 1.1 is sent."""
     peer = floor.worker("kit", "1.1")
     task = peer.get_task()
     peer.must("O-9.1-2", task.get("version") == "1.1", "its TASK does not say 1.1")
@@ -420,7 +425,7 @@ def version_1_1(floor: Floor) -> None:
 
 @case("O-9.1-3")
 def later_version(floor: Floor) -> None:
-    """A worker of 1.7 is answered in 1.1, if one of 1.1 is."""
+    """Check that a worker of 1.7 is answered in 1.1, if a worker of 1.1 is."""
     floor.worker("kit", "1.1").get_task()
     peer = floor.worker("kit", "1.7")
     said = peer.ask("O-9.1-3").get("version")

@@ -1,7 +1,7 @@
 """The features of version 1.1, played to an orchestrator: one function each.
 
-Source: docs/PROTOCOL.md, section 9. What an orchestrator may leave out (CANCEL, prefetch, BATCH) is
-not claimed where it does not do it.
+Source: docs/PROTOCOL.md, section 9. Optional features (CANCEL, prefetch, BATCH) that an
+orchestrator does not use are not claimed.
 """
 
 from __future__ import annotations
@@ -19,25 +19,26 @@ FEATURES = Cases()
 case = FEATURES.case
 
 NOWHERE = "bw-conformance-nowhere"
-"""A label, a type and a command that nobody has."""
+"""A label, a type and a command that do not exist."""
 HEARTBEAT_SECONDS = 1.0
 HEARTBEATS_MISSED = 3
 EARLY_SECONDS = 0.3
-"""A clock may be that much off."""
+"""Tolerated error of a clock."""
 PREFETCH_COUNT = 2
 BATCH_SIZE = 3
 TRIES = 50
-"""So many tasks an orchestrator may send one by one before it prefetches, or sends a BATCH."""
+"""Most tasks that the kit takes while it waits for a prefetched task, or for a BATCH."""
 TRIES_AT_ONCE = 20
 BUSY_SECONDS = 0.2
-"""Between all later ones: what makes a machine too busy for short tasks may be over by then."""
+"""Pause between all later tasks: a load that makes the machine too slow for short tasks may
+pass."""
 QUICK_SECONDS = 0.002
-"""Of a task that is worth prefetching: where tasks are long, an orchestrator need not."""
+"""Length of a task that is worth prefetching: an orchestrator need not prefetch long tasks."""
 
 
 @case("O-9.6-1")
 def progress(floor: Floor) -> None:
-    """PROGRESS is no turn of the conversation."""
+    """Check that PROGRESS gets no reply."""
     peer = floor.worker("kit", "1.1")
     issue_id = peer.get_task()["issue_id"]
     for percent in (10, None, 20):
@@ -47,7 +48,7 @@ def progress(floor: Floor) -> None:
 
 @case("O-9.2-2", "O-5.3-5")
 def takes_no_more(floor: Floor) -> None:
-    """A worker that is about to leave is told to; then it is told nothing."""
+    """Check that a worker that is about to leave gets SHUTDOWN, and then nothing."""
     peer = floor.worker("kit", "1.1")
     peer.get_task()
     peer.may_end = True
@@ -70,7 +71,7 @@ def _shown(message: Message | None) -> str:
 
 @case("O-8-5")
 def messages_of_1_1_from_version_1(floor: Floor) -> None:
-    """They change nothing: the next READY is answered as always."""
+    """Check that messages of 1.1 from a worker of version 1 change nothing."""
     peer = floor.worker()
     peer.get_task()
     peer.finish()
@@ -83,7 +84,7 @@ def messages_of_1_1_from_version_1(floor: Floor) -> None:
 
 @case("O-8-5")
 def priority_that_was_not_announced(floor: Floor) -> None:
-    """A choice of somebody who did not say that it might choose."""
+    """Check that PRIORITY changes nothing if the worker did not announce it."""
     peer = floor.worker("kit", "1.1")
     peer.get_task()
     peer.say("PROGRESS", issue_id="no-such-issue", percent=100, activity="elsewhere")
@@ -103,8 +104,10 @@ def _still_served(floor: Floor, peer: Peer) -> None:
 
 @case("O-9.1-4")
 def nothing_announced(floor: Floor) -> None:
-    """Numbers that go with features, without those: no BATCH, no second task, no end for silence,
-    no CANCEL."""
+    """Check that the numbers of features have no effect without the features.
+
+    No BATCH, no second task, no end for silence, and no CANCEL may come.
+    """
     fields = {"prefetch_count": 3, "batch_size": 5, "heartbeat_seconds": HEARTBEAT_SECONDS}
     peer = floor.worker("kit", "1.1", (), **fields)
     issue_id = peer.get_task("O-9.1-4")["issue_id"]
@@ -119,7 +122,7 @@ def nothing_announced(floor: Floor) -> None:
 
 @case("O-9.1-4", phase=Phase.ALONE)
 def announced_once_only(floor: Floor) -> None:
-    """The last READY counts, whatever the one before it said."""
+    """Check that the last READY counts, whatever the one before announced."""
     features, fields = ("batch", "cancel", "grouped"), {"batch_size": 5, "prefetch_count": 5}
     peer = floor.worker("kit", "1.1", features, **fields)
     peer.get_task()
@@ -133,7 +136,7 @@ def announced_once_only(floor: Floor) -> None:
 
 
 def _finish_all(peer: Peer) -> None:
-    """What it has, and what comes meanwhile."""
+    """Finish all tasks, including those that arrive meanwhile."""
     while peer.task is not None:
         peer.finish()
         while peer.read(QUICK_SECONDS) is not None:
@@ -142,12 +145,13 @@ def _finish_all(peer: Peer) -> None:
 
 @case("O-9.5-1", phase=Phase.ALONE)
 def prefetch(floor: Floor) -> None:
-    """No more of them than it accepts, and a READY that they have crossed is not answered."""
+    """Check that no more tasks are prefetched than announced, and that a crossing READY is
+    ignored."""
     peer = floor.worker("kit", "1.1", prefetch_count=PREFETCH_COUNT)
     for number in range(TRIES):
         peer.get_task()
-        # Mostly without a pause: on a busy machine that is a long one, and makes a task of it that
-        # is not worth prefetching.
+        # Mostly without a pause: on a busy machine a pause is long, and makes a task that is not
+        # worth prefetching.
         peer.read(0.0 if number % 5 else QUICK_SECONDS)
         if peer.queued:
             break
@@ -164,7 +168,7 @@ def prefetch(floor: Floor) -> None:
 
 
 def _prefetched(peer: Peer) -> None:
-    """Read what comes: tasks that it has not had yet, and not too many; some are revoked."""
+    """Read messages until none comes: new tasks, and not too many; return revoked ones."""
     known = {each["issue_id"] for each in (peer.task, *peer.queued) if each}
     while (message := peer.read(peer.timing.quiet)) is not None:
         if message["type"] == "CANCEL":
@@ -180,7 +184,7 @@ def _prefetched(peer: Peer) -> None:
 
 @case("O-9.12-1", phase=Phase.ALONE)
 def batch(floor: Floor) -> None:
-    """Several tasks answer one READY, and each is answered by itself."""
+    """Check that a BATCH answers one READY, and that its tasks are ended one by one."""
     features = ("batch", "cancel", "grouped")
     peer = floor.worker("kit", "1.1", features, batch_size=BATCH_SIZE)
     for _ in range(TRIES):
@@ -206,7 +210,7 @@ def batch(floor: Floor) -> None:
 
 @case("O-9.4-1")
 def cancel(floor: Floor) -> None:
-    """It names the task at hand; whichever answer it crosses is taken."""
+    """Check that CANCEL names the current task, and that an answer that crosses it is accepted."""
     for kind in ("FAILED", "DONE"):
         peer = floor.worker("kit", "1.1")
         issue_id = peer.get_task()["issue_id"]
@@ -233,7 +237,7 @@ def cancel(floor: Floor) -> None:
 
 @case("O-9.7-1")
 def control(floor: Floor) -> None:
-    """Four questions in one write, one of them of another kind."""
+    """Ask four questions in one write, one of another kind, and check the order of the replies."""
     stranger = floor.worker("kit", "1.1")
     stranger.say("CONTROL", command="alive", control_data={})
     stranger.quiet("O-9.7-1")
@@ -253,7 +257,7 @@ def control(floor: Floor) -> None:
 
 
 def _control_reply(peer: Peer) -> list[str]:
-    """By its keys a reply is known: what they hold may change."""
+    """Return the keys of a CONTROL_REPLY, which identify it: its values may change."""
     message = peer.read(peer.timing.patience)
     if message is None or message["type"] != "CONTROL_REPLY":
         raise Breach("O-9.7-1", f"CONTROL_REPLY was due, and {_shown(message)} came")
@@ -262,7 +266,7 @@ def _control_reply(peer: Peer) -> list[str]:
 
 @case("O-9.8-1")
 def heartbeat(floor: Floor) -> None:
-    """It stays for as long as it says something valid; what is no message keeps nobody."""
+    """Check that only valid messages keep a connection with heartbeats open."""
     features = ("cancel", "grouped", "heartbeat")
     peer = floor.worker("kit", "1.1", features, heartbeat_seconds=HEARTBEAT_SECONDS)
     peer.get_task()
@@ -286,7 +290,7 @@ def heartbeat(floor: Floor) -> None:
 
 @case("O-9.10-1")
 def pause(floor: Floor) -> None:
-    """Between PAUSE and RESUME no READY is answered; each of them counts once."""
+    """Check that no READY is answered between PAUSE and RESUME; each READY counts once."""
     peer = floor.worker("kit", "1.1", ("cancel", "grouped", "pause"))
     peer.get_task()
     peer.say("PAUSE", reason="the kit pauses")
@@ -305,7 +309,7 @@ def pause(floor: Floor) -> None:
 
 @case("O-9.11-1")
 def priority(floor: Floor) -> None:
-    """It is sent what it chose, or nothing; and whatever there is once it lifts its choice."""
+    """Check that a worker only gets tasks of its choice, and any task once it lifts the choice."""
     peer = floor.worker("kit", "1.1", ("cancel", "grouped", "priority"))
     peer.say("PRIORITY", labels=[NOWHERE])
     _ask_for(peer, {"labels": [NOWHERE]})
@@ -325,7 +329,7 @@ def priority(floor: Floor) -> None:
 
 
 def _ask_for(peer: Peer, choice: Mapping[str, list[object]]) -> None:
-    """READY, its reply, if any, and the end of the choice."""
+    """Send READY, check its reply, if any, and lift the choice."""
     peer.say("READY")
     reply = peer.read(peer.timing.quiet)
     if reply is not None and reply["type"] == "TASK":

@@ -1,4 +1,4 @@
-"""The orchestrator kit as a whole: every case in a thread, and what they found."""
+"""The orchestrator kit as a whole: runs the cases in threads, and collects their findings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from beads_workers.conformance.orchestrator_features import FEATURES
 from beads_workers.conformance.requirements import ORCHESTRATOR
 
 AT_ONCE = 8
-"""Cases side by side, each with one or two workers."""
+"""Number of cases that run at the same time, each with one or two workers."""
 
 ALL = [*CASES, *FEATURES]
 SLOW = ("says_nothing", "heartbeat", "nothing_announced")
@@ -29,9 +29,12 @@ def try_orchestrator(
     stop: Sequence[str] = (),
     without: Sequence[str] = (),
 ) -> report.Report:
-    """Play every case to the orchestrator at this socket; ``only``: those that could show these
-    requirements. ``stop``: a command that has it stop, run at the end. ``without``: requirements
-    that it does not claim; a case that shows nothing else is not played."""
+    """Play all cases to the orchestrator at this socket; return the report.
+
+    ``only``: play cases that could show these requirements. ``stop``: a command that stops the
+    orchestrator, run at the end. ``without``: requirements that it does not claim; cases for
+    nothing else are not played.
+    """
     began, book = time.monotonic(), Book()
     chosen = [c for c in ALL if not only or set(only) & {*c.ids} or c.phase is Phase.LAST]
     slow_first = sorted(chosen, key=lambda case: case.name not in SLOW)
@@ -57,7 +60,7 @@ def try_orchestrator(
 
 
 def play(case: OrchestratorCase, floor: Floor) -> Iterator[report.Finding]:
-    """One case: what it says of its requirements, and of one that it did not look for."""
+    """Play one case; yield its findings about its own requirements, and about any broken one."""
     verdict, why, broken, clock = report.Judgement.PASS, "", "", ProcessorClock()
     clock.watch(floor.book.pid)
     with floor:

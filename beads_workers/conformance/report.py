@@ -1,4 +1,4 @@
-"""What a run of the kit says: a verdict for each requirement, as lines, JSON or JUnit XML."""
+"""The result of a run of the kit: a verdict for each requirement, as lines, JSON or JUnit XML."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ LATE = "the machine was too busy"
 
 
 UNFORESEEN = (LookupError, TypeError, ValueError, AttributeError)
-"""What a case may meet in the words of a stranger that nobody has thought of."""
+"""Exceptions that unexpected messages of a peer may cause in a case."""
 
 
 class Judgement(Enum):
-    """``NOT_REACHED``: the case that would have shown it ended early, by another failure."""
+    """Verdict. ``NOT_REACHED``: the case that would have shown the requirement failed before."""
 
     PASS = "pass"
     FAIL = "fail"
@@ -28,7 +28,10 @@ class Judgement(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one case says of one requirement. ``why`` and ``transcript`` go with what is no pass."""
+    """The verdict of one case on one requirement.
+
+    ``why`` and ``transcript`` are set for all verdicts but ``PASS``.
+    """
 
     requirement: str
     verdict: Judgement
@@ -48,15 +51,16 @@ class Report:
 
     @property
     def is_conformant(self) -> bool:
-        """Whether nothing failed."""
+        """Whether no requirement failed."""
         return not any(each.verdict is Judgement.FAIL for each in self.findings)
 
     def count(self, verdict: Judgement) -> int:
-        """How many requirements have this verdict."""
+        """Return how many requirements have this verdict."""
         return sum(1 for each in self.findings if each.verdict is verdict)
 
     def lines(self) -> Iterator[str]:
-        """For people: a line for each requirement, then what failed with its transcript."""
+        """Yield lines for people: one for each requirement, then the failures with their
+        transcripts."""
         for each in self.findings:
             why = f" ({each.why})" if each.why and each.verdict is not Judgement.PASS else ""
             text = self.texts[each.requirement]
@@ -78,13 +82,13 @@ class Report:
             yield f"begin with {why.removeprefix('see ')}: it hides {number} of those not reached"
 
     def hidden(self) -> Iterator[Finding]:
-        """What another failure, which ``why`` names, has kept from being shown."""
+        """Yield the findings that were not reached because of the failure that ``why`` names."""
         for each in self.findings:
             if each.verdict is Judgement.NOT_REACHED and each.why.startswith("see "):
                 yield each
 
     def as_json(self) -> dict[str, Any]:
-        """The same for programs."""
+        """Return the report as JSON."""
         return {
             "of": self.of,
             "conformant": self.is_conformant,
@@ -103,7 +107,8 @@ class Report:
         }
 
     def as_junit(self) -> str:
-        """JUnit XML: what is not claimed, and not reached, counts as skipped."""
+        """Return the report as JUnit XML; requirements not claimed or not reached count as
+        skipped."""
         from xml.sax.saxutils import escape, quoteattr
 
         failed = self.count(Judgement.FAIL)
@@ -127,27 +132,29 @@ class Report:
 
 
 def as_breach(error: Exception, ids: Sequence[str]) -> Breach:
-    """What went wrong in a case of these requirements, as one that was broken."""
+    """Return an exception in a case of these requirements as a broken requirement."""
     if isinstance(error, Breach):
         return error
     return Breach(ids[0] if ids else "O-4.1-1", f"its words make no sense here ({error!r:.100})")
 
 
 def of_breach(error: Breach, case: str, transcript: Sequence[str], late: float) -> Finding:
-    """What a case says of the requirement that was broken; ``late``: the seconds by which it was
-    the machine that did it."""
+    """Return the finding about a broken requirement.
+
+    ``late``: seconds by which a slow machine excuses the peer; 0: not excused.
+    """
     verdict = Judgement.NOT_REACHED if late else Judgement.FAIL
     why = f"{error.why}; {late_by(late)}" if late else error.why
     return Finding(error.requirement, verdict, case, why, tuple(transcript))
 
 
 def late_by(seconds: float) -> str:
-    """What is said of it; empty for 0."""
+    """Return the text for a slow machine; empty for 0."""
     return f"{LATE} ({seconds:.1f} s for a processor)" if seconds else ""
 
 
 def settle(found: Iterable[Finding], texts: Mapping[str, str]) -> list[Finding]:
-    """One finding for each requirement: a failure outweighs a pass, and that all others."""
+    """Return one finding for each requirement: a failure outweighs a pass, a pass all others."""
     weight = [Judgement.FAIL, Judgement.PASS, Judgement.NOT_REACHED, Judgement.NOT_CLAIMED]
     best: dict[str, Finding] = {}
     for each in found:

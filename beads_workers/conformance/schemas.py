@@ -1,9 +1,9 @@
 """The messages as JSON Schema 2020-12, made from the dataclasses of ``core.wire``.
 
-``python -m beads_workers.conformance.schemas FOLDER`` writes them, one file for each kind of
-message. Which keys a message has, and in which order, is what ``encode`` writes; their types are
-those of the dataclasses. ``RANGES`` has what types cannot say. They describe what is written: a
-reader forgives more (docs/PROTOCOL.md, section 8).
+``python -m beads_workers.conformance.schemas FOLDER`` writes one file for each kind of message. The
+keys of a message and their order are those that ``encode`` writes; the types are those of the
+dataclasses. ``RANGES`` has the other limits. The schemas describe written messages: readers accept
+more (docs/PROTOCOL.md, section 8).
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ RANGES: dict[tuple[str, str], Schema] = {
         "maximum": limits.WAIT_SECONDS_MAX,
     },
 }
-"""(message, key): what its type alone does not say."""
+"""Limits of a (message, key) that its type does not express."""
 
 OPTIONAL = {("READY", "features"), ("FAILED", "outcome")}
-"""Our own halves always write these; whoever speaks 1.1 may leave them out."""
+"""Keys that we always write, and that other peers of 1.1 may leave out."""
 
 _BASE: dict[str, Schema] = {
     "worker_id": {"type": "string", "minLength": 1},
@@ -67,7 +67,7 @@ _BASE: dict[str, Schema] = {
 
 
 def schema_of(kind: type[wire.Message]) -> Schema:
-    """The schema of one kind of message, whole."""
+    """Return the whole schema of one kind of message."""
     name = wire.NAMES[kind]
     plain, full = _keys(kind, v1=True), _keys(kind, v1=False)
     additions = [key for key in full if key not in plain and key != "version"]
@@ -98,12 +98,12 @@ _VERSION_1 = (wire.Ready, wire.Done, wire.Failed, wire.Task, wire.Wait, wire.Shu
 
 
 def file_name(kind: type[wire.Message]) -> str:
-    """``control_asked.schema.json`` for ``ControlAsked``."""
+    """Return the file name of a kind: ``control_asked.schema.json`` for ``ControlAsked``."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower() + ".schema.json"
 
 
 def all_schemas() -> dict[str, str]:
-    """File name to text, for every kind of message."""
+    """Return the text of each file by its name, for every kind of message."""
     return {
         file_name(kind): json.dumps(schema_of(kind), indent=2) + "\n" for kind in sorted(
             wire.NAMES, key=lambda each: each.__name__
@@ -115,8 +115,10 @@ def all_schemas() -> dict[str, str]:
 
 
 def _keys(kind: type[Any], *, v1: bool, bare: bool = False) -> list[str]:
-    """The keys that ``encode`` writes behind the common fields; ``bare``: of a message that has
-    nothing to say beyond what it must."""
+    """Return the keys that ``encode`` writes behind the common fields.
+
+    ``bare``: of a message with its required fields only.
+    """
     found: list[str] = []
     for without in [("payload_file", "result_file"), ("payload", "result")]:
         message = _sample(kind, bare=bare, without=without)
@@ -128,7 +130,7 @@ def _keys(kind: type[Any], *, v1: bool, bare: bool = False) -> list[str]:
 
 
 def _sample(kind: type[Any], *, bare: bool, without: tuple[str, ...]) -> Any:
-    """A message of this kind in which every field, or just what it must have, says something."""
+    """Return a message of this kind with all fields set, or with its required fields only."""
     given: dict[str, Any] = {}
     hints = get_type_hints(kind)
     for name in kind.__dataclass_fields__:
@@ -151,7 +153,7 @@ def _defaults(kind: type[Any]) -> set[str]:
 
 
 def _value(hint: Any) -> Any:
-    """Something of this type that is not its default."""
+    """Return a value of this type that is not its default."""
     hint = _without_none(hint)
     origin, inner = get_origin(hint), get_args(hint)
     if origin in (tuple, frozenset):
@@ -214,7 +216,7 @@ def _sentence(kind: type[Any]) -> str:
 
 @cache
 def by_name(*, from_worker: bool) -> dict[str, list[Schema]]:
-    """The schemas of what one side says; a name on the wire may stand for several messages."""
+    """Return the schemas of one side's messages; a name on the wire may stand for several."""
     union = get_args(wire.FromWorker if from_worker else wire.ToWorker)
     asked = wire.ControlAsked if from_worker else wire.ControlReply
     found: dict[str, list[Schema]] = {}
@@ -225,7 +227,7 @@ def by_name(*, from_worker: bool) -> dict[str, list[Schema]]:
 
 
 def faults(message: Mapping[str, Any], *, from_worker: bool) -> list[str]:
-    """What is wrong with a message that this side has said; a type that nobody knows is nothing."""
+    """Return the faults of a message from this side; a message of unknown type has none."""
     name = message.get("type")
     if not isinstance(name, str) or not name:
         return ["type: missing"]
@@ -291,7 +293,7 @@ def _is(value: Any, kind: str) -> bool:
 
 
 def main(folder: Path) -> None:
-    """Write them all."""
+    """Write all schemas into a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in all_schemas().items():
         (folder / name).write_text(text, encoding="utf-8")

@@ -1,6 +1,6 @@
-"""Each flow of the protocol, and each mishap, played to a worker: one function each.
+"""Flows and faults of the protocol, played to a worker: one function each.
 
-Source: docs/PROTOCOL.md. A case names the requirements that it confirms when it comes to its end.
+Source: docs/PROTOCOL.md. A case names the requirements that it confirms if it reaches its end.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from beads_workers.conformance.link import Breach, Message
 Play = Callable[[Bench], None]
 
 LONG_CHARS = 300_000
-"""Of a description: far beyond the 64 KiB at which many readers of lines end."""
+"""Length of a long description: far beyond the 64 KiB that many line readers accept."""
 EARLY_SECONDS = 0.1
-"""A clock may be that much off."""
+"""Tolerated error of a clock."""
 TASKS = 8
 BATCH_TASKS = 4
 LONG_WAIT_SECONDS = 3
 LATE_SECONDS = 2.0
-"""So much later than told a WAIT may end: less than it was told to last."""
+"""Longest delay of the READY after a WAIT: less than the WAIT itself."""
 LETS_GO_SECONDS = 0.4
-"""A task that is asked to end takes a second for it; who says so before that, is seen after this.
-"""
+"""Time for a cancelled task to be gone after FAILED: less than the second that such a task takes
+to end, so that an early FAILED is noticed."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerCase:
-    """``feature``: what the worker must have said in READY, else its ids are not claimed."""
+    """``feature``: must be announced in the worker's READY; otherwise the ids are not claimed."""
 
     name: str
     ids: tuple[str, ...]
@@ -43,7 +43,7 @@ CASES: list[WorkerCase] = []
 
 
 def case(*ids: str, feature: str = "") -> Callable[[Play], Play]:
-    """Put a case into ``CASES``."""
+    """Return a decorator that adds a case to ``CASES``."""
 
     def add(play: Play) -> Play:
         CASES.append(WorkerCase(play.__name__, ids, play, feature))
@@ -57,7 +57,7 @@ def case(*ids: str, feature: str = "") -> Callable[[Play], Play]:
 
 @case("W-2.3-2", "W-2.3-3")
 def nobody_listens(bench: Bench) -> None:
-    """Four tries within seven seconds, and it gives up."""
+    """Check that the worker gives up after four attempts within seven seconds."""
     began = time.monotonic()
     bench.launch()
     status = bench.exit_status("W-2.3-3", 7.0 + bench.timing.patience)
@@ -69,7 +69,7 @@ def nobody_listens(bench: Bench) -> None:
 
 @case("W-2.3-2")
 def somebody_listens_later(bench: Bench) -> None:
-    """It finds a socket that is there only at its second or third try."""
+    """Check that the worker finds a socket that appears before its second or third attempt."""
     bench.launch()
     bench.until(lambda: bench.has_exited, 1.5)
     bench.listen()
@@ -79,7 +79,7 @@ def somebody_listens_later(bench: Bench) -> None:
 
 @case("W-2.2-1")
 def bw_socket_counts(bench: Bench) -> None:
-    """BW_SOCKET is elsewhere than the place of ORCHESTRATOR_PID."""
+    """Check that BW_SOCKET takes precedence over ORCHESTRATOR_PID."""
     elsewhere = bench.folder / "elsewhere.sock"
     bench.listen(elsewhere)
     bench.launch(bw_socket=elsewhere)
@@ -89,7 +89,7 @@ def bw_socket_counts(bench: Bench) -> None:
 
 @case("W-2.2-2")
 def orchestrator_pid_counts(bench: Bench) -> None:
-    """Without BW_SOCKET the place follows from the pid."""
+    """Check that the worker derives the socket from the pid if BW_SOCKET is not set."""
     bench.listen()
     bench.launch(only_pid=True)
     bench.accept("W-2.2-2")
@@ -104,7 +104,7 @@ def orchestrator_pid_counts(bench: Bench) -> None:
     *("W-5.1-1", "W-5.1-2", "W-5.1-5"),
 )
 def works_fails_and_leaves(bench: Bench) -> None:
-    """The flows of docs/PROTOCOL.md, one after the other."""
+    """Play the flows of docs/PROTOCOL.md, one after the other."""
     bench.start()
     bench.task("ok-1")
     bench.expect("DONE", "W-4.4-1", issue_id="ok-1")
@@ -126,7 +126,7 @@ def works_fails_and_leaves(bench: Bench) -> None:
 
 @case("W-5.1-1", "W-5.1-5")
 def many_tasks(bench: Bench) -> None:
-    """One after the other, each answered once, and READY after each."""
+    """Check that several tasks are answered once each, with a READY after each."""
     bench.start()
     for number in range(TASKS):
         bench.task(f"ok-{number}")
@@ -136,7 +136,8 @@ def many_tasks(bench: Bench) -> None:
 
 @case("W-5.1-2", "W-5.1-4")
 def silence_after_ready(bench: Bench) -> None:
-    """A READY may be held: that is neither an end nor a reason to say it again."""
+    """Check that the worker takes an unanswered READY neither for an end nor as a reason to
+    repeat."""
     bench.start()
     bench.quiet("W-5.1-2", 3 * bench.timing.quiet, over="W-5.1-4")
     bench.task("ok-1")
@@ -145,7 +146,7 @@ def silence_after_ready(bench: Bench) -> None:
 
 @case("W-4.1-3", "W-4.6-1", "W-4.6-3")
 def waits(bench: Bench) -> None:
-    """WAIT of a second, of a float that is an integer, of none and less than none."""
+    """Check WAIT of one second, of a float that is an integer, of zero, and of three seconds."""
     bench.start()
     for requirement, seconds in (("W-4.6-1", 1), ("W-4.1-3", 1.0), ("W-4.6-3", 0)):
         began = time.monotonic()
@@ -163,7 +164,7 @@ def waits(bench: Bench) -> None:
 
 @case("W-4.6-2")
 def shutdown_while_waiting(bench: Bench) -> None:
-    """It does not sleep through its WAIT."""
+    """Check that SHUTDOWN ends a WAIT."""
     bench.start()
     bench.say("WAIT", wait_seconds=60)
     bench.quiet("W-4.6-2", bench.timing.quiet / 2)
@@ -173,7 +174,7 @@ def shutdown_while_waiting(bench: Bench) -> None:
 
 @case("W-5.2-4")
 def task_while_waiting(bench: Bench) -> None:
-    """Told to wait, it takes a TASK all the same."""
+    """Check that the worker takes a TASK during a WAIT."""
     bench.start()
     bench.say("WAIT", wait_seconds=60)
     bench.quiet("W-5.2-4", bench.timing.quiet / 2)
@@ -184,7 +185,7 @@ def task_while_waiting(bench: Bench) -> None:
 
 @case("W-5.2-5")
 def wait_while_waiting(bench: Bench) -> None:
-    """The newest WAIT counts, from its own time."""
+    """Check that the newest WAIT counts, from its own time."""
     bench.start()
     bench.say("WAIT", wait_seconds=2)
     bench.quiet("W-5.2-5", 0.3)
@@ -196,7 +197,7 @@ def wait_while_waiting(bench: Bench) -> None:
 
 @case("W-4.7-4")
 def shutdown_for_no_known_reason(bench: Bench) -> None:
-    """A reason of a later version."""
+    """Check that SHUTDOWN with a reason of a later version is obeyed."""
     bench.start()
     bench.say("SHUTDOWN", reason="the_moon")
     bench.must("W-4.7-4", bench.exit_status("W-4.7-4") == 0, "its exit status is not 0")
@@ -204,7 +205,7 @@ def shutdown_for_no_known_reason(bench: Bench) -> None:
 
 @case("W-4.7-4")
 def shutdown_for_no_reason(bench: Bench) -> None:
-    """A SHUTDOWN that is nothing but its type still is one."""
+    """Check that SHUTDOWN without any other field is obeyed."""
     bench.start()
     bench.link.send({"type": "SHUTDOWN"})
     bench.must("W-4.7-4", bench.exit_status("W-4.7-4") == 0, "its exit status is not 0")
@@ -212,7 +213,7 @@ def shutdown_for_no_reason(bench: Bench) -> None:
 
 @case("W-6-1")
 def other_worker_ids(bench: Bench) -> None:
-    """The orchestrator calls it as it likes, and not always the same."""
+    """Check that the worker accepts any worker_id, even a changing one."""
     bench.start()
     for number, name in enumerate(("somebody else", "W77")):
         told = bench.message("TASK", issue_id=f"ok-{number}", priority=0, title="Try it")
@@ -225,7 +226,7 @@ def other_worker_ids(bench: Bench) -> None:
 
 
 def _holding(bench: Bench) -> Message:
-    """A worker in the middle of a task of version 1."""
+    """Start a worker, and give it a task of version 1 that is held."""
     bench.start()
     task = bench.task("hold-1")
     bench.wait_begun("hold-1")
@@ -234,7 +235,7 @@ def _holding(bench: Bench) -> Message:
 
 @case("W-5.1-3", "W-5.2-1")
 def same_task_while_busy(bench: Bench) -> None:
-    """A TASK that is said again changes nothing."""
+    """Check that a repeated TASK changes nothing."""
     task = _holding(bench)
     bench.quiet("W-5.1-5", ready="W-5.1-3", over="W-5.1-4")
     bench.link.send(task)
@@ -248,7 +249,7 @@ def same_task_while_busy(bench: Bench) -> None:
 
 @case("W-5.2-2")
 def another_task_while_busy(bench: Bench) -> None:
-    """A TASK that it cannot take is refused at once, and the first one goes on."""
+    """Check that another TASK is refused at once, and the first one goes on."""
     _holding(bench)
     if bench.ready.get("prefetch_count") or bench.ready.get("batch_size"):
         raise NotClaimed("it prefetches")
@@ -263,7 +264,7 @@ def another_task_while_busy(bench: Bench) -> None:
 
 @case("W-5.2-3")
 def wait_while_busy(bench: Bench) -> None:
-    """A WAIT in the middle of a task means nothing, and brings no READY."""
+    """Check that a WAIT during a task changes nothing, and causes no READY."""
     _holding(bench)
     bench.say("WAIT", wait_seconds=1)
     bench.quiet("W-5.2-3", 1.0 + bench.timing.quiet)
@@ -275,7 +276,7 @@ def wait_while_busy(bench: Bench) -> None:
 
 @case("W-4.7-1", "W-4.7-2")
 def shutdown_while_busy(bench: Bench) -> None:
-    """The task ends with its child, and then the worker."""
+    """Check that SHUTDOWN ends the task with its child, and then the worker."""
     _holding(bench)
     bench.say("SHUTDOWN", reason="user_requested")
     bench.wait_ended("W-4.7-2")
@@ -284,7 +285,7 @@ def shutdown_while_busy(bench: Bench) -> None:
 
 @case("W-7-1", "W-7-2")
 def lost_while_busy(bench: Bench) -> None:
-    """The orchestrator is gone in the middle of a task."""
+    """Check that the task ends, and then the worker, if the orchestrator is gone during a task."""
     _holding(bench)
     bench.stop_listening()
     bench.link.close()
@@ -295,7 +296,7 @@ def lost_while_busy(bench: Bench) -> None:
 
 @case("W-7-2")
 def lost_while_idle(bench: Bench) -> None:
-    """The orchestrator is gone while a READY is unanswered."""
+    """Check that the worker ends if the orchestrator is gone while a READY is unanswered."""
     bench.start()
     bench.stop_listening()
     bench.link.close()
@@ -305,7 +306,7 @@ def lost_while_idle(bench: Bench) -> None:
 
 @case("W-7-4")
 def connection_lost_orchestrator_there(bench: Bench) -> None:
-    """Only the connection breaks: whoever comes back has ended what it had."""
+    """Check that a worker that connects again has ended the task of its lost connection."""
     _holding(bench)
     bench.link.close()
     try:
@@ -328,14 +329,14 @@ def _is(call: str, what: str) -> bool:
 
 
 def _claimed(bench: Bench, issue_id: str) -> None:
-    """Raises ``NotClaimed`` for a worker that does not call the tracker by itself."""
+    """Raise ``NotClaimed`` for a worker that does not call the tracker itself."""
     if not bench.bd_calls(issue_id):
         raise NotClaimed("it does not call the tracker")
 
 
 @case("W-4.3-1", "W-4.3-4", "W-4.3-5")
 def claims_and_closes(bench: Bench) -> None:
-    """``bd update``, the work, ``bd close``, DONE; what failed is not closed."""
+    """Check the order ``bd update``, work, ``bd close``, DONE; failed issues are not closed."""
     bench.start()
     bench.task("ok-1")
     bench.expect("DONE", "W-4.4-1", issue_id="ok-1")
@@ -363,7 +364,7 @@ def _saw_claim_and_close(bench: Bench, issue_id: str, claim: str, close: str) ->
 
 @case("W-4.3-3")
 def claim_is_refused(bench: Bench) -> None:
-    """Somebody else has the issue."""
+    """Check that a worker does no work if its claim is refused."""
     bench.start()
     bench.task("ok-refused-1")
     ended = bench.next_turn()
@@ -375,7 +376,7 @@ def claim_is_refused(bench: Bench) -> None:
 
 @case("W-4.7-3")
 def shutdown_opens_the_issue(bench: Bench) -> None:
-    """What it has claimed is somebody else's to take after SHUTDOWN."""
+    """Check that the worker reopens its issue on SHUTDOWN."""
     _holding(bench)
     _claimed(bench, "hold-1")
     bench.say("SHUTDOWN", reason="user_requested")
@@ -386,7 +387,7 @@ def shutdown_opens_the_issue(bench: Bench) -> None:
 
 @case("W-7-3")
 def loss_opens_the_issue(bench: Bench) -> None:
-    """The same when the orchestrator is gone."""
+    """Check that the worker reopens its issue if the orchestrator is gone."""
     _holding(bench)
     _claimed(bench, "hold-1")
     bench.stop_listening()
@@ -403,7 +404,7 @@ def loss_opens_the_issue(bench: Bench) -> None:
 
 @case("W-3-2", "W-3-3")
 def lines_in_pieces(bench: Bench) -> None:
-    """A stream has no messages, only bytes."""
+    """Send lines in pieces, and several at once: a stream has no messages, only bytes."""
     bench.start()
     line = json.dumps(_small_task(bench, "ok-1")).encode()
     for start in range(0, len(line), 40):
@@ -430,7 +431,7 @@ def _small_task(bench: Bench, issue_id: str) -> Message:
 
 @case("W-3-4")
 def torn_last_line(bench: Bench) -> None:
-    """Half a message is none, even where all but its line feed is there."""
+    """Check that a message without its line feed is ignored."""
     bench.start()
     bench.link.send_bytes(json.dumps(_small_task(bench, "ok-1")).encode())
     bench.quiet("W-3-4", bench.timing.quiet / 2)
@@ -442,7 +443,7 @@ def torn_last_line(bench: Bench) -> None:
 
 @case("W-3-5", feature="1.1")
 def long_line(bench: Bench) -> None:
-    """A description of 300,000 characters."""
+    """Check that a description of 300,000 characters is read."""
     bench.start()
     bench.claims_11("1.1")
     additions = bench.additions() | {"description": "x" * LONG_CHARS}
@@ -452,7 +453,7 @@ def long_line(bench: Bench) -> None:
 
 @case("W-4.1-2")
 def unknown_keys(bench: Bench) -> None:
-    """Keys of a later version."""
+    """Check that keys of a later version are ignored."""
     bench.start()
     bench.task("ok-1", novelty={"a": [1, None, {"type": "SHUTDOWN"}]}, zeal=True)
     bench.expect("DONE", "W-4.1-2", issue_id="ok-1")
@@ -468,7 +469,7 @@ NONSENSE = (
 
 @case("W-8-1")
 def nonsense(bench: Bench) -> None:
-    """Each of these lines is passed over."""
+    """Check that each of these invalid lines is ignored."""
     bench.start()
     for line in NONSENSE:
         bench.link.send_bytes(line + b"\n")
@@ -480,7 +481,7 @@ def nonsense(bench: Bench) -> None:
 
 @case("W-8-1", "W-8-2")
 def nonsense_while_waiting(bench: Bench) -> None:
-    """What is passed over does not end a WAIT, neither now nor for ever."""
+    """Check that ignored lines do not end a WAIT, neither now nor for ever."""
     bench.start()
     began = time.monotonic()
     bench.say("WAIT", wait_seconds=1)
@@ -493,7 +494,7 @@ def nonsense_while_waiting(bench: Bench) -> None:
 
 @case("W-8-2")
 def unknown_types(bench: Bench) -> None:
-    """Messages of a later version, and those that only workers say."""
+    """Check that messages of a later version and those of workers are ignored."""
     bench.start()
     for kind in ("NOVELTY", "task", "READY", "HEARTBEAT", "TASK2"):
         bench.say(kind, issue_id="ok-1", priority=1, title="none of yours", wait_seconds=1)
@@ -505,7 +506,7 @@ def unknown_types(bench: Bench) -> None:
 
 @case("W-8-3")
 def tasks_without_their_fields(bench: Bench) -> None:
-    """What lacks a field, or has one of a wrong type, is no TASK."""
+    """Check that a TASK with a missing or wrong field is ignored."""
     bench.start()
     whole = _small_task(bench, "ok-1")
     wrong: dict[str, list[object]] = {
@@ -527,7 +528,7 @@ def tasks_without_their_fields(bench: Bench) -> None:
 
 @case("W-8-4")
 def waits_without_seconds(bench: Bench) -> None:
-    """What does not say how long is no WAIT: the READY still awaits its answer."""
+    """Check that a WAIT without valid seconds is ignored: the READY still awaits its answer."""
     bench.start()
     bench.say("WAIT")
     for seconds in (None, "soon", "1", [1], True, 1.5):
@@ -542,7 +543,7 @@ def waits_without_seconds(bench: Bench) -> None:
 
 @case("W-9.1-1", "W-9.1-2", "W-9.1-3", feature="1.1")
 def both_versions(bench: Bench) -> None:
-    """What a TASK does not say of 1.1 is not in its answer."""
+    """Check that the answer to a TASK of version 1 has no field of 1.1."""
     bench.start()
     bench.claims_11("1.1")
     said = bench.ready["version"]
@@ -563,7 +564,7 @@ def both_versions(bench: Bench) -> None:
 
 @case("W-9.2-1", feature="1.1")
 def repeated_request(bench: Bench) -> None:
-    """The TASK that it has just ended comes once more."""
+    """Check that a repeated TASK of the last request is ignored."""
     bench.start()
     bench.claims_11("1.1")
     task = bench.task_11("ok-1")
@@ -580,7 +581,7 @@ def repeated_request(bench: Bench) -> None:
 
 @case("W-9.2-2", feature="1.1")
 def task_times_out(bench: Bench) -> None:
-    """The orchestrator says how long a task may take."""
+    """Check that the worker enforces the timeout of a TASK."""
     bench.start()
     bench.claims_11("1.1")
     bench.task_11("hold-1", timeout_seconds=0.5)
@@ -592,7 +593,7 @@ def task_times_out(bench: Bench) -> None:
 
 @case("W-9.2-3", feature="1.1")
 def own_command(bench: Bench) -> None:
-    """An issue brings its command, in the TASK or in a file."""
+    """Check that the worker runs the command of an issue, from the TASK or from a file."""
     bench.start()
     bench.claims_11("1.1")
     file = bench.folder / "payload.json"
@@ -613,7 +614,7 @@ def own_command(bench: Bench) -> None:
 
 @case("W-9.1-4", "W-9.3-1", feature="grouped")
 def grouped(bench: Bench) -> None:
-    """It leaves the tracker alone, but not under an orchestrator that has agreed to nothing."""
+    """Check that ``grouped`` leaves the tracker alone, but not for a TASK of version 1."""
     bench.start()
     bench.claims_11("grouped")
     bench.task_11("ok-1")
@@ -627,7 +628,7 @@ def grouped(bench: Bench) -> None:
 
 @case("W-9.3-2", "W-9.3-3", feature="1.1")
 def told_who_claims(bench: Bench) -> None:
-    """``claims`` decides for a worker that has not announced ``grouped``."""
+    """Check that ``claims`` decides for a worker that has not announced ``grouped``."""
     bench.start()
     bench.claims_11("1.1")
     if "grouped" in bench.ready.get("features", []):
@@ -642,7 +643,7 @@ def told_who_claims(bench: Bench) -> None:
 
 
 def _holding_11(bench: Bench, feature: str, **fields: object) -> Message:
-    """A worker with this feature in the middle of a task of 1.1."""
+    """Start a worker with this feature, and give it a task of 1.1 that is held."""
     bench.start()
     bench.claims_11(feature)
     task = bench.task_11("hold-1", **fields)
@@ -656,7 +657,7 @@ def _cancel(bench: Bench, issue_id: str, reason: str) -> None:
 
 @case("W-9.4-1", "W-9.4-2", "W-9.4-3", feature="cancel")
 def cancel(bench: Bench) -> None:
-    """Only the task at hand, and not where only what has not started is meant."""
+    """Check that CANCEL ends only the current task, and not with the reason ``revoked``."""
     _holding_11(bench, "cancel")
     _cancel(bench, "hold-2", "another one")
     bench.quiet("W-9.4-2")
@@ -673,7 +674,7 @@ def cancel(bench: Bench) -> None:
 
 @case("W-9.6-1", feature="1.1")
 def progress(bench: Bench) -> None:
-    """What it says of a task, where the task prints a percentage."""
+    """Check that PROGRESS is only sent for the current task, and only with a request_id."""
     _holding_11(bench, "1.1")
     bench.quiet("W-5.1-5", 1.0 + bench.timing.quiet)
     bench.let_go("hold-1")
@@ -699,7 +700,7 @@ def _progress_of(bench: Bench) -> list[str]:
 
 @case("W-9.5-1", "W-9.5-2", feature="prefetch")
 def prefetch(bench: Bench) -> None:
-    """Two tasks: the second one begins when the first is over, without a READY in between."""
+    """Check that the second of two tasks begins after the first, without a READY in between."""
     _holding_11(bench, "prefetch")
     bench.task_11("hold-2")
     bench.quiet("W-9.5-1", ready="W-9.5-2")
@@ -715,7 +716,7 @@ def prefetch(bench: Bench) -> None:
 
 @case("W-9.5-4", feature="prefetch")
 def prefetched_task_is_revoked(bench: Bench) -> None:
-    """CANCEL for a task that has not started gives it back."""
+    """Check that CANCEL returns a task that has not started."""
     _holding_11(bench, "prefetch")
     task = bench.task_11("ok-2")
     _cancel(bench, "ok-2", "revoked")
@@ -728,7 +729,7 @@ def prefetched_task_is_revoked(bench: Bench) -> None:
 
 @case("W-9.5-3", feature="prefetch")
 def shutdown_with_prefetched_tasks(bench: Bench) -> None:
-    """What has not started is returned, and not begun."""
+    """Check that a task that has not started is returned on SHUTDOWN, and not begun."""
     _holding_11(bench, "prefetch")
     task = bench.task_11("ok-2")
     bench.say("SHUTDOWN", version="1.1", reason="user_requested")
@@ -745,7 +746,7 @@ def _returned(bench: Bench, task: Message, requirement: str) -> None:
 
 
 def _batch(bench: Bench, *issue_ids: str) -> list[Message]:
-    """A BATCH of these, sent."""
+    """Send a BATCH of these issues; return its tasks."""
     tasks = []
     for issue_id in issue_ids:
         bench.prepare(issue_id)
@@ -758,7 +759,7 @@ def _batch(bench: Bench, *issue_ids: str) -> list[Message]:
 
 @case("W-9.12-1", feature="batch")
 def batch(bench: Bench) -> None:
-    """As many tasks in one message as it takes, four at most."""
+    """Send as many tasks in one BATCH as the worker accepts, four at most."""
     bench.start()
     bench.claims_11("batch")
     count = min(int(bench.ready.get("batch_size", 2)), BATCH_TASKS)
@@ -773,7 +774,7 @@ def batch(bench: Bench) -> None:
 
 @case("W-9.12-2", feature="batch")
 def shutdown_in_a_batch(bench: Bench) -> None:
-    """The rest of a batch is returned unstarted."""
+    """Check that the rest of a BATCH is returned unstarted on SHUTDOWN."""
     bench.start()
     bench.claims_11("batch")
     tasks = _batch(bench, "hold-1", "ok-2")
@@ -789,7 +790,7 @@ def shutdown_in_a_batch(bench: Bench) -> None:
 
 @case("W-9.8-1", feature="heartbeat")
 def heartbeat(bench: Bench) -> None:
-    """It is never silent for longer than it said, in the middle of a task too."""
+    """Check that the worker is never silent longer than announced, also during a task."""
     bench.start()
     bench.claims_11("heartbeat")
     seconds = bench.ready.get("heartbeat_seconds")
@@ -811,7 +812,7 @@ def _hear_anything(bench: Bench, seconds: float) -> None:
 
 @case("W-9.9-1", feature="status")
 def status(bench: Bench) -> None:
-    """Asked while it is idle, and while it works."""
+    """Ask for STATUS while the worker is idle, and while it works."""
     bench.start()
     bench.claims_11("status")
     _ask_status(bench, "idle")
@@ -832,7 +833,7 @@ def _ask_status(bench: Bench, state: str) -> Message:
 
 @case("W-9.10-2", feature="pause")
 def pause_in_a_task(bench: Bench) -> None:
-    """The task may be stopped meanwhile; after RESUME it comes to its end."""
+    """Pause and resume during a task, which may be stopped meanwhile, and check that it ends."""
     _holding_11(bench, "pause")
     bench.say("PAUSE", version="1.1", reason="a person asked for it")
     bench.quiet("W-9.10-2")
@@ -844,7 +845,7 @@ def pause_in_a_task(bench: Bench) -> None:
 
 @case("W-9.10-1", feature="pause")
 def pause_before_a_prefetched_task(bench: Bench) -> None:
-    """What is queued on the worker waits for RESUME."""
+    """Check that a task queued on the worker waits for RESUME."""
     _holding_11(bench, "pause")
     bench.claims_11("prefetch")
     bench.task_11("ok-2")
@@ -861,7 +862,7 @@ def pause_before_a_prefetched_task(bench: Bench) -> None:
 
 @case("W-9.10-3", feature="pause")
 def shutdown_while_paused(bench: Bench) -> None:
-    """A task that is stopped is ended all the same."""
+    """Check that SHUTDOWN ends a task that is paused."""
     _holding_11(bench, "pause")
     bench.say("PAUSE", version="1.1", reason="a person asked for it")
     bench.quiet("W-9.10-1", bench.timing.quiet / 2)

@@ -1,4 +1,4 @@
-"""The worker kit as a whole: every case in a thread, and what they found."""
+"""The worker kit as a whole: runs the cases in threads, and collects their findings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from beads_workers.conformance.requirements import WORKER
 from beads_workers.conformance.worker_cases import CASES, WorkerCase
 
 AT_ONCE = 8
-"""Cases side by side; most of the time of each goes by in waiting."""
+"""Number of cases that run at the same time; each of them mostly waits."""
 
 
 def try_worker(
@@ -25,8 +25,10 @@ def try_worker(
     only: Sequence[str] = (),
     at_once: int = AT_ONCE,
 ) -> report.Report:
-    """Play every case to the worker that ``command`` starts; ``only``: those that could show these
-    requirements."""
+    """Play all cases to the worker that ``command`` starts; return the report.
+
+    ``only``: play cases that could show these requirements.
+    """
     began, not_ours = time.monotonic(), Event()
     command = anchored(command)
     chosen = [case for case in CASES if not only or set(only) & set(case.ids)]
@@ -44,7 +46,7 @@ def try_worker(
 
 
 def anchored(command: Sequence[str]) -> list[str]:
-    """The command as it can be run from any folder: paths of files that are there are absolute."""
+    """Return a command that can be run from any folder: paths of existing files become absolute."""
     found = [str(Path(word).absolute()) if "/" in word and Path(word).exists() else word
              for word in command]  # fmt: skip
     return [found[0], *(str(Path(w).absolute()) if Path(w).is_file() else w for w in found[1:])]
@@ -53,7 +55,7 @@ def anchored(command: Sequence[str]) -> list[str]:
 def play(
     case: WorkerCase, command: Sequence[str], timing: Timing, not_ours: Event
 ) -> Iterator[report.Finding]:
-    """One case: what it says of its requirements, and of one that it did not look for."""
+    """Play one case; yield its findings about its own requirements, and about any broken one."""
     clock = ProcessorClock()
     with Bench(command, timing, not_ours=not_ours) as bench:
         verdict, why, broken = report.Judgement.PASS, "", ""
@@ -80,6 +82,6 @@ def _unclaimed(what: str) -> str:
 
 
 def _longest_first(cases: Sequence[WorkerCase]) -> list[WorkerCase]:
-    """Those that wait for seconds begin first, so that the whole takes no longer than one."""
+    """Return the cases, those that wait for seconds first: they run beside all others."""
     slow = ("nobody_listens", "lost_while_busy", "lost_while_idle")
     return sorted(cases, key=lambda case: case.name not in slow)

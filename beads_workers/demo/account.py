@@ -1,4 +1,4 @@
-"""What a demo's run came to: figures from its journal, what was promised, and the last lines."""
+"""The account of a demo: figures from its journal, its promises, and the last lines."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from beads_workers.runtime import sessions
 from beads_workers.runtime.run_directory import RunDirectory
 
 # --- hand ----------------------------------------------------------------------------------------
-# The hand that kills a worker in the middle of a demo, as anybody could from another terminal.
+# A thread that kills a worker in the middle of a demo, as anybody could in another terminal.
 
 
 AT_WORK_SECONDS = 4.0
-"""So long it has been at work: long enough that everybody has seen it work."""
+"""Time that the victim works before it is killed: everybody has seen it work by then."""
 
 
 @dataclass(frozen=True, slots=True)
 class Killed:
-    """Who was killed, at work on which issue."""
+    """The killed worker, and the issue it worked on."""
 
     worker_id: str
     pid: int
@@ -40,7 +40,10 @@ class Killed:
 
 
 class Hand(threading.Thread):
-    """Watches the fleet; KILLs the first worker of the victim. Then ``killed`` says whom it hit."""
+    """Watches the fleet, and KILLs the first worker that works on ``victim``.
+
+    ``killed``: that worker.
+    """
 
     def __init__(self, state: RunDirectory, victim: Item) -> None:
         super().__init__(name="the hand that kills", daemon=True)
@@ -49,11 +52,11 @@ class Hand(threading.Thread):
         self.killed: Killed | None = None
 
     def run(self) -> None:
-        """See the module text; ends with the fleet."""
+        """Watch until the fleet ends."""
         try:
             client = connect(self._state.root)
         except CommandError:
-            return  # The fleet has ended already; the demo says what was not seen.
+            return  # The fleet has ended already; the demo reports what was not seen.
         client.send("bw.watch")
         for message in client.follow():
             if self.killed is None and "snapshot" in message:
@@ -69,7 +72,8 @@ class Hand(threading.Thread):
         info, started = self._state.read_info(), sessions.start_time(worker["pid"])
         if info is None or started is None:
             return
-        # Every process of a fleet, and no other, holds its run's lock open: it is ours to kill.
+        # Exactly the processes of this fleet hold their run's lock open: the worker is ours to
+        # kill.
         alive = self._state.run(info.run_id) / "alive"
         if sessions.holds(worker["pid"], alive) and sessions.kill(
             worker["pid"], started, signal.SIGKILL
@@ -78,11 +82,11 @@ class Hand(threading.Thread):
 
 
 # --- account -------------------------------------------------------------------------------------
-# What a demo's run came to: figures from its journal, and what was promised, checked for real.
+# The account of a demo: figures from its journal, and its promises, which are really checked.
 
 
 CLOSED, QUARANTINED = "closed", "blocked"
-"""How the tracker says it."""
+"""Statuses of the tracker."""
 
 OUTCOMES: dict[ItemFate, tuple[str, ...]] = {
     ItemFate.FINE: ("success",),
@@ -92,23 +96,23 @@ OUTCOMES: dict[ItemFate, tuple[str, ...]] = {
     ItemFate.STUCK: ("timeout", "success"),
     ItemFate.HOPELESS: ("error", "error", "error"),
 }
-"""The outcomes of an issue's attempts, by its fate: they are the same in every demo."""
+"""Outcomes of an issue's attempts by its fate: the same in every demo."""
 
 
 @dataclass(slots=True)
 class DemoAccount:
-    """One run by its journal. ``ends``: every attempt's end, by issue, in order."""
+    """One run by its journal. ``ends``: the ends of all attempts, by issue, in order."""
 
     ends: dict[str, list[rec.Finished]] = field(default_factory=lambda: defaultdict(list))
     closes: Counter[str] = field(default_factory=Counter)
     pids: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
-    """The processes of every worker, in order."""
+    """Process ids of every worker, in order."""
     stopped: bool = False
-    """Somebody asked it to stop before its end."""
+    """Whether somebody stopped the run before its end."""
     steered: bool = False
-    """Somebody took an issue away, or had one tried again: the show is not the script's."""
+    """Whether somebody released or retried an issue: the run no longer follows the script."""
     at_once: list[str] = field(default_factory=list)
-    """Issues that began anew while they were running: there must be none."""
+    """Issues that began again while they were running: there must be none."""
     _running: set[str] = field(default_factory=set)
 
     def add(self, entry: Entry) -> None:
@@ -133,20 +137,20 @@ class DemoAccount:
                 pass
 
     def outcomes(self, item: Item) -> tuple[str, ...]:
-        """How the attempts at this issue ended."""
+        """Return the outcomes of the attempts at this issue."""
         return tuple(finished.outcome for finished in self.ends[item.issue_id])
 
     def charged(self) -> int:
-        """Attempts that failed and count, over all issues."""
+        """Return the number of failed attempts that count, over all issues."""
         counted = ("error", "timeout", "lost", "not_found")
         return sum(f.outcome in counted for ends in self.ends.values() for f in ends)
 
     def ended(self, outcome: str) -> list[rec.Finished]:
-        """The attempts with this outcome, in the order of their issues."""
+        """Return the attempts with this outcome, in the order of their issues."""
         return [f for item in BACKLOG for f in self.ends[item.issue_id] if f.outcome == outcome]
 
     def verdicts(self, verdict: str) -> list[rec.Finished]:
-        """The attempts with this verdict, in the order of their issues."""
+        """Return the attempts with this verdict, in the order of their issues."""
         return [f for item in BACKLOG for f in self.ends[item.issue_id] if f.verdict == verdict]
 
 
@@ -157,10 +161,10 @@ def promises(
     living: Sequence[int],
     killed: Killed | None,
 ) -> Iterator[Promise]:
-    """Each promise of the engine and of the show.
+    """Yield each promise of the engine and of the demo.
 
-    ``ended``: the fleet's last word. ``tracker``: the status of every issue. ``living``: processes
-    of the run that are still there.
+    ``ended``: the fleet's last message. ``tracker``: the status of every issue. ``living``:
+    processes of the run that still exist.
     """
     if account.steered:
         twice = tuple(issue_id for issue_id, count in account.closes.items() if count > 1)
@@ -226,7 +230,7 @@ def everything(
     killed: Killed | None,
     promises: Sequence[Promise],
 ) -> Iterator[str]:
-    """All lines, one after the other."""
+    """Yield all lines, one after the other."""
     yield ""
     yield from what_was_seen(account, ended, killed)
     yield from what_was_checked(promises, "the tracker, the journal and /proc")
@@ -236,7 +240,7 @@ def everything(
 def what_was_seen(
     account: DemoAccount, ended: dict[str, Any], killed: Killed | None
 ) -> Iterator[str]:
-    """What the run came to, by its journal; what did not happen has no line."""
+    """Yield the results of the run, by its journal; events that did not happen have no line."""
     totals, calls = ended["totals"], ended["source_calls"]
     yield (
         f"That was a real run: {totals['done']} of {len(BACKLOG)} issues closed in"
@@ -269,7 +273,7 @@ def _row(
 
 
 def _closer(account: DemoAccount, finished: Finished) -> str:
-    """The worker that did in the end what this attempt did not; empty where nobody did."""
+    """Return the worker that finished the issue of this attempt in the end; empty if none did."""
     last = account.ends[finished.issue_id][-1]
     return last.worker_id if last.verdict == "finish" else ""
 
@@ -277,7 +281,7 @@ def _closer(account: DemoAccount, finished: Finished) -> str:
 def as_object(
     folder: Path, ended: dict[str, Any], killed: Killed | None, promises: Sequence[Promise]
 ) -> dict[str, Any]:
-    """The same for a program: the last line of ``demo --json``."""
+    """Return the same for programs: the last line of ``demo --json``."""
     return {
         "demo": {
             "folder": str(folder),
@@ -292,7 +296,7 @@ def as_object(
 
 
 def what_to_type_next(folder: Path) -> Iterator[str]:
-    """Looking closer at this run, and a first one of one's own."""
+    """Yield commands for a closer look at this run, and for a first run of one's own."""
     hopeless = of_fate(ItemFate.HOPELESS)[0].issue_id
     yield "Look closer (this folder stays until the next demo):"
     if shutil.which(PROGRAM) is None:

@@ -1,7 +1,7 @@
-"""The backlog of ``demo``: what there is to do in a small web shop, and what goes wrong with it.
+"""The backlog of ``demo``: the issues of a small web shop, and what goes wrong with them.
 
-Each issue's task is a small ``sh`` script that anybody can read. They wait and say a few lines,
-and most of them succeed; what goes wrong goes wrong by the script, in every run the same.
+Each issue's task is a small ``sh`` script that anybody can read. The tasks wait and print a few
+lines, and most of them succeed; failures come from the scripts, the same in every run.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ WORKERS = 8
 RETRY_DELAY_SECONDS = 2.0
 TERM_GRACE_SECONDS = 1.0
 TIMEOUT_SECONDS = 3.0
-"""For the one issue that has a limit of its own."""
+"""Timeout of the one issue that has a limit of its own."""
 FOR_EVER_SECONDS = 20
-"""A task that is to be ended by others ends by itself, should nobody do it."""
+"""Duration of a task that is to be killed: it ends by itself if nobody kills it."""
 
 
 class ItemFate(Enum):
-    """What becomes of an issue."""
+    """Fate of an issue."""
 
     FINE = "closed at the first attempt"
     FLAKY = "fails once"
@@ -35,10 +35,10 @@ class ItemFate(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One issue; ``needs``: the numbers of those that must be closed first.
+    """One issue; ``needs``: numbers of issues that must be closed first.
 
-    ``says`` are the lines of its log, spread over ``seconds``. ``trouble`` is the last line of an
-    attempt that fails, after ``trouble_seconds``.
+    ``says``: lines of its log, spread over ``seconds``. ``trouble``: last line of an attempt that
+    fails, after ``trouble_seconds``.
     """
 
     number: int
@@ -53,7 +53,7 @@ class Item:
 
     @property
     def issue_id(self) -> str:
-        """As the tracker calls it."""
+        """Id of the issue in the tracker."""
         return f"{PREFIX}-{self.number}"
 
 
@@ -167,12 +167,12 @@ RELEASE = BACKLOG[-1]
 
 
 def of_fate(fate: ItemFate) -> tuple[Item, ...]:
-    """The issues with this fate, in order."""
+    """Return the issues with this fate, in order."""
     return tuple(item for item in BACKLOG if item.fate is fate)
 
 
 def issue_lines() -> Iterator[bytes]:
-    """The backlog as beads' JSON Lines, for an import."""
+    """Yield the backlog as beads' JSON Lines, for an import."""
     for item in BACKLOG:
         fields: dict[str, object] = {
             "id": item.issue_id,
@@ -187,7 +187,7 @@ def issue_lines() -> Iterator[bytes]:
 
 
 def script(item: Item) -> str:
-    """The task of an issue, for ``sh``."""
+    """Return the task of an issue, for ``sh``."""
     first, *rest = map(shlex.quote, item.says)
     pause = f"sleep {item.seconds / max(1, len(rest)):.1f}"
     lines = [f"# {item.issue_id}: {item.title}", f"echo {first}", *_what_goes_wrong(item), pause]
@@ -205,9 +205,9 @@ def _what_goes_wrong(item: Item) -> list[str]:
             return [f"{at_first} {trouble}; exit 1; fi"]
         case ItemFate.HOPELESS:
             return [f"{trouble}; exit 1"]
-        case ItemFate.BUSY:  # Its retry is free: it has the same attempt number.
+        case ItemFate.BUSY:  # A free retry has the same attempt number.
             return [f"if mkdir work/{item.issue_id}.asked 2>/dev/null; then {trouble}; exit 75; fi"]
         case ItemFate.STUCK:
             return [f"{at_first} trap '' TERM; sleep {FOR_EVER_SECONDS}; fi"]
-        case ItemFate.KILLED:  # It works until somebody kills its worker.
+        case ItemFate.KILLED:  # The task waits until its worker is killed.
             return [f"{at_first} sleep {FOR_EVER_SECONDS}; fi"]

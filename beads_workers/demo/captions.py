@@ -1,6 +1,6 @@
-"""What ``demo`` says about its own run while it runs: one caption at a time, for long enough.
+"""Captions of ``demo`` about its own run: one at a time, for long enough to be read.
 
-A caption is a function of the snapshots so far, so it says nothing that the fleet has not said.
+A caption is a function of the snapshots so far, so it says nothing that the fleet has not reported.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from beads_workers.demo.backlog import BACKLOG, RELEASE, Item, ItemFate, of_fate
 
 Snapshot = Mapping[str, Any]
 Scene = Callable[[Snapshot], str | None]
-"""Its caption from the first snapshot on that shows it; None before."""
+"""Returns its caption from the first snapshot on that shows the scene; None before."""
 
 HOLD_SECONDS_MIN = 2.5
 READING_CHARACTERS_PER_SECOND = 28.0
 NOTICING_SECONDS = 0.8
-"""Between a new caption and the eye on it."""
+"""Time until a new caption is noticed."""
 WIDTH = 77
-"""A caption fits on one line of a narrow terminal, with a mark before it."""
+"""Width of a caption: one line of a narrow terminal, with a mark before it."""
 
 
 class Narrator:
-    """Called with every snapshot in order, it returns the caption to show with it.
+    """Returns the caption to show: call it with every snapshot, in order.
 
-    Each scene is told once, in the order in which they happened; a caption stands for as long as
-    it takes to read it, by the clock of the run (``uptime_seconds``).
+    Each scene is told once, in the order in which they happened. A caption stays for as long as it
+    takes to read, by the clock of the run (``uptime_seconds``).
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class Narrator:
         self._stands_until = 0.0
 
     def __call__(self, snapshot: Snapshot, age: float = 0.0) -> str:
-        """The caption for this moment, ``age`` seconds of the run after the snapshot."""
+        """Return the caption for this moment, ``age`` seconds of the run after the snapshot."""
         for scene in list(self._untold):
             if (text := scene(snapshot)) is not None:
                 self._untold.remove(scene)
@@ -52,13 +52,13 @@ class Narrator:
 
 
 def hold_seconds(text: str) -> float:
-    """How long a caption has to stand to be read."""
+    """Return how long a caption has to stay to be read."""
     reading = NOTICING_SECONDS + len(text) / READING_CHARACTERS_PER_SECOND
     return max(HOLD_SECONDS_MIN, reading)
 
 
 def scenes() -> Iterator[Scene]:
-    """Everything that is told, once each."""
+    """Yield all scenes."""
     yield _opening
     yield _waiting_for_others
     yield _Attempt(of_fate(ItemFate.FLAKY)[0], "error", _failed)
@@ -72,7 +72,7 @@ def scenes() -> Iterator[Scene]:
 
 
 class _Attempt:
-    """The scene of an issue's attempt of this number that ended so."""
+    """The scene of an issue's attempt with this number and outcome."""
 
     def __init__(
         self, item: Item, outcome: str, tell: Callable[[Snapshot], str], number: int = 1

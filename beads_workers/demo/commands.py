@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 
 # --- display -------------------------------------------------------------------------------------
-# A demo while it runs: the dashboard with its captions, or lines with the captions in between.
+# A running demo: the dashboard with its captions, or lines with the captions in between.
 
 
 def show(client: ControlClient, state: RunDirectory, *, as_json: bool) -> WatchResult:
-    """To its end, or until the viewer leaves."""
+    """Show the demo to its end, or until the viewer leaves."""
     if as_json or not can_draw():
         return _Lines(client, as_json=as_json).run()
     from beads_workers.cli import live
@@ -47,18 +47,18 @@ def show(client: ControlClient, state: RunDirectory, *, as_json: bool) -> WatchR
 
 
 class _Lines:
-    """What ``start`` prints, and each caption when its time has come."""
+    """Prints the lines of ``start``, and each caption when its time has come."""
 
     def __init__(self, client: ControlClient, *, as_json: bool) -> None:
         self._client = client
         self._as_json = as_json
-        # The snapshots are those of ``bw.watch``: a function of the lines that come anyway.
+        # The same snapshots as those of ``bw.watch``, made from the entries that arrive anyway.
         self._frames = Frames(Board(), watched=True)
         self._narrator = Narrator()
         self._snapshot: dict[str, Any] | None = None
         self._caption = ""
         self._last = 0.0, time.monotonic()
-        """When the last entry was written: seconds of the run, and by our clock."""
+        """Time of the last entry: seconds of the run, and our clock."""
 
     def run(self) -> WatchResult:
         interrupts, over = Interrupts(self._client), False
@@ -96,12 +96,13 @@ class _Lines:
 
 
 # --- demo ----------------------------------------------------------------------------------------
-# It is what ``start`` does, in a folder of its own with the embedded tracker: only the backlog, the
-# captions and the hand that kills a worker are the demo's.
+# A demo is ``start`` in a folder of its own with the built-in tracker. Only the backlog, the
+# captions and the thread that kills a worker belong to the demo.
 
 
 LEAVE_SECONDS = 20.0
-"""Above what a graceful stop takes: its own limit, and the tracker thread's."""
+"""Longest time for the end of the fleet: more than the limits of a graceful stop and of the
+tracker thread."""
 
 
 def register(app: typer.Typer) -> None:
@@ -136,7 +137,7 @@ def demo(
 
 
 def _leave_in_order() -> None:
-    """Until the fleet is there to be stopped, these end us like Ctrl-C: the folder is removed."""
+    """Exit on TERM and HUP, like on Ctrl-C, until the fleet runs: the folder is removed."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, frame: sys.exit(128 + number))
 
@@ -151,7 +152,7 @@ def _run(workspace: DemoWorkspace, *, as_json: bool) -> int:
     hand = Hand(workspace.state, of_fate(ItemFate.KILLED)[0])
     watched = None
     try:
-        # Should anything go wrong from here on, the end of this connection stops the fleet.
+        # If anything fails from here on, the end of this connection stops the fleet.
         with closing(launch.client):
             started = launch.tell(_settings(workspace))
             hand.start()
@@ -175,7 +176,7 @@ def _run(workspace: DemoWorkspace, *, as_json: bool) -> int:
 def _conclude(
     workspace: DemoWorkspace, watched: WatchResult, killed: Killed | None, *, as_json: bool
 ) -> int:
-    """Say what was seen and whether it was as promised; returns the exit code."""
+    """Print what was seen and whether the promises were kept; return the exit code."""
     from beads_workers.demo import account as closing_words
     from beads_workers.demo.account import DemoAccount, promises
     from beads_workers.runtime import sessions
@@ -200,7 +201,7 @@ def _conclude(
 
 
 def _settings(workspace: DemoWorkspace) -> FleetSettings:
-    """As ``start --until-empty`` has them in that folder; the environment has no say."""
+    """Return the settings of ``start --until-empty`` there, independent of the environment."""
     from beads_workers.cli.config import resolve
     from beads_workers.cli.preparation import prepare
     from beads_workers.options import TRUST_ALL, Options

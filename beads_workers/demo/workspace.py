@@ -1,6 +1,6 @@
-"""Where a demo runs: a folder of its own in the cache, kept when it went well, until the next one.
+"""The workspace of a demo: a folder in the cache, kept after a success until the next demo.
 
-Nothing else is touched: whatever project the demo is called in has no part in it.
+Nothing else is touched, in particular no project in the current folder.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from beads_workers.runtime.run_directory import RunDirectory
 
 NAME = "demo-"
 ALIVE = "demo.lock"
-"""Held by the client of a demo for as long as it lives."""
+"""Lock file, held by the client of a demo as long as it lives."""
 
 SETTINGS = f"""\
 # The demo ran with these; 'beads-workers start' in this folder does, too.
@@ -34,9 +34,9 @@ term_grace = {backlog.TERM_GRACE_SECONDS}
 
 
 class DemoWorkspace(Throwaway):
-    """A folder with a tracker, its issues and their scripts; gone at the end unless kept.
+    """A folder with a tracker, its issues and their scripts; removed at the end unless kept.
 
-    The fleet in it must have ended by then, or it is to be kept.
+    The fleet in it must have ended by then; otherwise the folder has to be kept.
     """
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class DemoWorkspace(Throwaway):
 
     @property
     def state(self) -> RunDirectory:
-        """Its run directory, which holds the tracker as well."""
+        """The run directory, which also holds the tracker."""
         return RunDirectory(self.folder / STATE_FOLDER)
 
     @property
@@ -67,7 +67,7 @@ class DemoWorkspace(Throwaway):
         make_tracker(self.tracker, backlog.PREFIX, backlog.issue_lines())
 
     def statuses(self) -> dict[str, str]:
-        """The status of every issue, as its tracker has it now."""
+        """Return the current status of every issue in the tracker."""
         return statuses(self.tracker)
 
     def __exit__(self, *raised: object) -> None:
@@ -77,10 +77,10 @@ class DemoWorkspace(Throwaway):
 
 
 def _base() -> Path:
-    """The first folder that can be written to: our cache, else the one for temporary files."""
+    """Return the first writable folder: the cache, else one in the folder for temporary files."""
     home = os.environ.get("HOME", "")
     cache = os.environ.get("BW_CACHE") or (f"{home}/.cache/beads-workers" if home else "")
-    # The folder for temporary files is everybody's: in it, one of the user's own.
+    # All users share the folder for temporary files: the user gets a subfolder.
     shared = Path(tempfile.gettempdir(), f"beads-workers-demos-{os.getuid()}")
     for folder in (*([Path(cache)] if cache else []), shared):
         if _usable(folder):
@@ -103,7 +103,8 @@ def _usable(folder: Path) -> bool:
 
 @contextmanager
 def _only_one(base: Path) -> Iterator[None]:
-    """Nobody takes a folder for a dead one's before its own demo has locked it."""
+    """Hold the lock under which folders are made: a new folder is locked before others look at
+    it."""
     fd = os.open(base / ALIVE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""Agents in words: what they use, how their accounts stand, and the receipts of their attempts."""
+"""Texts about agents: usage, accounts, and the receipts of attempts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MESSAGE_WIDTH = 600
 
 
 def short_tokens(count: int) -> str:
-    """``950``, ``12.3k``, ``1.2M``: at most six columns below a thousand million."""
+    """Return ``950``, ``12.3k``, ``1.2M``: at most six columns below a thousand million."""
     if count < 1000:
         return str(count)
     if count < 999_950:
@@ -29,22 +29,24 @@ def short_tokens(count: int) -> str:
 
 
 def dollars(money: float) -> str:
-    """``$0.004``, ``$0.41``, ``$123``."""
+    """Return ``$0.004``, ``$0.41``, ``$123``."""
     if 0 < money < 0.01:
         return f"${money:.3f}"
     return f"${money:.2f}" if money < 100 else f"${money:,.0f}"
 
 
 def used(tokens: int | None, money: float | None) -> str:
-    """``12.3k tok $0.41``; what nobody knows is left out."""
+    """Return ``12.3k tok $0.41``; unknown amounts are left out."""
     parts = [f"{short_tokens(tokens)} tok"] if tokens else []
     parts += [dollars(money)] if money is not None else []
     return " ".join(parts)
 
 
 def spent(money: Mapping[str, Any], *, short: bool = False) -> str:
-    """Of a run, as ``status --json`` has it: ``$3.20 of $20, 1.2M tok``; ``short``: ``$3.20 of
-    $20``, or the tokens where the budget or the prices are in them."""
+    """Return the cost of a run from ``status --json``: ``$3.20 of $20, 1.2M tok``.
+
+    ``short``: ``$3.20 of $20``, or the tokens if the budget is in tokens or there are no prices.
+    """
     total, budget = money["tokens"]["total"], money["budget"]
     in_tokens = bool(budget) and not budget.startswith("$")
     of = f" of {budget}" if budget else ""
@@ -66,21 +68,21 @@ TROUBLES = {
     "needs_person": "it needs a person",
     "backing_off": "it is overloaded",
 }
-"""What is said where the agent gave no reason."""
+"""Texts for an account's state if the agent gave no reason."""
 
 FULL_SHARE = 0.8
-"""From here on it is worth a word how full an account is."""
+"""Share of the limit from which an account's usage is shown."""
 
 
 def clock(at: float, now: float) -> str:
-    """The time of day here, without seconds; with the date where that is another day."""
+    """Return the local time of day without seconds; with the date if it is another day."""
     there, here = time.localtime(at), time.localtime(now)
     same = there[:3] == here[:3] or abs(at - now) < DAY_SECONDS / 2
     return time.strftime("%H:%M" if same else "%Y-%m-%d %H:%M", there)
 
 
 def rest(seconds: float) -> str:
-    """How long still: ``40 s``, ``41 min``, ``3 h 20 min``, ``2 d 3 h``."""
+    """Return the remaining time: ``40 s``, ``41 min``, ``3 h 20 min``, ``2 d 3 h``."""
     whole = max(0, round(seconds))
     if whole < 120:
         return f"{whole} s"
@@ -94,7 +96,7 @@ def rest(seconds: float) -> str:
 
 
 def epoch_of(text: str | None) -> float | None:
-    """A moment of ``status --json`` in epoch seconds; None for none, or for never."""
+    """Return a time of ``status --json`` in epoch seconds; None for none, or for never."""
     try:
         return datetime.fromisoformat(text).timestamp() if text else None
     except (ValueError, OverflowError):
@@ -102,15 +104,15 @@ def epoch_of(text: str | None) -> float | None:
 
 
 def remedy(todo: str | None) -> str:
-    """What a person does about an account: ``mend it with 'claude /login', then ...``."""
+    """Return what a person does about an account: ``mend it with 'claude /login', then ...``."""
     how = f"mend it with '{printable(todo)}'" if todo else "mend it"
     return f"{how}, then 'beads-workers resume'"
 
 
 def account(row: Mapping[str, Any], age: float = 0.0, *, advice: bool = True) -> str:
-    """One row of ``accounts`` of ``status --json``, ``age`` seconds later.
+    """Return a line about one row of ``accounts`` of ``status --json``, ``age`` seconds later.
 
-    ``claude: 5-hour limit until 03:20 (41 min), 12 wait``. ``advice``: with what a person does.
+    ``claude: 5-hour limit until 03:20 (41 min), 12 wait``. ``advice``: add what a person can do.
     """
     name = printable(row["agent"], 40)
     if row["state"] == "available":
@@ -131,7 +133,7 @@ def account(row: Mapping[str, Any], age: float = 0.0, *, advice: bool = True) ->
 
 
 def closed_account(closed: AccountClosed) -> str:
-    """The same from the record, at the moment at which it closed."""
+    """Return the same line from the record, as of the moment when the account closed."""
     only = f" ({printable(closed.model, 40)} only)" if closed.model else ""
     said = f"{printable(closed.agent, 40)}{only}: {printable(closed.why, 160)}"
     if closed.trouble == "needs_person":
@@ -156,12 +158,12 @@ VERDICTS = {
 
 
 def verdict(name: str) -> str:
-    """What an agent's adapter made of the end, in words."""
+    """Return the verdict of an agent's adapter in words."""
     return VERDICTS.get(name, printable(name, 40))
 
 
 def work(receipt: Receipt) -> str:
-    """What lies where: ``2 commits on bw/a-1/1: 3 files changed``; "" for nothing."""
+    """Return the work and its branch: ``2 commits on bw/a-1/1: 3 files changed``; "" for none."""
     if not (receipt.commits or receipt.diffstat):
         return ""
     commits = counted(len(receipt.commits), "commit") if receipt.commits else "nothing committed"
@@ -171,7 +173,7 @@ def work(receipt: Receipt) -> str:
 
 
 def receipt_line(receipt: Receipt) -> str:
-    """A receipt in one line: verdict, work, verify, and what it cost."""
+    """Return a receipt in one line: verdict, work, verify, and cost."""
     said = [verdict(receipt.verdict)] if receipt.verdict else []
     said += [each] if (each := work(receipt)) else []
     by = f" {INDEPENDENT}" if receipt.independent else ""
@@ -181,7 +183,7 @@ def receipt_line(receipt: Receipt) -> str:
 
 
 def receipt_lines(receipt: Receipt) -> Iterator[str]:
-    """A receipt for people: a name and what is known, a row for each."""
+    """Yield a receipt for people: a row with name and value for each known fact."""
     for name, text in _rows(receipt):
         if text:
             yield f"{name:<9} {printable(text, TEXT_WIDTH)}"

@@ -1,4 +1,4 @@
-"""The dashboard: one pure function from a snapshot to what is drawn."""
+"""The dashboard: one pure function from a snapshot to a screen."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from beads_workers.ui.rows import Row, bar, duration, fine, sparkline, whole_sec
 from beads_workers.ui.viewer import Fields, Look, Pane, Part, Role
 
 # --- head ----------------------------------------------------------------------------------------
-# The four rows at the top: the fleet, how far it is, what waits, and what the tracker does.
+# The four rows at the top: the fleet, its progress, its queue, and the tracker.
 
 
 ROWS = 4
 TALL_ROWS = 30
-"""From here on there is room for more than one row of what is seldom news."""
+"""Height of the terminal from which rare events get more than one row."""
 AGENTS_ROWS_MAX = 3
 ACCOUNT_STYLES = {
     "available": "muted",
@@ -42,9 +42,9 @@ ACCOUNT_STYLES = {
     "needs_person": "bad.strong",
 }
 QUEUE_COLUMNS = 120
-"""The whole row of the queue needs so many; below that it is said shorter."""
+"""Width from which the row of the queue is complete; a narrower row is shorter."""
 QUEUE_COLUMNS_SHORT = 78
-"""With the priorities; below that without them."""
+"""Width from which the short row of the queue has priorities."""
 
 RUN_STYLES = {
     "running": "good.strong",
@@ -56,7 +56,7 @@ RUN_STYLES = {
 
 
 def head(snapshot: Fields, look: Look, age: float, columns: int) -> Iterator[Text]:
-    """``ROWS`` rows."""
+    """Yield the ``ROWS`` rows of the head."""
     yield _fleet(snapshot, look, age, columns)
     yield _progress(snapshot, look, age, columns)
     yield _queue(snapshot, age, columns)
@@ -64,19 +64,19 @@ def head(snapshot: Fields, look: Look, age: float, columns: int) -> Iterator[Tex
 
 
 def agents_rows(snapshot: Fields, rows: int) -> int:
-    """How many rows agents and money take: known from the start of a run."""
+    """Return the number of rows for agents and money: constant for a run."""
     most = 1 if rows < TALL_ROWS else AGENTS_ROWS_MAX
     return min(len(snapshot["accounts"]), most)
 
 
 def agents(snapshot: Fields, age: float, columns: int, rows: int) -> Iterator[Text]:
-    """Accounts, the closed ones first, and what has been spent."""
+    """Yield the rows of accounts, the closed ones first, and of the money spent."""
     room = agents_rows(snapshot, rows)
     age = age if snapshot["running"] else 0.0
     accounts = sorted(snapshot["accounts"], key=lambda each: each["state"] == "available")
     money = snapshot["money"]
     for index in range(room):
-        # What has no row of its own stands behind the others.
+        # Accounts without a row of their own follow in the last row.
         here = accounts[index:] if index == room - 1 else accounts[index : index + 1]
         said = "; ".join(account(each, age, advice=len(here) == 1) for each in here)
         row = Row(columns).add(" agents  " if index == 0 else "         ")
@@ -112,7 +112,7 @@ def _progress(snapshot: Fields, look: Look, age: float, columns: int) -> Text:
     row = Row(columns).add(" ")
     row.add(bar(done / whole if whole else 0.0, columns // 5, unicode=look.unicode), style="good")
     more = "+" if queue["ready_more"] else ""
-    # Room for the numbers of most runs from the start: what is beside them does not move.
+    # Space for the numbers of most runs, so that the columns beside do not move.
     digits = max(3, len(str(whole)))
     unknown = not whole and _is_unasked(snapshot)
     said = "not listed yet" if unknown else f"{done}/{whole}{more} closed"
@@ -130,7 +130,7 @@ def _progress(snapshot: Fields, look: Look, age: float, columns: int) -> Text:
 
 
 def _is_unasked(snapshot: Fields) -> bool:
-    """Return whether the tracker has not answered yet, so that nobody knows what is to do."""
+    """Return whether the tracker has not answered yet, so that the work is unknown."""
     calls = snapshot["source_calls"]
     return bool(snapshot["running"] and calls["now"] and not calls["count"])
 
@@ -165,7 +165,7 @@ def _queue(snapshot: Fields, age: float, columns: int) -> Text:
 
 
 TRACKER_FIGURES = 44
-"""Columns of the row of the tracker for its name and "100 calls, 12 ms each, 2.00 an issue"."""
+"""Columns for the tracker's name and "100 calls, 12 ms each, 2.00 an issue"."""
 
 
 def _tracker(snapshot: Fields, age: float, columns: int) -> Text:
@@ -178,7 +178,7 @@ def _tracker(snapshot: Fields, age: float, columns: int) -> Text:
         return row.fill(source["error"] or "", "bad").text()
     now = calls["now"]
     doing = f"{now} ({whole_seconds(calls['now_seconds'] + age)})" if now else "idle"
-    # In a narrow terminal the figures keep their room.
+    # In a narrow terminal the figures keep their width.
     least = min(36, max(17, columns - TRACKER_FIGURES))
     row.add(doing, least if columns < QUEUE_COLUMNS else 46, "time" if now else "muted")
     typical = calls["typical_seconds"]
@@ -188,24 +188,23 @@ def _tracker(snapshot: Fields, age: float, columns: int) -> Text:
 
 
 # --- view ----------------------------------------------------------------------------------------
-#
-# ``draw`` gives exactly as many rows as there are, each exactly as wide as the terminal. What
-# stands where does not depend on what happens: nothing jumps while one looks.
+# ``draw`` returns exactly as many rows as the terminal has, each exactly as wide. Places do not
+# depend on what happens: nothing jumps while a person looks.
 
 
 COLUMNS_MIN = 60
 ROWS_MIN = 14
 SIDE_BY_SIDE_COLUMNS = 150
-"""From here on the chosen attempt and its log stand beside the lists, and below them otherwise."""
+"""Width from which the chosen attempt and its log are beside the lists, not below them."""
 OUTCOMES_ROWS_MIN = 3
-"""With their rule; what lands gets the rest of the room below the workers."""
+"""Least rows of outcomes, with their rule; landing gets the rest below the workers."""
 ATTEMPT_ROWS_MIN = 5
-"""Two rows of its log at least."""
+"""Least rows of an attempt: at least two rows of its log."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How many rows each part of the middle has, its rule included."""
+    """Number of rows of each part of the middle, with its rule."""
 
     workers: int
     outcomes: int
@@ -215,18 +214,18 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What the middle of the screen has, in columns and rows, between head and foot."""
+    """Size of the middle of the screen, between head and foot."""
 
     columns: int
     rows: int
 
     @property
     def wide(self) -> bool:
-        """Whether there is room for two columns: lists, and what is chosen in them."""
+        """Whether there are two columns: the lists, and the chosen attempt."""
         return self.columns >= SIDE_BY_SIDE_COLUMNS
 
     def layout(self, workers: int, *, lands: bool) -> Layout:
-        """The same from the first look at a run on: what lands takes no row from the workers."""
+        """Return the layout, constant for a run: landing takes no row from the workers."""
         rows = max(2, 1 + min(max(workers, 1), self.rows - 2 - max(3, (self.rows - 2) // 3)))
         left = self.rows - rows
         if self.wide:
@@ -240,7 +239,7 @@ class Room:
 
 
 def draw(snapshot: Fields, look: Look, age: float, columns: int, rows: int) -> Group:
-    """The whole screen; ``age``: seconds since the snapshot was as it says."""
+    """Return the whole screen; ``age``: seconds since the snapshot was made."""
     if columns < COLUMNS_MIN or rows < ROWS_MIN:
         return Group(*_too_small(snapshot, columns, rows))
     top = [*head(snapshot, look, age, columns), *agents(snapshot, age, columns, rows)]
@@ -252,7 +251,7 @@ def draw(snapshot: Fields, look: Look, age: float, columns: int, rows: int) -> G
 
 
 def page_rows(snapshot: Fields, look: Look, columns: int, rows: int) -> int:
-    """How many rows of what the arrows move in are on a page."""
+    """Return the number of rows on a page of the list that the arrows move in."""
     taken = ROWS + agents_rows(snapshot, rows) + _needs_rows(rows) + bool(look.caption) + 1
     room = Room(columns, rows - taken)
     if look.pane is Pane.LOG:
@@ -264,7 +263,7 @@ def page_rows(snapshot: Fields, look: Look, columns: int, rows: int) -> int:
 
 
 def shows_log(look: Look, columns: int, rows: int) -> bool:
-    """Whether ``draw`` wants the log of the chosen attempt."""
+    """Return whether ``draw`` needs the log of the chosen attempt."""
     if look.pane is not Pane.FLEET:
         return look.pane is Pane.LOG
     return columns >= SIDE_BY_SIDE_COLUMNS or rows >= TALL_ROWS
@@ -308,18 +307,18 @@ def _whole_fleet(snapshot: Fields, look: Look, age: float, room: Room) -> Iterat
         yield from (*lists, *lands, *ended, *chosen)
         return
     for left, right in zip((*lists, *ended), (*chosen, *lands), strict=True):
-        # A row's own style is that of the row only.
+        # The style of the left row must not extend to the right one.
         yield Text(no_wrap=True).append_text(left).append(" ").append_text(right)
 
 
 def _padded(drawn: Iterator[Text], width: int, rows: int) -> list[Text]:
-    """Exactly so many rows."""
+    """Return exactly so many rows."""
     here = list(islice(drawn, rows))
     return here + [Row(width).text() for _ in range(rows - len(here))]
 
 
 def _workers(snapshot: Fields) -> int:
-    # When workers leave, what stands below them stays where it is.
+    # If workers leave, everything below them keeps its place.
     most: int = snapshot["workers_most"]
     return max(len(snapshot["workers"]), most)
 
@@ -329,7 +328,7 @@ def _needs_rows(rows: int) -> int:
 
 
 def _needs(snapshot: Fields, columns: int, rows: int) -> Iterator[Text]:
-    """What waits for a person; the room for it is kept when nothing does."""
+    """Yield what waits for a person; its rows stay reserved if nothing does."""
     room, needs = _needs_rows(rows), snapshot["needs"]
     for index in range(room):
         row = Row(columns).add(" ")
@@ -339,7 +338,7 @@ def _needs(snapshot: Fields, columns: int, rows: int) -> Iterator[Text]:
             row.add("! ", style="attention.strong")
             text, todo = needs[index]["text"], f"-> {needs[index]['todo']}"
             more = f"  (and {len(needs) - room} more)" if room <= index + 1 < len(needs) else ""
-            # All below each other, but for a text that is longer, where its command leaves room.
+            # Commands are aligned, unless a longer text leaves enough space for its command.
             half, rest = max(20, row.room // 2), row.room - 2 - width_of(todo) - len(more)
             row.add(text, max(half, min(rest, width_of(text))), "attention")
             row.add("  ").fill(todo, "strong", leave=len(more)).add(more)

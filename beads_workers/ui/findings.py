@@ -1,4 +1,4 @@
-"""What follows from a run's history: figures, failures by reason, waste; as ``report --json``."""
+"""Conclusions from a run's history: figures, failures by reason, waste; as ``report --json``."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from beads_workers.core.receipts import Receipt, to_json
 from beads_workers.ui.lines import start_again
 
 BUCKETS_MAX = 60
-"""Throughput over time has at most so many steps: as many as one can tell apart in a chart."""
+"""Maximum number of time steps: as many as one can tell apart in a chart."""
 
 STEPS_SECONDS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200)
-"""Widths of such a step that people can count in; beyond the last, whole days."""
+"""Readable widths of a time step; beyond the last, whole days."""
 
 NAMED_MAX = 5
-"""So many issues stand in a command that is suggested."""
+"""Number of issues in a suggested command."""
 
 
 @value
 class DurationSummary:
-    """Seconds of a set of attempts; zeros where there are none."""
+    """Durations of a set of attempts in seconds; zeros if the set is empty."""
 
     count: int = 0
     total: float = 0.0
@@ -48,8 +48,8 @@ class DurationSummary:
 class Failure:
     """Attempts that failed for the same reason.
 
-    ``reason``: the error, with what differs from one to the next as ``#``. ``example``: one of
-    the errors as it was. ``issue_ids`` in the order in which they failed; ``last``: when.
+    ``reason``: the error, with varying parts as ``#``. ``example``: one of the errors in full.
+    ``issue_ids``: in the order in which they failed; ``last``: time of the last failure.
     """
 
     outcome: str
@@ -63,7 +63,7 @@ class Failure:
 
 @value
 class Waste:
-    """Time in attempts that led to no close. ``share`` of all time in attempts, 0 to 1."""
+    """Time in attempts that led to no close. ``share``: of all time in attempts, 0 to 1."""
 
     seconds: float
     attempts: int
@@ -73,7 +73,7 @@ class Waste:
 
 @value
 class Bucket:
-    """Attempts that ended in one step of time that begins at ``began``."""
+    """Attempts that ended in the time step that begins at ``began``."""
 
     began: float
     done: int
@@ -82,7 +82,7 @@ class Bucket:
 
 @value
 class Busy:
-    """One worker, all of its lives. ``lived`` and ``worked`` in seconds."""
+    """A worker, over all its lives. ``lived`` and ``worked``: in seconds."""
 
     worker_id: str
     lived: float
@@ -94,14 +94,14 @@ class Busy:
 
 @value
 class NextStep:
-    """What a person may do next: a command of ours and why."""
+    """A next step for a person: one of our commands, and why."""
 
     command: str
     why: str
 
 
 def durations(attempts: Iterable[Attempt]) -> DurationSummary:
-    """Of the attempts that have ended."""
+    """Return the durations of the attempts that have ended."""
     seconds = sorted(a.seconds for a in attempts if a.ended is not None)
     if not seconds:
         return DurationSummary()
@@ -111,12 +111,12 @@ def durations(attempts: Iterable[Attempt]) -> DurationSummary:
 
 
 def _quantile(ordered: Sequence[float], part: float) -> float:
-    """The smallest value that so large a part of them does not exceed."""
+    """Return the smallest value that this share of the values does not exceed."""
     return ordered[max(0, math.ceil(part * len(ordered)) - 1)]
 
 
 def waste_of(history: History) -> Waste:
-    """What did not lead to a close; what still runs is no waste yet."""
+    """Return the time that led to no close; running attempts do not count yet."""
     left_alone = {i.issue_id for i in history.issues if i.fate is Fate.LEFT_ALONE}
     lost: dict[str, float] = {}
     count = 0
@@ -131,7 +131,7 @@ def waste_of(history: History) -> Waste:
 
 
 def _wasted_as(attempt: Attempt, left_alone: set[str]) -> str | None:
-    # Done, but the issue turned out to be somebody else's.
+    # The work is done, but the issue turned out to be somebody else's.
     if attempt.outcome == "success":
         return "not_ours" if attempt.issue_id in left_alone else None
     return None if attempt.outcome == RUNNING else attempt.outcome
@@ -144,18 +144,18 @@ _VARYING = re.compile(
     r"|\d+(?:[.:,]\d+)*",
     re.IGNORECASE,
 )
-"""What differs between two errors of the same kind: identifiers, addresses, hashes, numbers."""
+"""Varying parts of errors of the same kind: identifiers, addresses, hashes, numbers."""
 
 
 def reason(error: str, issue_id: str = "") -> str:
-    """An error without what is peculiar to one attempt: equal for errors of the same kind."""
+    """Return an error without the details of one attempt: equal for errors of the same kind."""
     if issue_id:
         error = error.replace(issue_id, "#")
     return " ".join(_VARYING.sub("#", error).split())
 
 
 def failures(history: History) -> list[Failure]:
-    """Failed attempts by reason, the most costly first; asked-for retries are among them."""
+    """Return failed attempts by reason, with asked-for retries, the most frequent first."""
     groups: dict[tuple[str, str], list[Attempt]] = {}
     for attempt in history.attempts:
         if attempt.outcome in FAILURES or attempt.outcome == "retry":
@@ -180,7 +180,7 @@ def _failure(outcome: str, text: str, group: list[Attempt]) -> Failure:
 
 
 def throughput(history: History) -> tuple[float, list[Bucket]]:
-    """The width of a step in seconds, and every step from the run's beginning to its end."""
+    """Return the width of a time step in seconds, and all steps of the run."""
     width = float(
         next(
             (s for s in STEPS_SECONDS if history.seconds <= s * BUCKETS_MAX),
@@ -198,13 +198,13 @@ def throughput(history: History) -> tuple[float, list[Bucket]]:
 
 
 def slowest(history: History, count: int = 10) -> list[IssueHistory]:
-    """The issues that took workers longest, over all of their attempts."""
+    """Return the issues that took workers longest, over all their attempts."""
     tried = [i for i in history.issues if i.attempts]
     return sorted(tried, key=lambda i: -i.seconds)[:count]
 
 
 def busy(history: History) -> list[Busy]:
-    """Every worker, in order: how long it lived and worked, and what came of that."""
+    """Return every worker, in order: how long it lived and worked, and its results."""
     rows: dict[str, list[float]] = {}
     for span in history.workers:
         row = rows.setdefault(span.worker_id, [0.0] * 5)
@@ -219,7 +219,7 @@ def busy(history: History) -> list[Busy]:
 
 
 def how_it_ended(history: History) -> str:
-    """In words, without the exit code."""
+    """Return the end of the run in words, without the exit code."""
     if history.state == "running":
         return "still running"
     if history.state == "killed":
@@ -235,7 +235,7 @@ def how_it_ended(history: History) -> str:
 
 
 def next_steps(history: History) -> list[NextStep]:
-    """What a person may want to do about it, the most urgent first; empty if nothing."""
+    """Return what a person may do next, the most urgent first; empty if nothing."""
     steps, start = [], start_again(history.argv)
     if history.state == "running":
         steps.append(NextStep("beads-workers watch", "it goes on while you read this"))
@@ -247,7 +247,7 @@ def next_steps(history: History) -> list[NextStep]:
         steps.append(NextStep("beads-workers land", "lands what is done; so does a start"))
     elif history.with_fate(Fate.REQUEUED, Fate.UNFINISHED):
         steps.append(NextStep(start, "goes on with what was requeued"))
-    # What this run gave up on comes before what it was told to leave alone.
+    # Issues that this run quarantined come before those of earlier runs.
     quarantined = sorted(quarantined_issues(history), key=lambda i: i.earlier)
     if quarantined:
         names = [shlex.quote(i.issue_id) for i in quarantined[:NAMED_MAX]]
@@ -258,18 +258,21 @@ def next_steps(history: History) -> list[NextStep]:
 
 
 def quarantined_issues(history: History) -> list[IssueHistory]:
-    """All that are out of the backlog at the end, those of earlier runs too."""
+    """Return all issues that are quarantined at the end, also by earlier runs."""
     return [i for i in history.issues if i.fate is Fate.QUARANTINED]
 
 
 # --- money ---------------------------------------------------------------------------------------
-# What agents have used, and what came of it.
+# The costs of agents, and what they led to.
 
 
 @value
 class Money:
-    """What a run has cost, as its receipts say it. ``wasted``: of what led to no close, by outcome
-    (as in ``Waste``); all of it is in ``by_outcome`` too."""
+    """Costs of a run, from its receipts.
+
+    ``wasted``: costs that led to no close, by outcome as in ``Waste``; ``by_outcome`` includes
+    them.
+    """
 
     total: Spend
     by_issue: dict[str, Spend]
@@ -279,7 +282,7 @@ class Money:
 
 
 def money_of(history: History) -> Money | None:
-    """None for a run in which no agent has told what it used."""
+    """Return the costs of a run; None if no agent reported any."""
     found = Money(Spend(), {}, {}, {}, {})
     left_alone = {i.issue_id for i in history.issues if i.fate is Fate.LEFT_ALONE}
     for attempt in history.attempts:
@@ -300,7 +303,7 @@ def money_of(history: History) -> Money | None:
 
 
 def to_review(history: History) -> list[Attempt]:
-    """The morning list: issues whose last attempt says that a person should look at them."""
+    """Return issues whose last attempt asks a person to look: the morning list."""
     last = {a.issue_id: a for a in history.attempts if a.ended is not None}
     return [a for a in last.values() if a.receipt is not None and a.receipt.flags]
 
@@ -323,12 +326,12 @@ def _money(history: History) -> dict[str, Any]:
 
 
 # --- landing -------------------------------------------------------------------------------------
-# What came of the branches: landed, back to their agents, left to a person.
+# The fates of branches: landed, back to their agents, left to a person.
 
 
 @value
 class LandedIssue:
-    """A branch, and what came of it; ``diffstat`` as its attempt's receipt has it."""
+    """A branch and its fate; ``diffstat``: from its attempt's receipt."""
 
     issue: IssueHistory
     landing: LandingHistory
@@ -336,7 +339,7 @@ class LandedIssue:
 
 
 def branches(history: History) -> list[LandedIssue]:
-    """Every issue that had something to land: what landed first comes first, the others behind."""
+    """Return every issue that had a branch to land, the first landed first, others last."""
     stats = {a.issue_id: a.receipt.diffstat for a in history.attempts if a.receipt is not None}
     found = [
         LandedIssue(issue, issue.landing, stats.get(issue.issue_id, ""))
@@ -351,7 +354,7 @@ def _never(at: float | None) -> float:
 
 
 def needs_you(history: History) -> list[LandedIssue]:
-    """Those that no start lands: they are quarantined, and their branches wait for a person."""
+    """Return branches that no start lands: they are quarantined, and wait for a person."""
     return [
         each
         for each in branches(history)
@@ -360,24 +363,24 @@ def needs_you(history: History) -> list[LandedIssue]:
 
 
 def not_landed_yet(history: History) -> list[LandedIssue]:
-    """Those that the next start lands, or ``land``."""
+    """Return branches that the next start or ``land`` lands."""
     return [each for each in branches(history) if each.issue.fate is Fate.UNLANDED]
 
 
 def landed_per_hour(history: History) -> float:
-    """Over the whole run."""
+    """Return the landings per hour over the whole run."""
     landed = history.landing.landed if history.landing else 0
     return landed * 3600 / history.seconds if history.seconds else 0.0
 
 
 def gate_runs_per_landing(history: History) -> float | None:
-    """None where nothing landed."""
+    """Return the gate runs per landing; None if nothing landed."""
     board = history.landing
     return board.gate_runs / board.landed if board and board.landed else None
 
 
 def landing(history: History) -> dict[str, Any] | None:
-    """Sums, and the morning list; None where nothing was to land."""
+    """Return sums and the morning list of landing; None if nothing was to land."""
     board = history.landing
     if board is None:
         return None
@@ -416,13 +419,12 @@ def _merge_step(history: History) -> list[NextStep]:
 
 
 # --- report --------------------------------------------------------------------------------------
-# ``report --json``: a history and what follows from it, as docs/CLI.md describes it.
-#
-# Additive changes only. Seconds are rounded to milliseconds; times are seconds of the run.
+# ``report --json``: a history and its conclusions, as docs/CLI.md describes them. Additive changes
+# only. Seconds are rounded to milliseconds; times are seconds of the run.
 
 
 def report(history: History) -> dict[str, Any]:
-    """The whole account as one JSON object."""
+    """Return the whole report as one JSON object."""
     width, buckets = throughput(history)
     waste = waste_of(history)
     told: dict[str, Any] = _rounded(
@@ -481,7 +483,10 @@ def _issues(history: History) -> list[dict[str, Any]]:
 
 
 def _issue(issue: IssueHistory, attempts: list[Attempt]) -> dict[str, Any]:
-    """``receipt``: of its last attempt that has one; branch, commit and diffstat are its."""
+    """Return an issue as JSON.
+
+    ``receipt``: of its last attempt with one; branch, commit and diffstat come from it.
+    """
     receipt = next((a.receipt for a in reversed(attempts) if a.receipt is not None), None)
     shown = receipt or Receipt()
     return asdict(issue) | {
@@ -506,13 +511,16 @@ def _short(attempt: Attempt) -> dict[str, Any]:
 
 
 def _attempt(attempt: Attempt) -> dict[str, Any]:
-    # Field by field: receipts are shown with their issues, and are no part of this table.
+    # Field by field: receipts are shown with their issues, not in this table.
     plain = {f.name: getattr(attempt, f.name) for f in fields(Attempt) if f.name != "receipt"}
     return plain | {"policy": attempt.verdict} | _by_agent(attempt)
 
 
 def _by_agent(attempt: Attempt) -> dict[str, Any]:
-    """``verdict``: of an agent's adapter where one worked, else what the policy made of it."""
+    """Return the agent's part of an attempt.
+
+    ``verdict``: of the agent's adapter, or without an agent, of the policy.
+    """
     receipt = attempt.receipt or Receipt()
     return {
         "agent": receipt.agent or attempt.agent or None,
@@ -525,7 +533,7 @@ def _by_agent(attempt: Attempt) -> dict[str, Any]:
 
 
 def dropped(history: History) -> dict[str, Any] | None:
-    """What is only counted of a run whose journal has lost its beginning."""
+    """Return the counts of the lost beginning of a journal; None if nothing is lost."""
     if history.dropped is None:
         return None
     counts = asdict(history.dropped)
@@ -534,17 +542,17 @@ def dropped(history: History) -> dict[str, Any] | None:
 
 
 def reached(history: History) -> dict[str, str]:
-    """How far each issue's last attempt said that it was, of those that said it."""
+    """Return the last reported progress of each issue's last attempt, if there is one."""
     return {a.issue_id: a.reached for a in history.attempts if a.reached}
 
 
 def done(history: History) -> list[Attempt]:
-    """The attempts that succeeded."""
+    """Return the attempts that succeeded."""
     return [a for a in history.attempts if a.outcome == "success"]
 
 
 def by_outcome(attempts: tuple[Attempt, ...]) -> dict[str, int]:
-    """How many attempts ended how; only outcomes that occurred."""
+    """Return the number of attempts by outcome; only outcomes that occurred."""
     counts: dict[str, int] = {}
     for attempt in attempts:
         counts[attempt.outcome] = counts.get(attempt.outcome, 0) + 1
@@ -552,7 +560,7 @@ def by_outcome(attempts: tuple[Attempt, ...]) -> dict[str, int]:
 
 
 def tracker(history: History) -> dict[str, Any]:
-    """What asking the tracker has cost; ``per_closed`` is None where nothing was closed."""
+    """Return the cost of tracker calls; the costs per closed issue are None without any."""
     closed = len(history.with_fate(Fate.CLOSED))
     troubled = sum(
         (history.seconds if span.ended is None else span.ended) - span.began

@@ -1,13 +1,13 @@
-"""Bytes that a terminal sends, as names of keys. Pure: told the time, wherever reads are split.
+"""Names of keys from the bytes that a terminal sends. Pure: time is an argument, reads may split.
 
 A character stands for itself (``"p"``, ``"+"``, ``"é"``). The others: ``up down left right home end
 page_up page_down insert delete enter escape tab backspace space`` and ``f1`` to ``f12``. Modifiers
 come first, in this order: ``ctrl+up``, ``shift+tab``, ``alt+x``, ``ctrl+alt+shift+f5``, ``ctrl+l``.
 A terminal that was asked for its background answers ``background:dark`` or ``background:light``.
 
-A paste is no command: when one read brings more than ``BURST_MAX`` characters, they are ignored,
-and so are those that follow within ``BURST_QUIET_SECONDS`` of each other. Arrows and such pass: a
-mouse wheel sends many of them at once.
+A paste is not a command. If one read brings more than ``BURST_MAX`` characters, they are ignored,
+and so are those that follow within ``BURST_QUIET_SECONDS`` of each other. Arrows and similar keys
+pass: a mouse wheel sends many of them at once.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from collections.abc import Iterator
 from beads_workers.ui.theme import background_key
 
 ESCAPE_SECONDS = 0.1
-"""A lone ESC is the key after this; over a slow link a sequence arrives in pieces."""
+"""Time after which a lone ESC is the key; over a slow link a sequence arrives in pieces."""
 BURST_MAX = 8
-"""Nobody types so many characters within one turn of the loop."""
+"""Number of characters that nobody types within one turn of the loop."""
 BURST_QUIET_SECONDS = 0.2
-"""A long paste arrives in many reads; nobody types this soon after one."""
+"""Time after a burst in which nobody types; a long paste arrives in many reads."""
 SEQUENCE_BYTES_MAX = 256
-"""Longer sequences are no keys: no more than this is kept of one until its end has come."""
+"""Maximum length of an unfinished sequence that is kept; longer ones are no keys."""
 
 _LETTERS = {
     "A": "up", "B": "down", "C": "right", "D": "left", "F": "end", "H": "home", "Z": "shift+tab",
@@ -41,7 +41,7 @@ _CONTROLS = {
 }  # fmt: skip
 
 _BEGINNINGS = (b"[", b"O", b"]", b"P", b"^", b"_", b"X")
-"""What begins a sequence after ESC, or is a key with Alt where nothing follows."""
+"""Characters that begin a sequence after ESC, or are a key with Alt if nothing follows."""
 
 _CSI = re.compile(rb"\x1b\[([0-?]*)([ -/]*)([@-~])")
 _CSI_BEGUN = re.compile(rb"\x1b\[[0-?]*[ -/]*")
@@ -55,7 +55,7 @@ _STRING_BEGUN = re.compile(rb"\x1b[]P^_X][^\x07\x1b]*\x1b?")
 
 
 class KeyParser:
-    """Feed it every read; call ``on_deadline`` when ``deadline`` has come."""
+    """Parser of terminal input: ``feed`` every read, call ``on_deadline`` at the ``deadline``."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -63,18 +63,18 @@ class KeyParser:
         self._burst_until = 0.0
 
     def feed(self, data: bytes, now: float) -> list[str]:
-        """The keys that are complete with this read; ``now`` in seconds of any steady clock."""
+        """Return the keys that this read completes; ``now``: seconds of any steady clock."""
         self._rest += data
         keys = self._without_paste(list(self._complete()), now)
         self._deadline = now + ESCAPE_SECONDS if self._rest else None
         return keys
 
     def deadline(self) -> float | None:
-        """When what has begun is to be taken for all there is."""
+        """Return when an unfinished sequence counts as complete."""
         return self._deadline
 
     def on_deadline(self, now: float) -> list[str]:
-        """A lone ESC is the key; of anything else that was cut short nothing remains."""
+        """Return the key of a lone ESC; drop any other unfinished sequence."""
         if self._deadline is None or now < self._deadline:
             return []
         rest, self._rest, self._deadline = self._rest, b"", None
@@ -93,7 +93,8 @@ class KeyParser:
         while self._rest:
             length, key = _first(self._rest)
             if not length:
-                # Out of the middle: how it began says how it ends, and it stays too long for a key.
+                # The middle is dropped: the beginning decides the end, and it stays too long for a
+                # key.
                 half = SEQUENCE_BYTES_MAX // 2
                 if len(self._rest) > SEQUENCE_BYTES_MAX:
                     self._rest = self._rest[:half] + self._rest[-half:]
@@ -104,7 +105,7 @@ class KeyParser:
 
 
 def _first(data: bytes) -> tuple[int, str]:
-    """How many bytes the first key takes, 0 where more must come; its name, none for noise."""
+    """Return the length of the first key in bytes, 0 if more must come, and its name or ""."""
     first = data[0]
     if first == 0x1B:
         return _escape(data)
@@ -116,7 +117,7 @@ def _first(data: bytes) -> tuple[int, str]:
 
 
 def _character(data: bytes) -> tuple[int, str]:
-    """One character of UTF-8; a byte that begins none is noise."""
+    """Parse one UTF-8 character; a byte that begins none is noise."""
     length = 2 if 0xC2 <= data[0] <= 0xDF else 3 if 0xE0 <= data[0] <= 0xEF else 4
     if not 0xC2 <= data[0] <= 0xF4:
         return 1, ""
@@ -147,7 +148,7 @@ def _escape(data: bytes) -> tuple[int, str]:
 
 
 def _csi(data: bytes) -> tuple[int, str]:
-    # Two that do not keep to the grammar: reports of a mouse, and function keys of the console.
+    # Two exceptions to the grammar: reports of a mouse, and function keys of the console.
     if data.startswith(b"\x1b[M"):
         return (6, "") if _MOUSE.match(data) else (0, "")
     if data.startswith(b"\x1b[["):
@@ -170,21 +171,21 @@ def _ss3(data: bytes) -> tuple[int, str]:
 
 
 def _string(data: bytes) -> tuple[int, str]:
-    """An answer of the terminal: of its background, or one that nobody asked for."""
+    """Parse an answer of the terminal: its background, or an unsolicited one."""
     if whole := _STRING.match(data):
         return whole.end(), background_key(data[2 : whole.end()].decode("ascii", "replace"))
     return _cut_short(data, _STRING_BEGUN)
 
 
 def _cut_short(data: bytes, begun: re.Pattern[bytes]) -> tuple[int, str]:
-    """Wait for the rest, or drop what is broken up to the byte that broke it."""
+    """Wait for the rest, or drop a broken sequence up to the byte that broke it."""
     match = begun.match(data)
     end = match.end() if match else 1
     return (0, "") if end == len(data) else (end, "")
 
 
 def _named(parameters: str, final: str) -> str:
-    """``CSI number ; modifiers ~``, ``CSI 1 ; modifiers letter``, or without any parameters."""
+    """Parse ``CSI number ; modifiers ~``, ``CSI 1 ; modifiers letter``, or no parameters."""
     if (match := _PARAMETERS.fullmatch(parameters)) is None:
         return ""
     number, modifiers = int(match[1] or 1), int(match[2] or 1)

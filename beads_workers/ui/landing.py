@@ -1,6 +1,6 @@
-"""What people are told of landing, in lines: at the end of a run, and in ``status``. Pure.
+"""Lines about landing: at the end of a run, and in ``status``. Pure.
 
-``landing`` is the key of that name in ``status --json``.
+``landing``: the key of that name in ``status --json``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ERROR_WIDTH = 160
 
 
 def landed_text(landing: Fields) -> str:
-    """How many landed, where, and how sure that is; one sentence without its end."""
+    """Return how many branches landed, where, and how they were verified; without a full stop."""
     count, place = landing["landed"], f"on {printable(landing['branch'] or 'its branch')}"
     if not count:
         return f"nothing landed {place}"
@@ -30,14 +30,14 @@ def landed_text(landing: Fields) -> str:
     if unverified := landing["unverified"]:
         many = "all" if unverified == count else str(unverified)
         parts.append(f"{many} without a gate, for want of --verify")
-    if independent := landing.get("independent"):  # Runs that ended earlier have none.
+    if independent := landing.get("independent"):  # Missing in runs of earlier versions.
         many = "all" if independent == count else str(independent)
         parts.append(f"{many} verified {INDEPENDENT}")
     return ", ".join(parts)
 
 
 def gates_text(landing: Fields) -> str:
-    """What the gates have cost; "" where none has run."""
+    """Return the cost of the gates; "" if none has run."""
     gates = landing["gates"]
     runs = sum(gates[name] for name in ("green", "red", "none", "stopped"))
     if not runs:
@@ -55,7 +55,7 @@ def gates_text(landing: Fields) -> str:
 
 
 def refused_rows(landing: Fields) -> Iterator[str]:
-    """Each branch that is quarantined because it does not land, and why."""
+    """Yield each branch that is quarantined because it did not land, and why."""
     refused = landing["refused"]
     for row in refused[:SHOWN_MAX]:
         branch = f" ({printable(row['branch'])})" if row["branch"] else ""
@@ -68,7 +68,7 @@ def refused_rows(landing: Fields) -> Iterator[str]:
 
 
 def waiting_text(landing: Fields) -> str:
-    """What is done and has not landed when a run has ended; "" for nothing."""
+    """Return the finished branches that have not landed at the end of a run; "" if none."""
     waiting = landing["waiting"]
     if not waiting:
         return ""
@@ -78,7 +78,7 @@ def waiting_text(landing: Fields) -> str:
 
 
 def into_text(landing: Fields) -> str:
-    """What ``--land-into`` has come to; "" where it was not asked for."""
+    """Return the result of ``--land-into``; "" if it was not asked for."""
     into = landing["into"]
     if into is None:
         return ""
@@ -89,7 +89,7 @@ def into_text(landing: Fields) -> str:
 
 
 def at_the_end(landing: Fields) -> Iterator[str]:
-    """The lines of a run's summary, but for the one command that is left to type."""
+    """Yield the landing lines of a run's summary, without the command to type."""
     into = into_text(landing)
     yield landed_text(landing) + (f"; {into}" if into else "")
     if gates := gates_text(landing):
@@ -100,7 +100,7 @@ def at_the_end(landing: Fields) -> Iterator[str]:
 
 
 def to_type(landing: Fields) -> str:
-    """The command by which people get what has landed; "" where they have it."""
+    """Return the command with which people get what has landed; "" if they have it."""
     into = landing["into"]
     if into is not None:
         return str(into["command"]) if into["why"] else ""
@@ -108,7 +108,7 @@ def to_type(landing: Fields) -> str:
 
 
 def now(landing: Fields) -> Iterator[str]:
-    """The lines of ``status`` while a fleet runs."""
+    """Yield the lines of ``status`` while a fleet runs."""
     into = into_text(landing)
     yield f"landing: {landed_text(landing)}" + (f"; {into}" if into else "")
     for row in landing["running"]:
@@ -120,5 +120,5 @@ def now(landing: Fields) -> Iterator[str]:
 
 
 def train_text(issues: Sequence[str]) -> str:
-    """The issues that a gate is about."""
+    """Return the issues that a gate tests."""
     return " ".join(map(printable, issues)) if issues else "the branch as it is"

@@ -1,4 +1,4 @@
-"""Plain lines: one per event, and ``status`` for people. Pure."""
+"""Plain text: one line per event, and ``status`` for people. Pure."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ from beads_workers.ui.agents import account, closed_account, spent, used
 
 
 def start_again(argv: Sequence[str], *issue_ids: str) -> str:
-    """The line that starts the same fleet again, to be pasted into a shell; for these issues, too.
+    """Return the shell line that starts the same fleet again, also for these issues.
 
-    ``argv``: what was typed after the program's name. What a run was told by options is in no file,
-    so a bare ``start`` would not do. Three dots stand for what nobody knows, or cannot be shown.
+    ``argv``: the words that were typed after the program's name. Options of a run are in no file,
+    so a bare ``start`` would not do. Three dots stand for words that are unknown or cannot be
+    shown.
     """
     words = [*argv[1:]] if argv and argv[0] == "start" else ["..."]
     if not "".join(words).isprintable():
@@ -39,18 +40,18 @@ def start_again(argv: Sequence[str], *issue_ids: str) -> str:
 TITLE_WIDTH = 60
 ERROR_WIDTH = 200
 FLAGS_WIDTH = 400
-"""Commands are among them: whoever is to type one needs all of it."""
+"""Width of flags: they include commands, which people need in full to type them."""
 
 
 NOTHING_MORE = "nothing more is begun"
-"""Of a fleet that ends by itself: the backlog is empty, or a limit is reached."""
+"""Reason for a fleet that ends by itself: the backlog is empty, or a limit is reached."""
 
 SILENT = frozenset({"claimed", "round_trip_began", "spent", "listed"})
-"""Kinds of which ``line`` says nothing, and of which there are many."""
+"""Frequent kinds of entries for which ``line`` returns None."""
 
 
 def line(entry: Entry) -> str | None:
-    """What happened, in one line; None for what only machines need."""
+    """Return an event in one line; None for an event that only programs need."""
     text = _text(entry.record)
     if text is None:
         return None
@@ -59,7 +60,7 @@ def line(entry: Entry) -> str | None:
 
 @lru_cache(maxsize=1)
 def _clock(second: int) -> str:
-    # Kept, because in a second there are thousands of lines.
+    # Cached, because thousands of lines may be in one second.
     return time.strftime("%H:%M:%S", time.localtime(second))
 
 
@@ -171,7 +172,7 @@ def _finished(finished: rec.Finished) -> str:
         return f"{head} failed   {issue} in {took}: {error} (handed back)"
     wait = f"{finished.delay_seconds:.0f} s" if finished.delay_seconds else ""
     then = next_try(wait, charged=finished.charged >= finished.attempt)
-    # What its agent's account refused has not failed.
+    # A refusal of the agent's account is no failure.
     is_back = finished.outcome == "retry" and then == NOT_CHARGED
     return f"{head} {'returned' if is_back else 'failed  '} {issue} in {took}: {error} ({then})"
 
@@ -183,10 +184,10 @@ def _used(finished: rec.Finished) -> str:
 
 
 def next_try(wait: str, *, charged: bool) -> str:
-    """What comes after a failure. ``wait``: how long until the next try, empty for none."""
+    """Return what follows a failure; ``wait``: time until the next try, empty for none."""
     if wait:
         return f"again in {wait}"
-    # What is not charged was not its fault (a spawn storm): only the fleet's state holds it.
+    # An uncharged failure was not the issue's fault (a spawn storm): the fleet holds it back.
     return "again at once" if charged else NOT_CHARGED
 
 
@@ -218,11 +219,11 @@ def _id(issue_id: str) -> str:
 
 STATUS_TITLE_WIDTH = 50
 FOLDED_MIN = 10
-"""So many workers of one state without an issue are one line."""
+"""Number of idle workers in one state from which they share one line."""
 
 
 def status_lines(shown: dict[str, Any]) -> Iterator[str]:
-    """The fleet, its queue, what is wrong, and each worker."""
+    """Yield the fleet, its queue, its problems, and each worker."""
     queue, totals = shown["queue"], shown["totals"]
     yield (
         f"fleet {shown['state']}, pid {shown['pid']}, {shown['source']} in {shown['project']},"
@@ -308,7 +309,7 @@ def _worker(worker: dict[str, Any]) -> str:
 
 
 def held_elsewhere(ended: Mapping[str, Any]) -> Iterator[str]:
-    """Of a run's end: what is in progress elsewhere, and who holds it."""
+    """Yield the issues that were in progress elsewhere at a run's end, and who holds them."""
     by_actor: dict[str, list[str]] = {}
     for row in ended.get("held_elsewhere", ()):
         by_actor.setdefault(row["actor"], []).append(row["issue_id"])

@@ -1,11 +1,11 @@
-"""What a person is told who does not look: a fold over the journal's records.
+"""Notifications for a person who does not look: a fold over the journal's records.
 
     notices = Notices()
     told = notices.add(entry, board)          # after board.apply(entry)
     told = notices.due(elapsed, board)        # when ``notices.ends`` has come
 
-Whatever comes in crowds is told together: a fleet whose command is broken quarantines fifty issues
-in a minute, and that is one thing to know, not fifty.
+Events of the same kind share one notice: a fleet whose command is broken quarantines fifty issues
+in a minute, and that is one message, not fifty.
 """
 
 from __future__ import annotations
@@ -25,27 +25,28 @@ from beads_workers.core.text import counted, printable
 from beads_workers.ui.agents import closed_account, used
 
 QUARANTINED_SECONDS = 30.0
-"""Between two notices of issues that were quarantined; the first one is told at once."""
+"""Interval between notices of quarantined issues; the first one is sent at once."""
 
 FAILURES_TOLD = 3
-"""Failures of the tracker in a row that a person is told of: fewer pass by themselves."""
+"""Number of tracker failures in a row that a person is told of: fewer pass by themselves."""
 
 NAMED_MAX = 20
-"""Issues that one notice names; it says how many there are."""
+"""Number of issues that one notice names; it also has the total."""
 
 TITLE_WIDTH = 80
 ERROR_WIDTH = 300
-"""In columns: a notice is a line or two, and some show it in a corner of the screen."""
+"""Width of an error in columns: some programs show a notice in a corner of the screen."""
 
 
 @value
 class Notice:
-    """One thing to tell. ``event``: its name; ``text``: one sentence, fit for any terminal.
+    """A notification. ``event``: its name; ``text``: one sentence, fit for any terminal.
 
     ``count`` issues were quarantined, of which ``issue_ids`` names the first; title and error are
     those of the first. The figures are those of the run so far; ``at`` is in epoch seconds.
-    ``landed`` and ``unlanded``: issues whose work has landed, and whose work is done and has not.
-    ``agent``: whose account it is about; ``todo``: the command that mends it, where that is known.
+    ``landed`` and ``unlanded``: finished issues whose branches have landed, and have not.
+    ``agent``: the owner of the account; ``todo``: the command that fixes the problem, if it is
+    known.
     """
 
     event: str
@@ -71,7 +72,7 @@ class Notice:
 
 
 def environment(notice: Notice) -> dict[str, str]:
-    """What the command finds in its environment; empty where a name has no meaning."""
+    """Return the environment variables of the command; empty if a name has no meaning."""
     ids, code = notice.issue_ids, notice.exit_code
     told = {each.name: getattr(notice, each.name) for each in fields(notice) if each.name != "at"}
     told |= {"issue_id": ids[0] if ids else "", "issue_ids": " ".join(ids)}
@@ -88,7 +89,7 @@ class _Quarantined:
 
 
 class Notices:
-    """``ends``: elapsed seconds of the run at which ``due`` has something; infinite for nothing."""
+    """Collector of notices. ``ends``: elapsed seconds when ``due`` has one; infinite for none."""
 
     def __init__(self) -> None:
         self.ends = inf
@@ -100,7 +101,7 @@ class Notices:
         self._nothing_lands = ""
 
     def add(self, entry: Entry, board: Board) -> list[Notice]:
-        """Take in the next entry, which the board has taken in; returns what is to be told now."""
+        """Add the next entry, which the board has applied; return the notices to send now."""
         match entry.record:
             case rec.Finished(issue_id=issue_id, verdict="quarantined") as finished:
                 after = f"after {counted(finished.charged, 'attempt')}"
@@ -143,7 +144,7 @@ class Notices:
         return self.due(entry.elapsed, board)
 
     def _paused(self, text: str, todo: str, entry: Entry, board: Board) -> list[Notice]:
-        """Once, until something lands: a red tip is tried again every few minutes."""
+        """Return a notice once until something lands: a red tip is tested every few minutes."""
         if self._nothing_lands == text:
             return []
         self._nothing_lands = text
@@ -151,7 +152,7 @@ class Notices:
         return [_notice("landing_paused", said, entry.at, board, error=said, todo=todo)]
 
     def due(self, elapsed: float, board: Board) -> list[Notice]:
-        """What has gathered, when its time has come."""
+        """Return the collected notices if their time has come."""
         if elapsed < self.ends:
             return []
         self._quiet_until = elapsed + QUARANTINED_SECONDS
@@ -162,7 +163,7 @@ class Notices:
         return [_quarantined(gathered, board)] if gathered else []
 
     def _closed(self, closed: rec.AccountClosed, entry: Entry, board: Board) -> list[Notice]:
-        """Once for each trouble of an account: a canary that is refused again is no news."""
+        """Return a notice once for each problem of an account: a failed probe is no news."""
         key = closed.account, closed.model
         if self._told.get(key) == closed.trouble or closed.trouble == "transient":
             return []
@@ -176,7 +177,7 @@ class Notices:
     def _opened(self, opened: rec.AccountOpened, entry: Entry, board: Board) -> list[Notice]:
         trouble = self._told.pop((opened.account, opened.model), "")
         if trouble != "needs_person":
-            return []  # A limit that is over is as it was said.
+            return []  # A limit ends when it was announced to end.
         text = f"{printable(opened.agent, 40)}: takes work again"
         return [_notice("account_opened", text, entry.at, board, agent=opened.agent)]
 

@@ -1,6 +1,6 @@
-"""What fills the middle of the dashboard: workers, attempts, what lands, a log, the keys.
+"""The middle of the dashboard: workers, attempts, landing, a log, the keys.
 
-Each is a rule and rows below it, as wide as it is told. Pure.
+Each panel is a rule and rows below it, in the given width. Pure.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ MARKS = {
     "hand_back": ("✗", "x", "bad"),
     "cancelled": ("↩", "<", "muted"),
 }
-"""Verdict -> mark, the same in ASCII, style. The words stand beside it: colour is never alone."""
+"""Verdict -> mark, ASCII mark, style. Words accompany them: colour is never alone."""
 
 WORKER_STYLES = {"busy": "", "idle": "muted", "starting": "time", "stopping": "agent"}
 
 
 NARROW_COLUMNS = 72
-"""Below this a row has the essential only: no counts of a worker, no seconds of a clock."""
+"""Width below which rows have the essentials only: no counts, no seconds of a clock."""
 
 
 def worker_row(
     worker: viewer.Fields, age: float, width: int, id_room: int, *, chosen: bool
 ) -> Text:
-    """One worker: what it does, for how long, and how it has done so far."""
+    """Return the row of a worker: its work, the duration, and its counts so far."""
     row = Row(width, CHOSEN if chosen else "")
     room = 22 if width >= 100 else 16 if width >= NARROW_COLUMNS else 0
     row.add(" ").add(worker["worker_id"], 5, "strong" if worker["issue_id"] else "muted")
@@ -66,7 +66,7 @@ def worker_row(
 
 
 def _try(row: Row, worker: viewer.Fields) -> Row:
-    """Which attempt it is, where it is not the first."""
+    """Add the number of the attempt unless it is the first."""
     return row.add(f"try {worker['attempt']}: " if worker["attempt"] > 1 else "", style="attention")
 
 
@@ -79,11 +79,11 @@ def _progress_cells(row: Row, progress: viewer.Fields, leave: int) -> None:
 
 
 TITLE_BESIDE_COLUMNS = 50
-"""With so much room the title of an issue stands beside what its agent does."""
+"""Width from which an issue's title is shown beside its agent's activity."""
 
 
 def _agent_cells(row: Row, worker: viewer.Fields, leave: int, width: int) -> None:
-    """Who works, what it does now (before that: the title), and what that has cost."""
+    """Add the agent, its activity or else the title, and the cost."""
     row.add(worker["agent"], 8 if width >= 100 else 7, "agent")
     cost, cost_columns = used(worker["tokens"], worker["money"]), 19
     if width < 100:
@@ -109,8 +109,10 @@ def outcome_row(
     waits: bool = False,
     chosen: bool = False,
 ) -> Text:
-    """One attempt that ended: when, which, by whom, how long, and why it was no success; or that
-    its work ``waits`` to land."""
+    """Return the row of an ended attempt: time, issue, worker, duration, and error.
+
+    ``waits``: its work waits to land.
+    """
     mark, style, kind = _mark(outcome, unicode=unicode)
     row = Row(width, CHOSEN if chosen else "").add(" ")
     narrow = width < NARROW_COLUMNS
@@ -127,13 +129,13 @@ def outcome_row(
 
 
 def _clock(at: float, width: int) -> tuple[str, int]:
-    """A time of day, and how many columns it takes with the gap behind it."""
+    """Return a time of day, and its columns with the gap behind it."""
     narrow = width < NARROW_COLUMNS
     return time.strftime("%H:%M" if narrow else "%H:%M:%S", time.localtime(at)), 6 if narrow else 9
 
 
 def _mark(outcome: viewer.Fields, *, unicode: bool) -> tuple[str, str, str]:
-    """Its mark, the style of it, and which of ``MARKS`` it is."""
+    """Return the mark of an outcome, its style, and its key in ``MARKS``."""
     kind = "cancelled" if outcome["outcome"] == "cancelled" else outcome["verdict"]
     mark, ascii_mark, style = MARKS[kind]
     return mark if unicode else ascii_mark, style, kind
@@ -152,8 +154,10 @@ def _became(outcome: viewer.Fields) -> str:
 
 
 def id_columns(snapshot: viewer.Fields, width: int) -> int:
-    """How many columns an issue's id takes: as the longest in sight, in steps, so that a list does
-    not jump."""
+    """Return the columns of an issue's id.
+
+    They fit the longest id shown, in steps, so that lists do not jump.
+    """
     lists = [snapshot[name] for name in ("workers", "outcomes", "quarantined")]
     if (shown := snapshot["landing"]) is not None:
         lists += [shown[name] for name in ("waiting", "refused", "last")]
@@ -162,7 +166,7 @@ def id_columns(snapshot: viewer.Fields, width: int) -> int:
 
 
 def _id(issue_id: str, room: int) -> str:
-    """An id that is too long keeps its end: what stands before it is the same for all."""
+    """Return an id that fits; a long one keeps its end, as all begin alike."""
     return issue_id if len(issue_id) <= room else f"…{issue_id[1 - room :]}"
 
 
@@ -171,10 +175,10 @@ def _id(issue_id: str, room: int) -> str:
 LANDING_ROWS = 7
 LANDING_ROWS_MIN = 3
 GATES_ROWS = 2
-"""What lands has its place from the first look at the branch on, whatever happens there."""
+"""Rows of gates: landing has its place from the first frame, whatever happens."""
 
 STARTING_SECONDS = 5.0
-"""A fleet that has no worker by then has none on purpose."""
+"""Time after which a fleet without workers has none on purpose."""
 
 KEYS = (
     ("j k g G", "choose a row; go to the ends; or arrows, page keys"),
@@ -186,7 +190,7 @@ KEYS = (
     ("r a", "retry the quarantined issue; in 3 all of them"),
     ("x", "release the chosen worker's issue (asks first)"),
     ("p + -", "pause, and resume; one worker more, or one less"),
-    ("t w", "other colours (BW_THEME); the address of the live page"),
+    ("t w", "other colours (BW_THEME); the URL of the live page"),
     ("q", "back, and leave: your own fleet stops or goes on"),
     ("Ctrl-C", "stop the fleet that was started here; twice: now"),
 )
@@ -202,9 +206,10 @@ KEYS_OF_REPLAY = (
 def workers(
     snapshot: viewer.Fields, look: viewer.Look, age: float, width: int, count: int, *, marked: bool
 ) -> Iterator[Text]:
-    """A rule, and the page of workers that the chosen one is on.
+    """Yield a rule, and the page of workers with the chosen one.
 
-    ``marked``: the chosen row is marked though nobody has chosen one yet."""
+    ``marked``: mark the chosen row even if nobody has chosen one yet.
+    """
     listed, part = viewer.rows_of(look, snapshot, viewer.Part.WORKERS), viewer.Part.WORKERS
     age = age if snapshot["running"] else 0.0
     at = viewer.chosen_at(look, listed, part)
@@ -228,7 +233,7 @@ def workers(
 
 
 def _only(look: viewer.Look, part: viewer.Part) -> str:
-    """What a list leaves out."""
+    """Return a phrase about the rows that the list leaves out."""
     state = f", {look.states[part]} only" if look.states.get(part) else ""
     return f"{state}, with {look.find!r}" if look.find else state
 
@@ -247,8 +252,10 @@ def _nobody(snapshot: viewer.Fields) -> str:
 
 
 def outcomes(snapshot: viewer.Fields, look: viewer.Look, width: int, rows: int) -> Iterator[Text]:
-    """A rule, and the last outcomes and warnings, the newest first; while the arrows are here only
-    outcomes, those around the chosen one."""
+    """Yield a rule, and the last outcomes and warnings, the newest first.
+
+    While the arrows are in this list, it has only outcomes, around the chosen one.
+    """
     part, unicode = viewer.Part.ENDED, look.unicode
     yield _rule(f"last outcomes{_only(look, part)}", width, look, part)
     listed, waiting = viewer.rows_of(look, snapshot, part), _waiting_to_land(snapshot)
@@ -277,13 +284,13 @@ def _waiting_to_land(snapshot: viewer.Fields) -> set[str]:
 
 
 LANDED_MARKS = {"landed": ("✓", "+", "good"), "mend": ("↻", "~", "attention")}
-"""As ``MARKS``, for what the lander says; all else is a refusal."""
+"""Marks as in ``MARKS``, for the lander's verdicts; all others are refusals."""
 
 
 def landing(
     snapshot: viewer.Fields, look: viewer.Look, age: float, width: int, rows: int
 ) -> Iterator[Text]:
-    """A rule, the gates that run with the issues in them, and the last landings and refusals."""
+    """Yield a rule, the running gates with their issues, and the last landings and refusals."""
     shown = snapshot["landing"]
     age = age if snapshot["running"] else 0.0
     waits = len(shown["waiting"])
@@ -334,7 +341,7 @@ def _landed_row(said: viewer.Fields, width: int, id_room: int, *, unicode: bool)
 def landing_pane(
     snapshot: viewer.Fields, look: viewer.Look, age: float, width: int, rows: int
 ) -> Iterator[Text]:
-    """The gates that run, then all that waits, was refused, or has landed: as far as it fits."""
+    """Yield the running gates, then all waiting, refused and landed issues that fit."""
     if (shown := snapshot["landing"]) is None:
         yield _rule("landing", width, look)
         yield Row(width).add(" nothing lands here: start --land", style="muted").text()
@@ -354,21 +361,23 @@ def landing_pane(
 
 
 def _unlanded_row(word: str, style: str, issue: viewer.Fields, width: int, id_room: int) -> Row:
-    """A word where those that have landed have their time and mark, and the id below theirs."""
+    """Return a row with a word in the columns of time and mark, and the id below the others."""
     row = Row(width).add(" ").add(word, _clock(0.0, width)[1] + 2, style)
     return row.add(_id(issue["issue_id"], id_room), id_room, "strong").add(" ")
 
 
 DOING_COLUMNS_MIN = 12
 ATTEMPT_ROWS = 3
-"""Above the log of an attempt: whose it is, its title, and how far it is."""
+"""Rows above the log of an attempt: its name, its title, and its progress."""
 
 
 def attempt(
     snapshot: viewer.Fields, look: viewer.Look, age: float, width: int, rows: int
 ) -> Iterator[Text]:
-    """A rule, what the chosen attempt does and has cost, and its log: the end, or where it is
-    scrolled to."""
+    """Yield a rule, the activity and cost of the chosen attempt, and its log.
+
+    The log shows its end, or the place to which it is scrolled.
+    """
     shown, log = viewer.shown_attempt(look, snapshot), look.log
     if shown is None:
         yield _rule(log.title if log else "no attempt", width, look)
@@ -394,7 +403,7 @@ def attempt(
 
 
 def _where(look: viewer.Look) -> str:
-    """Which line of a log stands last, where that is not the end."""
+    """Return the last shown line of a log if that is not the end, and the searched text."""
     if look.pane is not viewer.Pane.LOG or look.log is None:
         return ""
     at = f", line {look.log_end} of {look.log.end}" if look.log_end is not None else ""
@@ -409,14 +418,14 @@ _DIFFSTAT = (
 
 
 def short_diffstat(told: str) -> str:
-    """``3 files +41 -7``, of what git says in many words; whatever else it says is kept."""
+    """Return ``3 files +41 -7`` for git's longer text; all other parts are kept."""
     for long, short in _DIFFSTAT:
         told = re.sub(long, short, told)
     return told
 
 
 def _facts(shown: viewer.ShownAttempt, look: viewer.Look, age: float, width: int) -> Text:
-    """How long, who, what it does, what it has cost, what it has changed."""
+    """Return a row with duration, agent, activity, cost and changes."""
     fields, row = shown.row, Row(width)
     if shown.running:
         row.add(whole_seconds(fields["elapsed_seconds"] + age), 8, "time", right=True).add("  ")
@@ -441,7 +450,7 @@ def _facts(shown: viewer.ShownAttempt, look: viewer.Look, age: float, width: int
 def quarantined(
     snapshot: viewer.Fields, look: viewer.Look, width: int, rows: int
 ) -> Iterator[Text]:
-    """A rule, and every issue that is quarantined with its reason, around the chosen one."""
+    """Yield a rule, and every quarantined issue with its reason, around the chosen one."""
     part = viewer.Part.QUARANTINED
     issues = viewer.rows_of(look, snapshot, part)
     count, known = snapshot["queue"]["quarantined"], len(snapshot["quarantined"])
@@ -462,14 +471,14 @@ def quarantined(
 
 
 def keys(look: viewer.Look, width: int) -> Iterator[Text]:
-    """A rule, and what each key does."""
+    """Yield a rule, and the meaning of each key."""
     yield _rule("keys", width, look)
     for key, meaning in KEYS_OF_REPLAY if look.role is viewer.Role.REPLAY else KEYS:
         yield Row(width).add(" ").add(key, 9, "strong").fill(meaning).text()
 
 
 def hints(snapshot: viewer.Fields, look: viewer.Look, width: int) -> str:
-    """The last row: the keys that are of use here, as many as fit."""
+    """Return the last row: the keys that are useful here, as many as fit."""
     pause = "resume" if snapshot["state"] == "paused" else "pause"
     fleet = "Enter open   Tab other list   2 landing   3 quarantined"
     match look.pane:

@@ -1,7 +1,7 @@
-"""Reasons why an issue does not run: the scheduler's, the tracker's, the filters'.
+"""Reasons why an issue does not run: of the scheduler, of the tracker, of filters.
 
-``explain`` gives every reason that holds, the most decisive first, each with what would change
-it. Texts of issues stand in them as they are: ``core.text.printable`` comes before a terminal.
+``explain`` returns all reasons, the most decisive first, each with what would change it. They have
+texts of issues unescaped: use ``core.text.printable`` before a terminal.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from beads_workers.core.text import counted
 
 
 class Cause(Enum):
-    """The values are the names in ``why --json``; the texts in ``ui.why`` follow them."""
+    """Causes; the values are the names in ``why --json``, and texts of ``ui.why`` follow them."""
 
     NOT_FOUND = "not_found"
     CLOSED = "closed"
@@ -59,7 +59,7 @@ class Cause(Enum):
 
 @value
 class Reason:
-    """``change``: what would end it. ``issue_ids``: whom it is about. ``until``: epoch seconds."""
+    """A reason. ``change``: what would end it. ``issue_ids``: its issues. ``until``: epoch time."""
 
     cause: Cause
     text: str
@@ -70,11 +70,12 @@ class Reason:
 
 @dataclass(frozen=True)
 class Picture:
-    """All that is known at one moment. ``clock``: epoch seconds as people here read a time.
+    """Everything that is known at one moment.
 
-    ``seen`` holds the issues asked about and whatever they wait for, down to the roots; ``ready``
-    what the tracker itself calls ready, None where it was not asked. ``unseen``: the tracker could
-    not be looked at, and why. ``is_pushed``: work is sent here, and lies in no tracker.
+    ``clock``: turns epoch seconds into a local time. ``seen``: the issues asked about and
+    everything they wait for, down to the roots. ``ready``: the issues that the tracker itself calls
+    ready, None if it was not asked. ``unseen``: why the tracker could not be read, or "".
+    ``is_pushed``: work is sent here, and is in no tracker.
     """
 
     facts: Facts
@@ -96,19 +97,19 @@ class Picture:
         return {each.issue_id: each for each in self.facts.issues}
 
     def at(self, seconds: float) -> str:
-        """A moment so many seconds from now: ``14:03:20, in 95 s``."""
+        """Return a time so many seconds from now: ``14:03:20, in 95 s``."""
         return f"{self.clock(self.now + seconds)}, in {span(seconds)}"
 
 
 def span(seconds: float) -> str:
-    """A duration as people read it: ``95 s``, ``12 min``, ``3.5 h``."""
+    """Return a duration for people: ``95 s``, ``12 min``, ``3.5 h``."""
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def epoch(text: str) -> float | None:
-    """A tracker's time as epoch seconds; None where it is none."""
+    """Return a tracker's time in epoch seconds; None if the text is no time."""
     try:
         found = datetime.fromisoformat(text)
         return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
@@ -120,7 +121,7 @@ _TO_LAND = ("landing", "shelving", "shelved")
 
 
 def in_our_hands(facts: IssueFacts, picture: Picture) -> list[Reason]:
-    """What this run does with it right now, or has done."""
+    """Return what this run does with the issue now, or has done."""
     if facts.in_flight in _TO_LAND:
         return [_unlanded(facts, picture)]
     if facts.in_flight in ("closing",) or facts.standing == "unclosed":
@@ -187,7 +188,7 @@ def _queued(facts: IssueFacts, picture: Picture) -> Reason:
 
 
 def remembered(issue_id: IssueId, facts: IssueFacts, picture: Picture) -> list[Reason]:
-    """What earlier attempts, or a person, left behind."""
+    """Return reasons that earlier attempts, or a person, left."""
     last = f"; last error: {facts.error}" if facts.error else ""
     most = picture.facts.attempts_max
     match facts.standing:
@@ -198,7 +199,7 @@ def remembered(issue_id: IssueId, facts: IssueFacts, picture: Picture) -> list[R
         case "quarantined":
             text = f"quarantined after {counted(facts.charged, 'attempt')}{last}"
             if not facts.charged and facts.error:
-                # Its work was done, and did not land.
+                # The work was done, but did not land.
                 text = f"quarantined: {facts.error}"
             change = f"'beads-workers retry {issue_id}' gives it new attempts"
             return [Reason(Cause.QUARANTINED, text, change)]
@@ -213,7 +214,7 @@ def remembered(issue_id: IssueId, facts: IssueFacts, picture: Picture) -> list[R
 
 
 def of_the_fleet(picture: Picture) -> list[Reason]:
-    """What holds every issue back: reasons of the fleet's own."""
+    """Return the fleet's own reasons, which hold back every issue."""
     facts = picture.facts
     why = f": {facts.state_reason}" if facts.state_reason else ""
     simple = {
@@ -253,7 +254,7 @@ def of_the_fleet(picture: Picture) -> list[Reason]:
 
 
 def account_closed(picture: Picture) -> Reason:
-    """The accounts of agents that are closed, and what opens them; there is at least one."""
+    """Return the closed accounts of agents, and what opens them; there is at least one."""
     closed = sorted(picture.facts.accounts, key=lambda each: each.probe_seconds)
     text = "; ".join(_closed_account(each, picture) for each in closed)
     persons = [each for each in closed if each.trouble == "needs_person"]
@@ -281,7 +282,7 @@ def _no_workers(facts: Facts) -> Reason:
 
 
 def its_turn(seen: Seen, picture: Picture) -> list[Reason]:
-    """It could be taken, and nothing holds the fleet up: why it was not yet."""
+    """Return why an issue that could be taken was not taken yet."""
     facts = picture.facts
     ahead = sum(facts.listed[: seen.priority]) + facts.unsent
     found = []
@@ -303,16 +304,16 @@ def its_turn(seen: Seen, picture: Picture) -> list[Reason]:
 
 
 # --- waits ---------------------------------------------------------------------------------------
-# What an issue waits for in the tracker, down to the roots, with cycles named.
+# The issues that an issue waits for in the tracker, down to the roots, with cycles.
 
 
 CHAIN_LINES_MAX = 30
-"""Of what an issue waits for: more is no answer any more."""
+"""Number of lines about blockers: more are no answer any more."""
 
 
 @value
 class Link:
-    """One line of what an issue waits for; ``depth`` 0 is what it waits for itself."""
+    """A line about a blocker; ``depth`` 0: the issue itself waits for it."""
 
     depth: int
     issue_id: IssueId
@@ -321,7 +322,7 @@ class Link:
 
 
 def chain(issue_id: IssueId, picture: Picture) -> list[Link]:
-    """What it waits for, and what that waits for, down to the roots; at most so many lines."""
+    """Return the blockers of an issue and their blockers, down to the roots, up to a limit."""
     links: list[Link] = []
     for link in _walk(issue_id, picture, (issue_id,), set()):
         if len(links) == CHAIN_LINES_MAX:
@@ -331,7 +332,7 @@ def chain(issue_id: IssueId, picture: Picture) -> list[Link]:
 
 
 def blockers(seen: Seen, picture: Picture) -> list[IssueId]:
-    """What it waits for directly, and is not finished; what does not exist holds nothing back."""
+    """Return unfinished issues that this one waits for directly; missing ones do not block."""
     named = [i for i in seen.waits_for if i in picture.seen]
     return [i for i in named if picture.seen[i].status not in HOLDS_NOTHING]
 
@@ -358,7 +359,7 @@ def _walk(
 
 
 def is_held_up(issue_id: IssueId, picture: Picture, path: frozenset[IssueId]) -> bool:
-    """Whether a parent holds its children back: it waits for something, or its parent does."""
+    """Return whether a parent holds its children back: it or its own parent waits."""
     seen = picture.seen.get(issue_id)
     if seen is None or issue_id in path or seen.status in HOLDS_NOTHING:
         return False
@@ -391,7 +392,7 @@ def _state(issue_id: IssueId, picture: Picture) -> str:
 
 
 def cycle(start: IssueId, picture: Picture) -> list[IssueId]:
-    """The shortest way from ``start`` back to itself, both ends named; empty without one."""
+    """Return the shortest cycle through ``start``, with it at both ends; empty without one."""
     before: dict[IssueId, IssueId] = {}
     queue = deque([start])
     while queue:
@@ -415,16 +416,16 @@ def _way_back(here: IssueId, start: IssueId, before: Mapping[IssueId, IssueId]) 
 
 
 def a(noun: str) -> str:
-    """With its article."""
+    """Return the noun with its article."""
     return f"an {noun}" if noun[:1] in "aeiou" else f"a {noun}"
 
 
 # --- filtered ------------------------------------------------------------------------------------
-# Which filters of a fleet leave an issue out, with the issue's own value against each.
+# The filters of a fleet that leave an issue out, with the issue's own value for each.
 
 
 def filtered(seen: Seen, picture: Picture) -> list[Reason]:
-    """One reason for each filter of the fleet that leaves this issue out."""
+    """Return one reason for each filter of the fleet that leaves this issue out."""
     wanted = picture.facts.filters
     has = f"its labels are {', '.join(seen.labels)}" if seen.labels else "it has no label"
     labels = set(seen.labels)

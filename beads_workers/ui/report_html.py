@@ -1,8 +1,9 @@
-"""The report as one page: no network, no template, nothing of it can be broken by an issue's text.
+"""The report as one page: no network, no template, safe for any text of an issue.
 
-Style and script are files beside this one, written into the page; its Content-Security-Policy
-allows exactly these two, by their hashes, and nothing from anywhere else. Without a script all
-of it can be read, filtered and zoomed; with it, attempts can be pointed at and walked through.
+Style and script are files beside this module, and are written into the page. Its
+Content-Security-Policy allows exactly these two, by their hashes, and nothing from anywhere else.
+Without a script, the whole page can be read, filtered and zoomed; with it, attempts can be selected
+and walked through.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ ICON = (
 
 
 def page(history: History) -> str:
-    """The whole document; encode it as UTF-8."""
+    """Return the whole document; encode it as UTF-8."""
     body = el("body", patterns(), _header(history), add(el("main"), _sections(history)))
     body.append(own("script", read_own("report.js")))
     return render(el("html", _head(history), body, lang="en"))
@@ -60,12 +61,12 @@ def _head(history: History) -> Element:
 
 
 def read_own(name: str) -> str:
-    """A file beside this one that becomes a part of a page."""
+    """Return the text of a file beside this module that becomes part of a page."""
     return resources.files("beads_workers.ui").joinpath(name).read_text("utf-8")
 
 
 def policy_hash(text: str) -> str:
-    """As a Content-Security-Policy names a style or script that it allows."""
+    """Return the hash that allows a style or script in a Content-Security-Policy."""
     digest = hashlib.sha256(text.encode()).digest()
     return f"'sha256-{base64.b64encode(digest).decode()}'"
 
@@ -75,7 +76,7 @@ def _project(history: History) -> str:
 
 
 def patterns() -> Element:
-    """What tells outcomes apart where colours do not: used by the style sheet."""
+    """Return the patterns that distinguish outcomes without colours, for the style sheet."""
     defs = el(
         "defs",
         _struck("p-error"),
@@ -95,7 +96,7 @@ def _pattern(name: str, path: str, turned: int) -> Element:
 
 
 def _struck(name: str) -> Element:
-    """A dark line along the middle of a bar: seen without colours too."""
+    """Return a dark line along the middle of a bar, visible without colours."""
     edges = (("0%", None), ("40%", None), ("40%", "dark"), ("60%", "dark"), ("60%", None))
     stops = (el("stop", offset=at, class_=kind) for at, kind in edges)
     gradient = el("linearGradient", id=name, x1=0, y1=0, x2=0, y2=1)
@@ -204,7 +205,7 @@ def _rate(closed: int, seconds: float) -> str:
 
 
 def _issues(history: History) -> Element:
-    """What became of the issues, at one glance."""
+    """Return a bar of the fates of all issues."""
     counts = [(fate, len(history.with_fate(fate))) for fate in tables.FATE_CLASSES]
     whole = sum(count for _, count in counts)
     parts = [(tables.FATE_CLASSES[fate], float(count)) for fate, count in counts]

@@ -35,17 +35,16 @@ from beads_workers.ui.report_text import (
 )
 
 # --- html parts ----------------------------------------------------------------------------------
-# Pieces of an HTML page that cannot be broken by what they are given.
-#
-# Everything that is text goes through ``el``: control and bidi characters become visible, and the
-# serializer escapes the rest. There is no way to add markup as text; style and script are ours.
+# Parts of an HTML page that no content can break. All text goes through ``el``: control and bidi
+# characters become visible, and the serializer escapes the rest. Text cannot add markup; style and
+# script are our own.
 
 
 Child = Element | str | None
 
 
 def el(tag: str, *children: Child, **attributes: str | float | None) -> Element:
-    """An element. ``class_`` and ``for_`` lose the underscore, other ones become dashes.
+    """Return an element; in attribute names, a last underscore is dropped, others become dashes.
 
     None stands for nothing, as a child and as an attribute.
     """
@@ -58,7 +57,7 @@ def el(tag: str, *children: Child, **attributes: str | float | None) -> Element:
 
 
 def add(node: Element, children: Iterable[Child]) -> Element:
-    """Put children into an element, in order; returns it."""
+    """Add children to an element, in order; return the element."""
     for child in children:
         if child is None:
             continue
@@ -72,7 +71,7 @@ def add(node: Element, children: Iterable[Child]) -> Element:
 
 
 def own(tag: str, text: str) -> Element:
-    """A ``style`` or ``script`` of ours, written as it is: never anything from outside."""
+    """Return our own ``style`` or ``script``, unescaped: never for content from outside."""
     assert f"</{tag}" not in text, "it would end in its middle"
     node = Element(tag)
     node.text = text
@@ -80,22 +79,22 @@ def own(tag: str, text: str) -> Element:
 
 
 def foreign(text: str, width: int) -> Element:
-    """Text from issues and errors, cut to ``width`` columns; its direction stays its own."""
+    """Return text of issues and errors, cut to ``width`` columns, with its own direction."""
     return el("bdi", printable(text, width))
 
 
 def number(value: float) -> str:
-    """As short as it may be in an attribute."""
+    """Return a number in its shortest form for an attribute."""
     return f"{value:.3f}".rstrip("0").rstrip(".") or "0"
 
 
 def percent(part: float, whole: float) -> str:
-    """A length in SVG, as a share of what it lies in."""
+    """Return a length in SVG, as a share of its container."""
     return number(100.0 * part / whole if whole else 0.0) + "%"
 
 
 def bar(parts: Iterable[tuple[str, float]], whole: float, height: int = 12) -> Element:
-    """One horizontal bar of parts, each with a class of its own; no text of its own."""
+    """Return one horizontal bar of parts, each with its own class; it has no text."""
     svg = el("svg", class_="bar-line", width="100%", height=height, aria_hidden="true")
     at = 0.0
     for name, value in parts:
@@ -109,9 +108,9 @@ def bar(parts: Iterable[tuple[str, float]], whole: float, height: int = 12) -> E
 
 
 def table(name: str, heads: Iterable[Child], rows: Iterable[Element]) -> Element:
-    """A table in a box of its own, which scrolls where the screen is too narrow.
+    """Return a table in its own box, which scrolls on a narrow screen.
 
-    A heading stands over its column as the cells of the first row do.
+    A heading is aligned like the cells of the first row.
     """
     body = add(el("tbody"), rows)
     kinds = [cell.get("class") for cell in body[0]] if len(body) else []
@@ -121,7 +120,7 @@ def table(name: str, heads: Iterable[Child], rows: Iterable[Element]) -> Element
 
 
 def render(root: Element) -> str:
-    """The document's text."""
+    """Return the document's text."""
     return "<!DOCTYPE html>\n" + tostring(root, encoding="unicode", method="html") + "\n"
 
 
@@ -130,18 +129,18 @@ def _attribute(value: str | float) -> str:
 
 
 # --- report tables -------------------------------------------------------------------------------
-# The tables of the report page, each a section that stands by itself.
+# The tables of the report page, each an independent section.
 
 
 TITLE_WIDTH = 110
 ERROR_WIDTH = 240
 QUARANTINED_ERROR_WIDTH = 700
 MANY_ERROR_WIDTH = 110
-"""Where there may be a thousand of them, and in two bytes a letter: the page is to stay small."""
+"""Width for up to a thousand errors, with two bytes a letter: the page must stay small."""
 NOTES_MAX = 30
 ISSUES_NAMED = 4
 QUARANTINED_SHOWN = 10
-"""The rest unfolds: what follows should not be pages away."""
+"""Number of quarantined issues; the rest unfolds, so that the next section is near."""
 FATE_CLASSES = {
     Fate.CLOSED: "o-success",
     Fate.UNCLOSED: "o-retry",
@@ -154,30 +153,30 @@ FATE_CLASSES = {
 
 
 def section(title: str, *children: Child, note: str = "") -> Element:
-    """A part of the page under its heading."""
+    """Return a part of the page under its heading."""
     head = el("h2", title, el("small", note) if note else None)
     return el("section", head, *children)
 
 
 def swatch(outcome: str) -> Element:
-    """The colour and pattern of an outcome, beside its word."""
+    """Return the colour and pattern of an outcome, for use beside its word."""
     square = el("rect", width=12, height=12, rx=2)
     return el("svg", square, class_=f"swatch o-{outcome}", width=12, height=12, aria_hidden="true")
 
 
 def outcome_cell(outcome: str) -> Element:
-    """An outcome in a table: mark and word."""
+    """Return a table cell with mark and word of an outcome."""
     return el("td", swatch(outcome), OUTCOME_WORDS[outcome], class_="outcome")
 
 
 def figures(rows: Iterable[tuple[str, Child]]) -> Element:
-    """Names and values, in two columns."""
+    """Return names and values, in two columns."""
     pairs = (el("div", el("dt", name), el("dd", value)) for name, value in rows)
     return add(el("dl", class_="pairs"), pairs)
 
 
 def quarantined(issues: list[IssueHistory]) -> Element:
-    """What a person has to look at, each with its last error."""
+    """Return the quarantined issues, each with its last error."""
     items = [
         _quarantined(issue, QUARANTINED_ERROR_WIDTH if n < QUARANTINED_SHOWN else MANY_ERROR_WIDTH)
         for n, issue in enumerate(issues)
@@ -210,7 +209,7 @@ def _attempts_of(issue: IssueHistory) -> str:
 
 
 def landing(history: History) -> Element:
-    """The branches: what landed, what did not, and why."""
+    """Return the branches: what landed, what did not, and why."""
     found = findings.branches(history)
     rows = [_branch(each) for each in found[:BRANCHES_SHOWN]]
     heads = ("Issue", "Title", "Branch", "Changes", "Landed as", "Repairs", "Gates", "Why not")
@@ -246,7 +245,7 @@ def _branch(each: findings.LandedIssue) -> Element:
 
 
 def failures(found: list[findings.Failure]) -> Element:
-    """Attempts that failed, by reason."""
+    """Return failed attempts, by reason."""
     most = max((f.seconds for f in found), default=0.0)
     rows = [
         el(
@@ -273,7 +272,7 @@ def _some_issues(issue_ids: tuple[str, ...]) -> Iterator[Child]:
 
 
 def waste(history: History) -> Element:
-    """Time of workers that led to no close."""
+    """Return workers' time that led to no close."""
     lost = findings.waste_of(history)
     said = (
         f"{duration(lost.seconds)} in {counted(lost.attempts, 'attempt')}, {lost.share:.0%} of the"
@@ -294,7 +293,7 @@ def waste(history: History) -> Element:
 
 
 def slowest(history: History) -> Element:
-    """The issues that took workers longest."""
+    """Return the issues that took workers longest."""
     found = findings.slowest(history)
     most = found[0].seconds if found else 0.0
     rows = [
@@ -314,7 +313,7 @@ def slowest(history: History) -> Element:
 
 
 def tracker_cost(history: History) -> Element:
-    """What asking the tracker has cost, and when it could not be asked."""
+    """Return the cost of tracker calls, and the times when the tracker failed."""
     cost = findings.tracker(history)
     share = cost["seconds"] / history.seconds if history.seconds else 0.0
     rows: list[tuple[str, Child]] = [
@@ -345,7 +344,7 @@ def tracker_cost(history: History) -> Element:
 
 
 def to_review(found: list[Attempt]) -> Element:
-    """What agents leave to a person, with their receipts."""
+    """Return what agents leave to a person, with their receipts."""
     items = [
         el(
             "li",
@@ -366,7 +365,7 @@ def to_review(found: list[Attempt]) -> Element:
 
 
 def money(found: findings.Money, history: History) -> Element:
-    """What agents used, by agent, by outcome and by issue."""
+    """Return the costs of agents, by agent, by outcome and by issue."""
     titles = {issue.issue_id: issue.title for issue in history.issues}
     issues = sorted(found.by_issue.items(), key=lambda i: (-i[1].money, -i[1].tokens.total))
     rows = [
@@ -397,7 +396,7 @@ def _cost_row(name: Element, said: str, spend: Spend) -> Element:
 
 
 def workers(history: History) -> Element:
-    """Every worker: how busy it was, and with what success."""
+    """Return every worker: its load and its results."""
     found = findings.busy(history)
     rows = [
         el(
@@ -416,7 +415,7 @@ def workers(history: History) -> Element:
 
 
 def attempts(history: History) -> Element:
-    """Every attempt, in order; the bars of the timeline lead here."""
+    """Return every attempt, in order; the bars of the timeline link here."""
     titles: set[str] = set()
     rows = [_attempt(n, a, history, titles) for n, a in enumerate(history.attempts)]
     heads = ("Began", "Issue", "Title", "Try", "Worker", "How", "Took", "Error")
@@ -426,7 +425,7 @@ def attempts(history: History) -> Element:
 
 def _attempt(number: int, a: Attempt, history: History, titles: set[str]) -> Element:
     at = history.began_at + a.began
-    # The second time a title says nothing new, and a thousand rows are to stay a small page.
+    # A repeated title is left out: a page with a thousand rows must stay small.
     title = None if a.issue_id in titles else foreign(a.title, TITLE_WIDTH)
     titles.add(a.issue_id)
     return el(
@@ -445,7 +444,7 @@ def _attempt(number: int, a: Attempt, history: History, titles: set[str]) -> Ele
 
 
 def _receipt(a: Attempt) -> Iterator[Child]:
-    """Its error, how far it was, and behind it what an agent says for itself."""
+    """Yield the error of an attempt, its last step, and its agent's receipt."""
     error = foreign(a.error, MANY_ERROR_WIDTH) if a.error else None
     if a.reached and a.error:
         error = add(
@@ -469,7 +468,7 @@ def _iso(at: float) -> str:
 
 
 def tally(history: History) -> dict[str, int]:
-    """How many attempts there were, and how many of them failed."""
+    """Return the number of attempts, and how many of them failed."""
     counts = findings.by_outcome(history.attempts)
     return {
         "attempts": len(history.attempts),
@@ -478,12 +477,12 @@ def tally(history: History) -> dict[str, int]:
 
 
 def quarantined_first(history: History) -> list[IssueHistory]:
-    """Quarantined in this run, then what earlier runs had quarantined."""
+    """Return the quarantined issues of this run, then those of earlier runs."""
     return sorted(findings.quarantined_issues(history), key=lambda i: i.earlier)
 
 
 def notes(history: History) -> Element:
-    """What the run warned of."""
+    """Return the warnings of the run."""
     items = [
         el("li", el("b", clock(history.began_at + n.at)), f" {n.level}: ", foreign(n.text, 300))
         for n in history.notes
@@ -493,7 +492,7 @@ def notes(history: History) -> Element:
 
 
 # --- report charts -------------------------------------------------------------------------------
-# The small charts of the report page: how long attempts took, and how many ended when.
+# The small charts of the report page: durations of attempts, and their ends over time.
 
 
 # fmt: off
@@ -502,11 +501,11 @@ EDGES_SECONDS = (
     60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0, 7200.0, 14400.0, 28800.0, 86400.0,
 )
 # fmt: on
-"""Of the durations' histogram: each step about doubles, and people can count in them."""
+"""Edges of the durations' histogram: readable steps that about double."""
 
 
 def durations(history: History) -> Element:
-    """How long attempts took: a histogram with steps that double."""
+    """Return the durations of attempts: a histogram with steps that double."""
     ended = [a for a in history.attempts if a.ended is not None]
     good = findings.durations(findings.done(history))
     every = findings.durations(ended)
@@ -550,7 +549,7 @@ def _step(step: int, counts: list[int], most: int) -> Element:
 
 
 def throughput(history: History) -> Element:
-    """Attempts that ended, over time."""
+    """Return the ended attempts over time."""
     width, buckets = findings.throughput(history)
     most = max((b.done + b.failed for b in buckets), default=0) or 1
     height, full = 120, 104
@@ -585,29 +584,28 @@ def _bucket_text(history: History, bucket: findings.Bucket, width: float) -> str
 
 # --- report timeline -----------------------------------------------------------------------------
 # The timeline of the report: a row for each worker, a bar for each attempt, bands for trouble.
-#
-# Positions across are percentages, so it fits every width and is zoomed by making it wider; rows
-# have fixed heights. It is plain SVG that reads without a script: each bar links to its row in the
-# table of attempts and carries a tooltip.
+# Horizontal positions are percentages, so it fits every width and zooms by becoming wider; rows
+# have fixed heights. It is plain SVG that works without a script: each bar links to its row in the
+# table of attempts and has a tooltip.
 
 
 AXIS_HEIGHT = 22
 LANE_HEIGHT = 16
 NAMES_WIDTH = 58
 BAR_SHARE_MIN = 0.0012
-"""A bar is at least this share of the width: an attempt of a second in a night is still seen."""
+"""Least width of a bar, as a share: an attempt of a second in a night stays visible."""
 TICKS_MAX = 8
 FINE_TICKS_MAX = 64
-"""The second number is for a timeline that is zoomed in."""
+"""Number of ticks in a timeline that is zoomed in."""
 RELATIVE_SECONDS = 600
-"""Shorter runs are read in seconds from their beginning, longer ones by the clock."""
+"""Length below which a run shows seconds from its beginning, not times of the clock."""
 ROW_HEIGHTS = ((12, 26), (32, 18), (64, 14))
 ROW_HEIGHT_MIN = 11
 """(up to so many workers, height of a row); a hundred workers fit on two screens."""
 
 
 def timeline(history: History) -> Element:
-    """The whole of it, names at the left and the plot beside them."""
+    """Return the whole timeline, with names at the left of the plot."""
     workers = list(dict.fromkeys(worker_ids(history)))
     plot = _Plot(history, workers)
     return el(
@@ -623,7 +621,7 @@ def timeline(history: History) -> Element:
 
 
 def worker_ids(history: History) -> Iterator[str]:
-    """Of everybody who lived or worked, in order."""
+    """Yield all workers that lived or worked, in order; some come twice."""
     yield from (span.worker_id for span in history.workers)
     yield from (attempt.worker_id for attempt in history.attempts)
 
@@ -641,7 +639,7 @@ class _Plot:
         self.height = self.bottom + AXIS_HEIGHT
 
     def names(self) -> Element:
-        """The left column, which stays where it is when the plot is scrolled."""
+        """Return the left column, which stays in place if the plot is scrolled."""
         texts = [
             self._name(lane, AXIS_HEIGHT + n * LANE_HEIGHT, LANE_HEIGHT, "lane-name")
             for n, (lane, _) in enumerate(self.lanes)
@@ -656,7 +654,7 @@ class _Plot:
         return el("text", text, x=NAMES_WIDTH - 8, y=y, dy="0.35em", class_=name)
 
     def picture(self) -> Element:
-        """The plot: what lies below is drawn first."""
+        """Return the plot; lower layers are drawn first."""
         svg = el("svg", width="100%", height=self.height)
         add(svg, self._stripes())
         add(svg, self._ticks())
@@ -668,7 +666,7 @@ class _Plot:
         return svg
 
     def _stripes(self) -> Iterator[Element]:
-        # Every second row, or every second five of many: the eye keeps to its row.
+        # Every second row, or five of ten rows if there are many: stripes guide the eye.
         group = 1 if self.row_height > 14 else 5
         for n, y in enumerate(self.rows.values()):
             if n // group % 2:
@@ -685,7 +683,7 @@ class _Plot:
     def _tick(self, at: float, name: str) -> Element:
         x = percent(at, self.seconds)
         line = el("line", x1=x, x2=x, y1=AXIS_HEIGHT - 4, y2=self.bottom + 4)
-        # A label at the very edge would be cut in two.
+        # A label at the edge would be cut.
         share = at / self.seconds
         anchor = "at-start" if share < 0.03 else "at-end" if share > 0.97 else None
         text = _tick_text(self.history, at)
@@ -735,7 +733,7 @@ class _Plot:
             height=self.row_height - 2 * inset,
             rx=2 if self.row_height > 14 else 1,
         )
-        # Not one by one with Tab: there are a thousand. The table can be read instead.
+        # Not reachable with Tab: there may be a thousand. The table has the same content.
         return el("a", rect, href=f"#a{number_}", class_=f"b o-{attempt.outcome}", tabindex="-1")
 
     def _death(self, span: WorkerSpan) -> Element:
@@ -750,7 +748,7 @@ class _Plot:
 
 
 def _ticks(history: History, most: int) -> Iterator[float]:
-    """Seconds of the run at round times, at most so many."""
+    """Yield round times of the run in seconds, about ``most`` of them or fewer."""
     step = next(
         (s for s in (0.1, 0.2, 0.5, *findings.STEPS_SECONDS) if history.seconds <= s * most),
         86400 * math.ceil(history.seconds / 86400 / most),

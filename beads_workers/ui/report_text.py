@@ -1,4 +1,4 @@
-"""The report for a terminal: what became of it all, why things failed, and what to do next."""
+"""The report for a terminal: the results, reasons of failures, and next steps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from beads_workers.ui.findings import LandedIssue, by_outcome, done, tracker
 from beads_workers.ui.rows import sparkline
 
 # --- words ---------------------------------------------------------------------------------------
-# What reports call things, and durations in prose; ``figures`` has those of fixed width.
+# Words of reports, and durations in prose; ``rows`` has durations of fixed width.
 
 
 OUTCOME_WORDS = {
@@ -32,7 +32,7 @@ OUTCOME_WORDS = {
     "running": "running",
     "not_ours": "done in vain",
 }
-"""Of attempts. ``cut_off``: the orchestrator was killed; ``not_ours``: ``findings.waste_of``."""
+"""Words for outcomes. ``cut_off``: the orchestrator was killed; ``not_ours``: see ``waste_of``."""
 
 FATE_WORDS = {
     Fate.CLOSED: "closed",
@@ -46,7 +46,7 @@ FATE_WORDS = {
 
 
 def duration(seconds: float) -> str:
-    """In prose, two figures of it: ``40 ms``, ``2.4 s``, ``3 min 20 s``, ``7 h 5 min``, ``2 d``."""
+    """Return two units in prose: ``40 ms``, ``2.4 s``, ``3 min 20 s``, ``7 h 5 min``, ``2 d``."""
     if seconds < 0.0995:
         return f"{seconds * 1000:.0f} ms" if seconds >= 0.0005 else "0 s"
     if seconds < 9.95:
@@ -67,7 +67,7 @@ def _two(whole: int, large: int, name: str, small: int, rest_name: str) -> str:
 
 
 def dropped(history: History) -> str:
-    """One sentence about a beginning that is no longer in the journal; empty where it is there."""
+    """Return a sentence about a beginning that the journal has lost; empty if nothing is lost."""
     if history.dropped is None:
         return ""
     first = duration(history.dropped_seconds)
@@ -75,30 +75,29 @@ def dropped(history: History) -> str:
 
 
 def moment(at: float) -> str:
-    """Date and time of epoch seconds, here."""
+    """Return local date and time of epoch seconds."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
 
 
 def clock(at: float) -> str:
-    """The time of day of epoch seconds, here."""
+    """Return the local time of day of epoch seconds."""
     return time.strftime("%H:%M:%S", time.localtime(at))
 
 
 # --- report text ---------------------------------------------------------------------------------
-# The report for a terminal: what became of it all, why things failed, and what to do next.
-#
-# Rows that fit the width; everything that comes from issues is cut and made printable.
+# The report for a terminal: the results, reasons of failures, and next steps. Rows fit the width;
+# all content of issues is cut and made printable.
 
 
 MARGIN = 11
 """Columns of the names at the left."""
 ROWS_MAX = 12
-"""Workers in the timeline: more are read better in the page."""
+"""Number of workers in the timeline: for more, the page is easier to read."""
 ROOM_MIN, INDENT = 36, 6
-"""A reason that has fewer columns beside its issue has a line of its own, indented by so much."""
+"""Least columns of a reason beside its issue, and indent of a reason on its own line."""
 
 LISTED_MAX = 6
-"""Rows of each list."""
+"""Number of rows of each list."""
 
 STYLES = {
     "success": "blue",
@@ -119,12 +118,12 @@ MARKS = {
     "cut_off": "?",
     "running": "▒",
 }
-"""Of the timeline: told apart without colours too."""
+"""Marks of the timeline: distinct without colours, too."""
 ASCII_MARKS = {"█": "#", "▒": ">", "·": ".", "…": "~"}
 
 
 def told(history: History, width: int, *, unicode: bool = True) -> Iterator[Text]:
-    """The whole report, line by line, none wider than ``width`` where that can be."""
+    """Yield the whole report, line by line, none wider than ``width``."""
     for line in _lines(history, width):
         line.truncate(width, overflow="ellipsis")
         yield line if unicode else _plain(line)
@@ -219,7 +218,7 @@ def _spent(history: History, width: int) -> Iterator[Text]:
 
 
 def cost(spend: Spend) -> str:
-    """In dollars where all of it has a price, else in tokens too."""
+    """Return dollars if everything has a price, else tokens too."""
     if not spend.unpriced:
         return dollars(spend.money)
     return used(spend.tokens.total, spend.money or None)
@@ -238,7 +237,7 @@ def _row(name: str, text: str) -> Text:
 
 
 def _wrapped(name: str, text: str, width: int) -> Iterator[Text]:
-    """One row, or more where the text is longer; cut at commas and spaces."""
+    """Yield one row, or more if the text is longer; cut at spaces."""
     line = ""
     for word in printable(text).split(" "):
         if line and columns(line) + 1 + columns(word) > width - MARGIN:
@@ -274,13 +273,13 @@ def _timeline(history: History, width: int) -> Iterator[Text]:
 
 
 def by_outcome_order(history: History) -> list[str]:
-    """The outcomes that occurred, in the order in which they are always told."""
+    """Return the outcomes that occurred, in their fixed order."""
     counts = by_outcome(history.attempts)
     return [o for o in OUTCOMES if o in counts]
 
 
 def _cells(attempts: Iterable[Attempt], seconds: float, room: int) -> list[tuple[str, str]]:
-    """A column is what the worker did at that time; what went wrong is never covered."""
+    """Return columns with what the worker did at that time; failures are never covered."""
     cells = [("·", "dim")] * room
     rank = dict.fromkeys(range(room), -1)
     for attempt in attempts:
@@ -316,11 +315,11 @@ def _rest(count: int, what: str) -> Iterator[Text]:
 
 
 RATE_SECONDS_MIN = 600.0
-"""A rate an hour of less than that is no news."""
+"""Length of a run below which a rate per hour is not shown."""
 
 
 def landing_text(history: History) -> str:
-    """The sums of what landed, in a sentence; "" where nothing was to land."""
+    """Return the sums of landing in a sentence; "" if nothing was to land."""
     board = history.landing
     if board is None:
         return ""
@@ -355,7 +354,7 @@ def _landed(history: History, width: int) -> Iterator[Text]:
 
 
 def branch_text(each: LandedIssue) -> str:
-    """What is worth a word about one that landed, in brackets; "" for nothing."""
+    """Return details of a landed branch in brackets; "" for none."""
     said = [
         each.diffstat,
         counted(each.landing.repairs, "repair") if each.landing.repairs else "",
@@ -393,7 +392,7 @@ def _quarantined(history: History, width: int) -> Iterator[Text]:
         head = f"  {printable(issue.issue_id, 24)}  "
         room = width - columns(head) - columns(tries) - 2
         why = printable(issue.error, width - INDENT)
-        if room < ROOM_MIN < columns(why):  # It would be cut before it begins.
+        if room < ROOM_MIN < columns(why):  # Beside the issue it would be cut too early.
             yield Text.assemble((head, "bold"), f"{tries}:")
             yield Text(f"{' ' * INDENT}{why}", "red")
         else:
@@ -403,7 +402,7 @@ def _quarantined(history: History, width: int) -> Iterator[Text]:
 
 
 def quarantined_after(issue: IssueHistory) -> str:
-    """After so many attempts, or because its branch, which is named, did not land."""
+    """Return the number of attempts, or that the named branch did not land."""
     tries = counted(issue.charged, "attempt")
     if issue.landing is not None and issue.landing.refused and not issue.charged:
         branch = f" ({printable(issue.landing.branch, 40)})" if issue.landing.branch else ""
@@ -422,7 +421,7 @@ def _to_review(history: History, width: int) -> Iterator[Text]:
         room = max(12, width - columns(head))
         yield Text.assemble((head, "bold"), printable(f"{flags}: {attempt.error}", room))
         if columns(flags) > room and attempt.receipt is not None:
-            # Commands are among them: whoever is to type one needs all of it.
+            # Flags include commands, which people need in full to type them.
             yield from (Text(f"    {printable(flag)}") for flag in attempt.receipt.flags)
     yield from _rest(len(found), "more; --json has them all")
 

@@ -1,7 +1,7 @@
-"""Rows of text: each exactly as wide as it is told, whatever stands in it; and figures in them.
+"""Rows of text, each exactly as wide as given, and figures in them.
 
-Nothing wraps and nothing jumps: a cell has its width, and what is too long ends in an ellipsis.
-Styles are meanings, of ``theme``.
+Nothing wraps and nothing jumps: a cell has its width, and a longer text ends in an ellipsis. Styles
+are meanings of ``theme``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from rich.text import Text
 from beads_workers.core.text import columns, printable
 
 _AMBIGUOUS = dict.fromkeys((0x200D, 0xFE0E, 0xFE0F))
-"""What joins emoji, or says how to draw one: terminals differ in how wide the result is."""
+"""Characters that join emoji, or select their form: terminals differ in the resulting width."""
 
 CHOSEN = "chosen"
 
@@ -23,7 +23,7 @@ class Row:
     """Cells from left to right; ``text()`` is exactly ``width`` columns wide."""
 
     def __init__(self, width: int, style: str = "") -> None:
-        """A row that is ``chosen`` has one style only: cells of several would be patches."""
+        """Make an empty row; a ``chosen`` row has one style only, to avoid patches."""
         self._width = width
         self._plain = style == CHOSEN
         self._text = Text(style=style, no_wrap=True, overflow="crop")
@@ -32,7 +32,7 @@ class Row:
     def add(
         self, content: str, width: int | None = None, style: str = "", *, right: bool = False
     ) -> Row:
-        """One more cell; without a width as wide as it needs to be, and as there is room for."""
+        """Add a cell; without a width, it is as wide as its content and the free space."""
         content = content.translate(_AMBIGUOUS)
         room = self._width - self._used
         asked = min(room, columns(content) if width is None else width)
@@ -45,21 +45,21 @@ class Row:
         return self
 
     def fill(self, content: str, style: str = "", leave: int = 0) -> Row:
-        """All the room there is, but for ``leave`` columns."""
+        """Add a cell that takes all free space except ``leave`` columns."""
         return self.add(content, max(0, self._width - self._used - leave), style)
 
     @property
     def room(self) -> int:
-        """How many columns are left."""
+        """Number of free columns."""
         return self._width - self._used
 
     def text(self) -> Text:
-        """The finished row."""
+        """Return the finished row."""
         return self.fill("")._text
 
 
 def rule(title: str, width: int, *, unicode: bool, focused: bool = True) -> Text:
-    """A line across with a title in it; ``focused``: the arrows are in what is below it."""
+    """Return a line across with a title; ``focused``: the arrows are in the list below it."""
     line = "─" if unicode else "-"
     row = (
         Row(width, "muted")
@@ -70,7 +70,7 @@ def rule(title: str, width: int, *, unicode: bool, focused: bool = True) -> Text
 
 
 # --- figures -------------------------------------------------------------------------------------
-# Numbers as people read them at a glance: durations, bars, sparklines. Pure text, fixed width.
+# Numbers that are readable at a glance: durations, bars, sparklines. Pure, fixed width.
 
 
 EIGHTHS = " ▏▎▍▌▋▊▉█"
@@ -79,7 +79,7 @@ HEIGHTS_ASCII = "_.:-=+*#"
 
 
 def duration(seconds: float) -> str:
-    """At most eight columns: ``0.4 s``, ``12 s``, ``1:23``, ``1:02:03``, ``3d 4h``."""
+    """Return at most eight columns: ``0.4 s``, ``12 s``, ``1:23``, ``1:02:03``, ``3d 4h``."""
     if seconds < 10:
         return f"{max(0.0, seconds):.1f} s"
     whole = round(seconds)
@@ -96,19 +96,19 @@ def duration(seconds: float) -> str:
 
 
 def fine(seconds: float) -> str:
-    """For what is often far below a second: ``4 ms``, ``0.41 s``, then as ``duration``."""
+    """Return a short duration: ``4 ms``, ``0.41 s``, then as ``duration``."""
     if seconds >= 10:
         return duration(seconds)
     return f"{seconds:.2f} s" if seconds >= 0.1 else f"{seconds * 1000:.0f} ms"
 
 
 def whole_seconds(seconds: float) -> str:
-    """The same for what counts while one looks: no tenths, which would flicker."""
+    """Return a duration for a running clock, without tenths, which would flicker."""
     return duration(seconds) if seconds >= 10 else f"{int(max(0.0, seconds))} s"
 
 
 def bar(share: float, width: int, *, unicode: bool = True) -> str:
-    """A bar of ``width`` columns, filled for ``share`` of 0 to 1."""
+    """Return a bar of ``width`` columns, filled for ``share`` of 0 to 1."""
     share = min(max(share, 0.0), 1.0)
     if not unicode:
         full = int(share * width)
@@ -118,7 +118,7 @@ def bar(share: float, width: int, *, unicode: bool = True) -> str:
 
 
 def sparkline(values: Sequence[int], width: int, *, unicode: bool = True) -> str:
-    """The course of ``values`` in at most ``width`` columns; empty for none."""
+    """Return the course of ``values`` in at most ``width`` columns; empty for none."""
     if not values or width <= 0:
         return ""
     drawn = _squeezed(values, width)
@@ -128,7 +128,7 @@ def sparkline(values: Sequence[int], width: int, *, unicode: bool = True) -> str
 
 
 def _squeezed(values: Sequence[int], width: int) -> list[float]:
-    """The mean of neighbours where there are more values than columns."""
+    """Return means of neighbours if there are more values than columns."""
     if len(values) <= width:
         return [float(value) for value in values]
     edges = [len(values) * column // width for column in range(width + 1)]

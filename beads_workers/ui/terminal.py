@@ -1,4 +1,4 @@
-"""The terminal while a dashboard has it: frames out, keys and signals in, restored at the end."""
+"""The terminal of a dashboard: frames out, keys and signals in, restored at the end."""
 
 from __future__ import annotations
 
@@ -23,14 +23,13 @@ from beads_workers.ui.keys import KeyParser
 from beads_workers.ui.theme import ASK
 
 # --- device --------------------------------------------------------------------------------------
-# The terminal as a device: a descriptor of our own, its modes, its size, and who is in front.
-#
-# ``O_NONBLOCK`` belongs to the open file, which a shell shares with all that it starts; so the
-# terminal is opened anew, and the flag goes when we do.
+# The terminal as a device: our own descriptor, its modes, its size, and its foreground group.
+# ``O_NONBLOCK`` belongs to the open file, which a shell shares with its children. So the terminal
+# is opened again, and the flag ends with this descriptor.
 
 
 Modes = list[Any]
-"""As ``termios.tcgetattr`` gives them."""
+"""Modes as ``termios.tcgetattr`` returns them."""
 _INPUT, _LOCAL, _CHARACTERS = 0, 3, 6
 SIZE_UNKNOWN = (80, 24)
 READ_BYTES = 4096
@@ -38,7 +37,7 @@ _DRAWS_NOTHING = ("", "dumb", "unknown")
 
 
 def can_draw(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether there is a terminal to draw on: not a pipe, not dumb, and not in the background."""
+    """Return whether there is a terminal to draw on: no pipe, not dumb, in the foreground."""
     if environ.get("TERM", "") in _DRAWS_NOTHING:
         return False
     if not (_is_terminal(sys.__stdin__) and _is_terminal(sys.__stdout__)):
@@ -61,40 +60,40 @@ def _is_terminal(stream: Any) -> bool:
 
 
 class Device:
-    """One open terminal. Every method raises ``OSError`` once it has gone."""
+    """An open terminal. Every method raises ``OSError`` once the terminal is gone."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
 
     @classmethod
     def open(cls) -> Device:
-        """The terminal behind standard output; raises ``OSError`` where there is none."""
+        """Open the terminal behind standard output; raise ``OSError`` without one."""
         output = sys.__stdout__.fileno() if sys.__stdout__ is not None else 1
         flags = os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC
         try:
             return cls(os.open(f"/proc/self/fd/{output}", flags))
         except PermissionError:
-            # After su it belongs to somebody else; this name is open to everybody.
+            # After su the terminal belongs to another user; this name is open to everybody.
             return cls(os.open("/dev/tty", flags))
 
     def close(self) -> None:
-        """Let go of it; its modes stay as they are."""
+        """Close the descriptor; the modes of the terminal stay."""
         os.close(self.fd)
 
     def size(self) -> tuple[int, int]:
-        """Columns and rows; 80 and 24 where the terminal does not know."""
+        """Return columns and rows; 80 and 24 if the terminal does not know."""
         columns, rows = os.get_terminal_size(self.fd)
         return (columns or SIZE_UNKNOWN[0], rows or SIZE_UNKNOWN[1])
 
     def in_front(self) -> bool:
-        """Whether we may read and draw; without job control everybody may."""
+        """Return whether this process may read and draw; always true without job control."""
         try:
             return os.tcgetpgrp(self.fd) == os.getpgrp()
         except OSError:
             return True
 
     def read(self) -> bytes | None:
-        """What was typed; None for nothing. Raises ``OSError`` at the end of the terminal."""
+        """Return what was typed; None for nothing. Raise ``OSError`` if the terminal is gone."""
         with _never_stopped():
             try:
                 data = os.read(self.fd, READ_BYTES)
@@ -105,7 +104,7 @@ class Device:
         return data
 
     def write(self, data: bytes) -> bytes:
-        """Write what fits without waiting; the rest comes back."""
+        """Write what fits without waiting; return the rest."""
         with _never_stopped():
             try:
                 return data[os.write(self.fd, data) :]
@@ -113,27 +112,27 @@ class Device:
                 return data
 
     def discard_input(self) -> None:
-        """Forget what was typed so far."""
+        """Discard what was typed so far."""
         with _never_stopped():
             termios.tcflush(self.fd, termios.TCIFLUSH)
 
     def discard_output(self) -> None:
-        """Forget what was written and not yet taken by the terminal."""
+        """Discard what was written but not sent by the terminal."""
         with _never_stopped():
             termios.tcflush(self.fd, termios.TCOFLUSH)
 
     def modes(self) -> Modes:
-        """Its modes, for ``set_modes``."""
+        """Return the modes, for ``set_modes``."""
         with _never_stopped():
             return termios.tcgetattr(self.fd)
 
     def set_modes(self, modes: Modes) -> None:
-        """Set them at once: waiting for output could take for ever."""
+        """Set the modes at once: waiting for output could take for ever."""
         with _never_stopped():
             termios.tcsetattr(self.fd, termios.TCSANOW, modes)
 
     def thaw(self) -> None:
-        """Undo a Ctrl-S: the kernel lets output go on when flow control is taken away."""
+        """Undo a Ctrl-S: the kernel resumes output when flow control is switched off."""
         modes = self.modes()
         without = [*modes]
         without[_INPUT] &= ~termios.IXON
@@ -142,10 +141,10 @@ class Device:
 
 
 def keys_at_once(modes: Modes) -> Modes:
-    """These modes, but keys come one by one and unseen; Ctrl-C, Ctrl-Z and Ctrl-S go on working.
+    """Return these modes with single, unechoed keys; Ctrl-C, Ctrl-Z and Ctrl-S still work.
 
-    ``NOFLSH``: without it a Ctrl-C throws away what is half written, and the screen is not what we
-    remember.
+    ``NOFLSH``: without it, a Ctrl-C discards half-written output, and the screen differs from what
+    is remembered.
     """
     changed = [*modes]
     changed[_LOCAL] = modes[_LOCAL] & ~(termios.ECHO | termios.ICANON) | termios.NOFLSH
@@ -157,9 +156,10 @@ def keys_at_once(modes: Modes) -> Modes:
 
 @contextmanager
 def _never_stopped() -> Iterator[None]:
-    """Touching a terminal from the background stops a process, unless it blocks these.
+    """Block the signals that stop a background process when it uses a terminal.
 
-    Only for the moment: programs that are started would inherit it.
+    They are blocked for this moment only: started programs would inherit the mask. Raise
+    ``OSError`` for errors of ``termios``.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTTOU, signal.SIGTTIN))
     try:
@@ -171,19 +171,21 @@ def _never_stopped() -> Iterator[None]:
 
 
 # --- frames --------------------------------------------------------------------------------------
-# What is written to a terminal: taking it over, restoring it, and frames. Pure: text to bytes.
-#
-# A frame is written as the rows that differ from what is shown, each at its absolute place, all of
-# it between the marks of synchronized output (DEC mode 2026), so that it appears at once.
+# Bytes for a terminal: taking it over, restoring it, and frames. Pure: text to bytes. A frame has
+# only the rows that differ from the shown ones, each at its absolute place. It is enclosed in the
+# marks of synchronized output (DEC mode 2026), so that it appears at once.
 
 
 ENTER = b"\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[m" + ASK + b"\x1b[H\x1b[2J"
-"""Alternate screen, no cursor, no wrapping at the right edge; asked for its background; empty, for
-a console that shows a question which it does not know."""
+"""Bytes that take the screen: alternate screen, no cursor, no wrapping, empty.
+
+They also ask for the background. The screen is cleared last because some consoles print a question
+that they do not know.
+"""
 LEAVE = b"\x1b[?2026l\x1b[m\x1b[?7h\x1b[?25h\x1b[?1049l"
-"""All of it undone, and whatever colour and half a frame left behind."""
+"""Bytes that undo all of ``ENTER``, and whatever colours and half a frame left behind."""
 CANCEL = b"\x18"
-"""Ends an escape sequence of which only the beginning was written."""
+"""Byte that ends an escape sequence of which only the beginning was written."""
 
 _BEGIN = "\x1b[?2026h"
 _END = "\x1b[?2026l"
@@ -193,17 +195,17 @@ _INVISIBLE = re.compile("\x1b\\[[0-?]*[ -/]*[@-~]|\x1b\\][^\x07\x1b]*(?:\x07|\x1
 
 
 class Painter:
-    """Remembers what is shown; every ``paint`` that gives bytes must be written whole."""
+    """Memory of the shown rows; all bytes that ``paint`` returns must be written."""
 
     def __init__(self) -> None:
         self._shown: list[str] | None = None
 
     def forget(self) -> None:
-        """Nothing is known of the screen any more: the next frame writes every row."""
+        """Forget the screen: the next frame writes every row."""
         self._shown = None
 
     def paint(self, lines: Sequence[str], size: tuple[int, int]) -> bytes:
-        """The bytes that turn what is shown into these lines; none where nothing has changed."""
+        """Return the bytes that turn the shown rows into these; empty if nothing has changed."""
         width, height = size
         wanted = list(lines[:height])
         shown = self._shown
@@ -221,58 +223,57 @@ class Painter:
 
 def _row(number: int, line: str, width: int) -> str:
     place = f"\x1b[{number};1H\x1b[m"
-    # After a row that reaches the right edge the cursor stands on its last character, and erasing
-    # would take that away. Erasing before would flicker where output is not synchronized.
+    # After a row that reaches the right edge, the cursor is on its last character, and erasing
+    # would remove that. Erasing before would flicker if output is not synchronized.
     if columns_of(_INVISIBLE.sub("", line)) < width:
         return f"{place}{line}\x1b[m{_ERASE_LINE}"
     return f"{place}{_ERASE_LINE}{line}\x1b[m"
 
 
 # --- output --------------------------------------------------------------------------------------
-# What goes out to the terminal: one frame after the other, never half of one before another.
-#
-# A terminal that takes no more (Ctrl-S, a dead link) blocks nobody: the bytes of the frame that was
-# begun are finished when it does again, and of the frames since then only the newest is written.
+# Output to the terminal: one frame after the other, never mixed. A terminal that takes no more
+# (Ctrl-S, a dead link) blocks nobody: the begun frame is finished when it takes output again, and
+# of all later frames only the newest is written.
 
 
 LEAVE_SECONDS = 0.5
-"""So long may a terminal that takes no more keep us, once for the frame and once for leaving."""
+"""Time limit for a blocked terminal, once for the frame and once for leaving."""
 
 
 class TerminalOutput:
-    """Every method raises ``OSError`` once the terminal has gone."""
+    """Output to a terminal; every method raises ``OSError`` once the terminal is gone."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
         self._painter = Painter()
         self._unwritten = b""
         self._frame: list[str] | None = None
-        """The newest, drawn or not; None where there is none that fits the screen."""
+        """Newest frame, drawn or not; None if there is none that fits the screen."""
 
     @property
     def blocked(self) -> bool:
-        """Whether something waits for the terminal to take more: then call ``flush``."""
+        """Whether bytes wait for the terminal: then call ``flush``."""
         return bool(self._unwritten)
 
     def enter(self) -> None:
-        """Begin, or begin again, on an empty screen; the newest frame follows with ``flush``."""
+        """Begin, or begin again, on an empty screen; ``flush`` writes the newest frame."""
         self._unwritten = (CANCEL if self._unwritten else b"") + ENTER
         self._painter.forget()
         self._push()
 
     def show(self, lines: Sequence[str], full: bool) -> None:
-        """This is the newest frame, ``full`` of it anew; call ``flush`` next."""
+        """Set the newest frame; ``full``: write all of it again. Call ``flush`` next."""
         self._frame = list(lines)
         if full:
             self._painter.forget()
 
     def resized(self) -> None:
-        """No frame fits any more: nothing is drawn until the next one is shown."""
+        """Handle a new size: nothing is drawn until the next frame is shown."""
         self._frame = None
         self._painter.forget()
 
     def flush(self, size: tuple[int, int]) -> None:
-        """Finish what was begun, then write what is new: one write each, as far as it goes."""
+        """Finish the begun frame, then write the newest: one write each, as far as it goes."""
         if self._unwritten:
             self._push()
         if not self._unwritten and self._frame is not None:
@@ -281,7 +282,7 @@ class TerminalOutput:
                 self._push()
 
     def leave(self) -> None:
-        """Back to the other screen, in a moment at most; what cannot be written is dropped."""
+        """Return to the other screen within a short time; drop what cannot be written."""
         self._finish()
         self._unwritten = (CANCEL if self._unwritten else b"") + LEAVE
         self._finish()
@@ -302,16 +303,15 @@ class TerminalOutput:
             poll.poll(int(left * 1000) + 1)
             self._push()
         if self._unwritten:
-            # Nobody reads; what lies there would only stand in the way of restoring it.
+            # Nobody reads; the remaining output would only delay restoring the terminal.
             self._device.discard_output()
 
 
 # --- signals -------------------------------------------------------------------------------------
-# Signals as data: they wake the one who waits, and are read there, in order.
-#
-# A program that does not listen can still be ended: when a signal that asks for the end comes while
-# the same one has been waiting for ``PATIENCE_SECONDS``, it raises ``KeyboardInterrupt`` where the
-# program is stuck; what was not read is raised again when the box is closed.
+# Signals as data: they wake the waiting loop, which reads them in order. A stuck program can still
+# be ended. If the same ending signal comes again and the first has not been read for
+# ``PATIENCE_SECONDS``, the handler raises ``KeyboardInterrupt``. Signals that were not read are
+# raised again when the box is closed.
 
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
@@ -320,31 +320,31 @@ PATIENCE_SECONDS = 2.0
 
 
 _NAMED = {int(number): number for number in OURS}
-"""Looked up, not called: in a storm of signals each call is one more place to be interrupted."""
+"""A table, not a call: in a storm of signals each call is one more place to be interrupted."""
 
 
 class SignalBox:
-    """Handlers for all of ``OURS`` from its making to ``close``; the main thread's alone."""
+    """Handlers for all of ``OURS`` from creation to ``close``; main thread only."""
 
     def __init__(self) -> None:
         self._read, self._write = socket.socketpair()
         self._read.setblocking(False)
         self._write.setblocking(False)
-        # Handlers interrupt one another and everything below: each of their steps is one operation.
+        # Handlers interrupt each other and all code below: each of their steps is one operation.
         self._unread: deque[signal.Signals] = deque()
         self._waiting_since: dict[int, float] = {}
         self._closing = False
         self._wakeup_before = signal.set_wakeup_fd(self._write.fileno(), warn_on_full_buffer=False)
-        # What the caller's caller ignores stays ignored: nohup, a shell without job control.
+        # Ignored signals stay ignored: nohup, a shell without job control.
         heard = [s for s in OURS if signal.getsignal(s) is not signal.SIG_IGN]
         self._before = {s: signal.signal(s, self._note) for s in heard}
 
     def fileno(self) -> int:
-        """Readable when a signal has come."""
+        """Return a descriptor that is readable when a signal has come."""
         return self._read.fileno()
 
     def take(self) -> list[signal.Signals]:
-        """Those that came since the last time, in order."""
+        """Return the signals since the last call, in order."""
         try:
             self._read.recv(4096)
         except BlockingIOError:
@@ -356,20 +356,20 @@ class SignalBox:
         return taken
 
     def stop_for_real(self) -> None:
-        """What SIGTSTP does to a process that does not catch it; returns when it continues."""
+        """Stop this process as an uncaught SIGTSTP would; return when it continues."""
         ours = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         signal.raise_signal(signal.SIGTSTP)
         signal.signal(signal.SIGTSTP, ours)
-        # That it goes on is known by the return.
+        # The return shows that the process continues.
         while signal.SIGCONT in (unread := tuple(self._unread)):
             del self._unread[unread.index(signal.SIGCONT)]
 
     def hold_back(self) -> None:
-        """From now on nothing is raised in the midst of what runs: the terminal is restored."""
+        """Raise no exception from a handler any more: the terminal is being restored."""
         self._closing = True
 
     def close(self) -> None:
-        """Put the former handlers back, and let them have what nobody has read."""
+        """Restore the former handlers, and raise unread ending signals for them."""
         signal.set_wakeup_fd(self._wakeup_before)
         for number, handler in self._before.items():
             signal.signal(number, handler)
@@ -383,11 +383,11 @@ class SignalBox:
         now = time.monotonic()
         since = self._waiting_since.setdefault(number, now)
         self._unread.append(_NAMED[number])
-        # The byte that the interpreter writes may be read before this runs; this one is not.
+        # The interpreter's byte may be read before this handler runs; this byte is not.
         try:
             self._write.send(b"\0")
         except BlockingIOError:
-            pass  # It is full: whoever waits is about to wake anyway.
+            pass  # The socket is full: the loop is about to wake anyway.
         if number in ENDING and now - since > PATIENCE_SECONDS:
             self._interrupt()
 
@@ -397,46 +397,45 @@ class SignalBox:
 
 
 # --- screen --------------------------------------------------------------------------------------
-# The terminal while a dashboard has it: frames out, keys and signals in, restored at the end.
+# The terminal of a dashboard: frames out, keys and signals in, restored at the end.
 #
 #     with Terminal.open() as terminal:
 #         while True:
 #             terminal.draw(lines)
 #             events = terminal.wait([socket], seconds=0.25)
 #
-# Nothing blocks but ``wait``. A terminal that takes no more (Ctrl-S, a dead link) costs frames, not
-# turns. Signals are data (``Events.signals``); only suspension is dealt with here: Ctrl-Z gives the
-# terminal back and stops, and going on takes it again. In the background nothing is drawn and
-# nothing is read until the program is brought to the front.
+# Only ``wait`` blocks. A terminal that takes no more (Ctrl-S, a dead link) costs frames, not turns.
+# Signals are data (``Events.signals``); only suspension is handled here: Ctrl-Z restores the
+# terminal and stops, continuing takes it again. In the background nothing is drawn or read.
 
 
 FRONT_SECONDS = 0.5
-"""In the background this often: no signal tells that a shell has brought us to the front."""
+"""Interval of checks in the background: no signal tells that a shell has foregrounded us."""
 
 
 class HasFileno(Protocol):
     """A socket, or anything else to wait for."""
 
     def fileno(self) -> int:
-        """Its descriptor."""
+        """Return the descriptor."""
 
 
 @dataclass(frozen=True)
 class Events:
-    """What ``Terminal.wait`` has to tell; false where it is nothing but the time."""
+    """Result of ``Terminal.wait``; false if only the time has passed."""
 
     keys: tuple[str, ...] = ()
     """Names of ``ui.keys``."""
     signals: tuple[signal.Signals, ...] = ()
-    """SIGINT, SIGTERM, SIGHUP, SIGQUIT: the caller leaves, sooner or later."""
+    """SIGINT, SIGTERM, SIGHUP, SIGQUIT: the caller should leave."""
     ready: tuple[HasFileno | int, ...] = ()
-    """Those of the others that can be read, or have ended."""
+    """The other objects that can be read, or have ended."""
     resized: bool = False
-    """``size`` is another one: draw anew."""
+    """Whether ``size`` has changed: draw again."""
     resumed: bool = False
-    """The terminal was taken again; the last frame is on its way, with the times of long ago."""
+    """Whether the terminal was taken again; the last frame is written, with its old times."""
     gone: bool = False
-    """There is no terminal any more: leave. Told every time."""
+    """Whether the terminal is gone: leave. Set in every result from then on."""
 
     def __bool__(self) -> bool:
         return self != Events()
@@ -445,12 +444,12 @@ class Events:
 class _Hold(enum.Enum):
     OURS = enum.auto()
     SHELLS = enum.auto()
-    """Requeued: not yet entered, suspended, in the background, or left."""
+    """The shell has it: not yet entered, suspended, in the background, or left."""
     GONE = enum.auto()
 
 
 class Terminal:
-    """Made by ``open``; a context manager that gives the terminal back as it was."""
+    """The terminal of a dashboard, made by ``open``; as a context manager, it is restored."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
@@ -463,7 +462,7 @@ class Terminal:
 
     @classmethod
     def open(cls) -> Terminal:
-        """The terminal behind standard output; raises ``OSError`` where ``can_draw`` says no."""
+        """Open the terminal behind standard output; raise ``OSError`` if it cannot be used."""
         return cls(Device.open())
 
     @property
@@ -475,7 +474,7 @@ class Terminal:
         self._signals = SignalBox()
         try:
             self._try(self._start)
-        except BaseException:  # Whatever it is, the terminal must be restored.
+        except BaseException:  # Whatever the exception, the terminal must be restored.
             self._close()
             raise
         return self
@@ -485,15 +484,15 @@ class Terminal:
 
     def _start(self) -> None:
         if self._device.in_front():
-            # What was typed before there was anything to see was not meant for us.
+            # Earlier input was not meant for the dashboard.
             self._device.discard_input()
         self._take()
 
     def draw(self, lines: Sequence[str], full: bool = False) -> None:
-        """Show these rows, each at most as wide as the screen; rows that are the same cost nothing.
+        """Show these rows, each at most as wide as the screen; equal rows cost nothing.
 
-        Never blocks: while the terminal takes no more, only the newest frame is kept. ``full``
-        writes every row again (for a key that repairs what others wrote over the screen).
+        Never blocks: while the terminal takes no more, only the newest frame is kept. ``full``:
+        write every row again (for a key that repairs what others wrote over the screen).
         """
         self._output.show(lines, full)
         self._flush()
@@ -503,7 +502,7 @@ class Terminal:
             self._try(lambda: self._output.flush(self._size))
 
     def _try(self, action: Callable[[], None]) -> None:
-        """Whatever goes wrong with a terminal, it means that there is none any more."""
+        """Run an action; any error of the terminal means that it is gone."""
         try:
             action()
         except OSError:
@@ -512,7 +511,7 @@ class Terminal:
     # --- waiting ------------------------------------------------------------------------------
 
     def wait(self, others: Iterable[HasFileno | int] = (), seconds: float | None = None) -> Events:
-        """Until there is something to tell, or ``seconds`` are over (None: for ever)."""
+        """Wait for an event, at most ``seconds`` (None: for ever)."""
         ready = list(others)
         deadline = None if seconds is None else time.monotonic() + seconds
         while True:
@@ -540,13 +539,13 @@ class Terminal:
         poll = select.poll()
         poll.register(self._signals.fileno(), select.POLLIN)
         if self._hold is _Hold.OURS:
-            # A hang-up is reported whatever is asked for, so this must not be left out.
+            # A hang-up is always reported, so the descriptor must stay registered.
             mask = select.POLLIN | (select.POLLOUT if self._output.blocked else 0)
             poll.register(self._device.fd, mask)
         for other in others:
             poll.register(_number(other), select.POLLIN)
         patience = self._patience(deadline)
-        # Rounded up: a millisecond too early would only be another turn.
+        # Rounded up: waking a millisecond early would only cost another turn.
         milliseconds = None if patience is None else int(patience * 1000 + 0.999)
         return {fd for fd, mask in poll.poll(milliseconds) if mask & ~select.POLLOUT}
 
@@ -577,7 +576,7 @@ class Terminal:
     # --- taking it and restoring it ---------------------------------------------------------
 
     def _mind(self, taken: list[signal.Signals]) -> bool:
-        """Suspension, going on, resizing; whether the terminal was taken again."""
+        """Handle suspending, continuing, resizing; return whether the terminal was taken again."""
         if self._hold is _Hold.GONE:
             return False
         if signal.SIGTSTP in taken:
@@ -592,9 +591,9 @@ class Terminal:
         return resumed
 
     def _take(self) -> None:
-        """Make it ours, again where it was already: after a SIGSTOP a shell has written on it.
+        """Take the terminal, also if we have it: after a SIGSTOP a shell has written on it.
 
-        In the background it is left, or stays, to those in front.
+        In the background it is left to the foreground process.
         """
         if not self._device.in_front():
             self._leave_screen()
@@ -617,9 +616,9 @@ class Terminal:
             self._try(self._output.leave)
 
     def _give_back(self) -> None:
-        """Screen and modes as they were; takes a moment at most, however stuck the terminal is."""
+        """Restore screen and modes within a short time, however stuck the terminal is."""
         if self._hold is not _Hold.SHELLS:
-            # Even where a write has failed: a terminal that has gone takes no harm.
+            # Even after a failed write: a terminal that is gone takes no harm.
             self._hold = _Hold.OURS
             self._leave_screen()
             self._try(lambda: self._device.set_modes(self._modes))

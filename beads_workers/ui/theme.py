@@ -1,9 +1,10 @@
-"""Colours by meaning: what draws names a meaning, and the theme of the terminal has its colour.
+"""Colours by meaning: drawing code names a meaning, and the theme gives its colour.
 
-Colours of 256 are exact, and the same in every terminal. Each theme's have a contrast of at least
-4.5:1 (WCAG 2.2, AA) on its backgrounds: ``dark`` and ``light`` on those that terminals come with,
-``any`` on pure black and on pure white, for a terminal that does not say what it has. The sixteen
-colours of the oldest terminals differ from one to the next: of them only what can be read in all.
+The 256 colours are exact, and the same in every terminal. Each theme's colours have a contrast of
+at least 4.5:1 (WCAG 2.2, AA) on its backgrounds. ``dark`` and ``light`` fit the usual dark and
+light backgrounds; ``any`` fits pure black and pure white, for a terminal that does not report its
+background. The sixteen colours of the oldest terminals differ between terminals: only those that
+are readable in all are used.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ VARIABLE = "BW_THEME"
 NAMES = ("dark", "light", "any")
 
 MEANINGS = ("good", "attention", "bad", "time", "agent", "muted")
-"""Went well; wants a look; went wrong; how long, or that something moves; who works; less news."""
+"""Success; attention; failure; durations and activity; agents; less important text."""
 
 _COLOURS: dict[str, tuple[int, ...]] = {
     "dark": (78, 220, 210, 80, 177, 248),
@@ -31,19 +32,19 @@ _OLD: dict[str, tuple[str, ...]] = {
     "light": ("blue", "red", "red", "blue", "blue", "dim"),
     "any": ("bold", "bold", "bold", "default", "default", "dim"),
 }
-"""The same of sixteen: a light background leaves red and blue, an unknown one only weight."""
+"""The same of sixteen colours: a light background leaves red and blue, an unknown one bold."""
 
 BACKGROUND_KEYS = {"background:dark": "dark", "background:light": "light"}
-"""What ``keys`` calls a terminal's answer to ``ASK`` -> the theme for it."""
+"""Name in ``keys`` of a terminal's answer to ``ASK`` -> the theme for it."""
 
 ASK = b"\x1b]11;?\x1b\\"
-"""Asks a terminal for its background. One that does not know the question ignores it."""
+"""Question for a terminal's background. A terminal that does not know it ignores it."""
 
 _ANSWER = re.compile(r"11;rgba?:([0-9a-f]{1,4})/([0-9a-f]{1,4})/([0-9a-f]{1,4})", re.IGNORECASE)
 
 
 def styles(name: str, *, colours: int) -> Theme:
-    """For a console that shows so many colours: each meaning, and what is made of it."""
+    """Return the styles of each meaning, for a console with so many colours."""
     if colours >= 256:
         of = {m: f"color({c})" for m, c in zip(MEANINGS, _COLOURS[name], strict=True)}
     else:
@@ -63,7 +64,7 @@ def styles(name: str, *, colours: int) -> Theme:
 
 
 def named(environ: Mapping[str, str]) -> str | None:
-    """The theme that somebody asked for, in ``BW_THEME`` or as rxvt and others say it."""
+    """Return the theme that ``BW_THEME``, or ``COLORFGBG`` of rxvt and others, asks for."""
     if (asked := environ.get(VARIABLE, "")) in NAMES:
         return asked
     background = environ.get("COLORFGBG", "").rpartition(";")[2]
@@ -73,7 +74,7 @@ def named(environ: Mapping[str, str]) -> str | None:
 
 
 def background_key(answer: str) -> str:
-    """What a terminal says of its background, without the escapes around it; "" for all else."""
+    """Return the key for a terminal's answer, without its escapes; "" for other answers."""
     if (found := _ANSWER.match(answer)) is None:
         return ""
     red, green, blue = (int(part, 16) / (16 ** len(part) - 1) for part in found.groups())
@@ -81,7 +82,7 @@ def background_key(answer: str) -> str:
 
 
 def luminance(red: float, green: float, blue: float) -> float:
-    """The relative luminance of WCAG 2.2, 0 to 1, of parts of 0 to 1."""
+    """Return the relative luminance of WCAG 2.2, 0 to 1, of parts of 0 to 1."""
     linear = (
         part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
         for part in (red, green, blue)

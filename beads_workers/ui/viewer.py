@@ -1,4 +1,4 @@
-"""What one viewer has before the eyes: the choices that keys change, and rows of coloured text."""
+"""The view of one viewer: the choices that keys change, and rows of coloured text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from beads_workers.ui import theme
 
 
 class Role(Enum):
-    """Whose dashboard this is; it decides what leaving means."""
+    """The owner of a dashboard; it decides what leaving means."""
 
     START = "start"
     WATCH = "watch"
@@ -27,7 +27,7 @@ class Role(Enum):
 
 
 class Pane(Enum):
-    """What fills the middle."""
+    """Content of the middle of the screen."""
 
     FLEET = "fleet"
     LANDING = "landing"
@@ -57,13 +57,13 @@ STATES: dict[Part, dict[str, Callable[[Fields], bool]]] = {
     },
     Part.QUARANTINED: {},
 }
-"""What ``f`` shows of a list, after all of it."""
+"""Filters of a list that ``f`` cycles through, after all rows."""
 
 ORDERS: dict[str, Callable[[Fields], float]] = {
     "time": lambda row: row["elapsed_seconds"] or -1.0,
     "cost": lambda row: row["money"] or (row["tokens"] or 0) / 1e9,
 }
-"""What ``s`` puts first among the workers, the most of it first, after their names."""
+"""Orders of workers that ``s`` cycles through, largest first, after the order by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,29 +76,29 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """End this view; the fleet goes on, or ends, by itself."""
+    """Wish: end this view; the fleet goes on, or ends, by itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Detach:
-    """End this view, and let the fleet live on without its owner."""
+    """Wish: end this view, and let the fleet live on without its owner."""
 
 
 @dataclass(frozen=True, slots=True)
 class Faster:
-    """Replay so many times as fast as now; 0 holds it, and lets it go on."""
+    """Wish: replay so many times as fast as now; 0 holds the replay, or continues it."""
 
     factor: float
 
 
 @dataclass(frozen=True, slots=True)
 class OtherTheme:
-    """Draw in the colours of the next theme."""
+    """Wish: draw in the colours of the next theme."""
 
 
 @dataclass(frozen=True, slots=True)
 class SayPage:
-    """Say where the live page is."""
+    """Wish: show the address of the live page."""
 
 
 Wish = Ask | Leave | Detach | Faster | OtherTheme | SayPage
@@ -106,7 +106,7 @@ Wish = Ask | Leave | Detach | Faster | OtherTheme | SayPage
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked before something is done; each key with what it means."""
+    """A question before an action; ``answers``: the meaning of each key."""
 
     text: str
     answers: Mapping[str, Wish]
@@ -114,8 +114,11 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class ShownLog:
-    """A log, or the end of a long one. ``first``: how many lines stood before these. ``changes``:
-    what its attempt has changed in its worktree so far, in git's words."""
+    """A log, or the end of a long one.
+
+    ``first``: number of lines before these. ``changes``: changes of the attempt in its worktree so
+    far, in git's words.
+    """
 
     title: str
     lines: Sequence[str] = ()
@@ -124,15 +127,16 @@ class ShownLog:
 
     @property
     def end(self) -> int:
-        """How many lines there were in all."""
+        """Number of lines in all."""
         return self.first + len(self.lines)
 
 
 @dataclass(frozen=True, slots=True)
 class ShownAttempt:
-    """The attempt that is looked at. ``row``: of the snapshot, where it says more of it.
+    """The selected attempt. ``row``: its row of the snapshot, with further fields.
 
-    ``worker_id``: whose, "" where that is not known any more."""
+    ``worker_id``: its worker, "" if that is no longer known.
+    """
 
     issue_id: str
     attempt: int
@@ -150,15 +154,17 @@ class ShownAttempt:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """``part``: the list that the arrows are in; ``chosen``: the key of each one's chosen row.
+    """State of a view.
 
-    ``states``: which rows of a list are shown, all where it has none; ``find``: only those with
-    this text; ``order``: of ``ORDERS``, "" for names. ``log_end``: which line stands last, None
-    while the log is followed; ``log_find``: the text that is looked for in it; ``log_found``: the
-    line where it was found last. ``top``: how far the pane of what lands is scrolled. ``typed``:
-    what has been typed after ``/``, None while nobody types. ``message``: what the fleet answered
-    last. ``caption``: what a demo says about the moment. ``unicode``: whether the terminal can show
-    more than ASCII.
+    ``part``: the list that the arrows are in; ``chosen``: the key of each list's chosen row.
+
+    ``states``: filter of each list; a list without one shows all rows. ``find``: only rows with
+    this text. ``order``: of ``ORDERS``, "" for names. ``log_end``: the last shown line of the log,
+    None while the log is followed; ``log_find``: the text that is searched in the log;
+    ``log_found``: the line where it was found last. ``top``: scroll position of the landing pane.
+    ``typed``: text after ``/``, None while nobody types. ``message``: the last answer of the fleet.
+    ``caption``: comment of a demo on the moment. ``unicode``: whether the terminal can show more
+    than ASCII.
     """
 
     role: Role = Role.WATCH
@@ -186,7 +192,7 @@ Pressed = tuple[Look, Wish | None]
 
 
 def rows_of(look: Look, snapshot: Fields, part: Part) -> list[Fields]:
-    """What a list shows, in its order: attempts that ended with the newest first."""
+    """Return the rows of a list, in its order: ended attempts with the newest first."""
     match part:
         case Part.WORKERS:
             rows = list(snapshot["workers"])
@@ -204,26 +210,26 @@ def rows_of(look: Look, snapshot: Fields, part: Part) -> list[Fields]:
 
 
 def key_of(part: Part, row: Fields) -> str:
-    """What a row is known by, wherever it stands."""
+    """Return the key of a row, which does not depend on its place."""
     if part is Part.WORKERS:
         return str(row["worker_id"])
     return f"{row['issue_id']} {row['at']}" if part is Part.ENDED else str(row["issue_id"])
 
 
 def chosen_at(look: Look, rows: Sequence[Fields], part: Part) -> int:
-    """Where in its list the chosen row stands; the first one's place where it is gone."""
+    """Return the index of the chosen row; 0 if that row is gone."""
     key = look.chosen.get(part)
     return next((at for at, row in enumerate(rows) if key_of(part, row) == key), 0)
 
 
 def chosen_row(look: Look, snapshot: Fields, part: Part) -> Fields | None:
-    """The row that the arrows are on; None in an empty list."""
+    """Return the row that the arrows are on; None in an empty list."""
     rows = rows_of(look, snapshot, part)
     return rows[chosen_at(look, rows, part)] if rows else None
 
 
 def shown_attempt(look: Look, snapshot: Fields) -> ShownAttempt | None:
-    """The attempt of the chosen row: what a worker runs or ran last, or one that has ended."""
+    """Return the attempt of the chosen row: a worker's current or last one, or an ended one."""
     row = chosen_row(look, snapshot, look.part)
     if row is None:
         return None
@@ -245,13 +251,13 @@ def _ended(row: Fields) -> ShownAttempt:
 
 
 def _says(row: Fields, text: str) -> bool:
-    """Small letters find large ones too."""
+    """Return whether a row has the text; a lower-case text matches any case."""
     whole = " ".join(value for value in row.values() if isinstance(value, str))
     return text in (whole.lower() if text.islower() else whole)
 
 
 def found_in(text: str, line: str) -> int:
-    """Where a line of a log has this text; -1 for nowhere."""
+    """Return where a line of a log has the text, -1 if nowhere; lower case matches any case."""
     return (line.lower() if text.islower() else line).find(text)
 
 
@@ -259,7 +265,7 @@ def found_in(text: str, line: str) -> int:
 
 
 def press(look: Look, key: str, snapshot: Fields, page_rows: int = 8) -> Pressed:
-    """What a key does: how the view is then, and what is asked of the fleet."""
+    """Apply a key: return the new view, and a wish or None."""
     if look.question is not None:
         wish = look.question.answers.get(key)
         return replace(look, question=None, message="" if wish else "left as it is"), wish
@@ -296,13 +302,13 @@ _STEPS: dict[str, tuple[int, bool]] = {
     "end": (1 << 20, False),
     "G": (1 << 20, False),
 }
-"""Key -> how far it goes, and whether in pages."""
+"""Key -> number of steps, and whether they are pages."""
 
 _PANES = {"1": Pane.FLEET, "2": Pane.LANDING, "3": Pane.QUARANTINE, "?": Pane.HELP}
 
 
 def _open(look: Look, pane: Pane) -> Look:
-    """A pane; the same key once more leads back to the fleet."""
+    """Open a pane; the key of the open pane leads back to the fleet."""
     if look.pane is pane:
         pane = Pane.FLEET
     part = Part.QUARANTINED if pane is Pane.QUARANTINE else look.part
@@ -312,7 +318,7 @@ def _open(look: Look, pane: Pane) -> Look:
 
 
 def _view(look: Look, key: str, snapshot: Fields) -> Look | None:
-    """What changes the view only; None for a key that asks something of the fleet, or nothing."""
+    """Return the view after a key that only changes the view; None for any other key."""
     match key:
         case "escape" | "q":
             if look.pane is Pane.FLEET or (look.pane is Pane.QUARANTINE and look.find):
@@ -365,7 +371,7 @@ def _move(look: Look, step: tuple[int, bool], snapshot: Fields, rows: int) -> Lo
 
 
 def _scroll(look: Look, by: int, rows: int) -> Look:
-    """Away from the end it stands still; at the end it is followed again."""
+    """Scroll a log: away from its end it stands still, at its end it is followed again."""
     if (log := look.log) is None:
         return look
     end = (log.end if look.log_end is None else look.log_end) + by
@@ -374,7 +380,7 @@ def _scroll(look: Look, by: int, rows: int) -> Look:
 
 
 def _type(look: Look, typed: str, key: str, rows: int) -> Look:
-    """What is looked for is found with every letter; Escape gives it up."""
+    """Apply a key to the search text: every letter searches at once, Escape ends the search."""
     in_log = look.pane is Pane.LOG
     if key == "enter":
         return replace(look, typed=None)
@@ -393,7 +399,7 @@ def _type(look: Look, typed: str, key: str, rows: int) -> Look:
 
 
 def _next_found(look: Look, rows: int, by: int) -> Look:
-    """Its next place below (1) or above (-1) the one before, or what is shown; 0: the last one."""
+    """Find the next place below (1) or above (-1) the current one; 0: the last in the log."""
     if (log := look.log) is None or not look.log_find:
         return replace(look, message="/ looks for a text")
     end = log.end if look.log_end is None else look.log_end
@@ -448,7 +454,7 @@ def _release(look: Look, snapshot: Fields) -> Pressed:
 
 
 def _retry(look: Look, snapshot: Fields) -> Pressed:
-    """The chosen issue, where it is quarantined."""
+    """Retry the chosen issue if it is quarantined."""
     row = chosen_row(look, snapshot, look.part)
     quarantined = {each["issue_id"] for each in snapshot["quarantined"]}
     if not quarantined:
@@ -486,7 +492,7 @@ def _of_replay(look: Look, key: str) -> Pressed:
 
 
 # --- renderer ------------------------------------------------------------------------------------
-# A rich renderable as rows of text with colours in it, as a terminal of this size shows them.
+# A rich renderable as rows of coloured text, for a terminal of this size.
 
 
 _SYSTEMS = {
@@ -499,15 +505,18 @@ _ATTRIBUTES = (
     "underline2", "frame", "encircle", "overline",
 )  # fmt: skip
 STYLES_MAX = 1000
-"""A dashboard has some dozens; colours that are computed must not fill the memory."""
+"""Maximum of cached styles: a dashboard has some dozens; computed colours must not fill memory."""
 
 
 class Renderer:
-    """One for each way of showing colours; keeps its console, which is dear to make."""
+    """Renderer for one set of colours; it keeps its console, which is slow to make."""
 
     def __init__(self, environ: Mapping[str, str] = os.environ, name: str = "") -> None:
-        """Colours as rich finds them in ``environ``: NO_COLOR, COLORTERM, TERM. ``name``: of the
-        theme; without one it is what ``environ`` asks for, or what fits any background."""
+        """Make a renderer with the colours that rich finds in ``environ``.
+
+        These are NO_COLOR, COLORTERM and TERM. ``name``: the theme; "" for the theme of
+        ``environ``, or one for any background.
+        """
         self._console = Console(
             file=io.StringIO(),
             force_terminal=True,
@@ -523,10 +532,10 @@ class Renderer:
             theme.styles(name or theme.named(environ) or "any", colours=colours)
         )
         self._around: dict[Style, tuple[str, str]] = {}
-        """What stands before and after text in a style."""
+        """Style -> codes before and after a text."""
 
     def lines(self, renderable: RenderableType, columns: int, rows: int) -> list[str]:
-        """At most ``rows`` rows of at most ``columns`` columns, for ``Terminal.draw``."""
+        """Return at most ``rows`` rows of at most ``columns`` columns, for ``Terminal.draw``."""
         options = self._console.options.update(width=columns, height=None)
         options.max_height = rows
         lines = self._console.render_lines(renderable, options, pad=False)
@@ -540,7 +549,7 @@ class Renderer:
         )
 
     def _styled(self, text: str, style: Style) -> str:
-        """As ``Style.render``, which keeps what it made for whichever colours came first."""
+        """Render as ``Style.render``, but with a cache for each renderer and its colours."""
         if (around := self._around.get(style)) is None:
             if len(self._around) >= STYLES_MAX:
                 self._around.clear()
@@ -559,7 +568,7 @@ class Renderer:
 
 
 def _without_blank_end(segments: list[Segment]) -> list[Segment]:
-    """Without the spaces up to the edge: fewer bytes, and nothing to select that is not there."""
+    """Drop the spaces at the end of a row: fewer bytes, and no blanks to select."""
     end = len(segments)
     while end and not segments[end - 1].text.strip(" ") and _is_unseen(segments[end - 1].style):
         end -= 1
@@ -572,7 +581,7 @@ def _without_blank_end(segments: list[Segment]) -> list[Segment]:
 
 
 def _is_unseen(style: Style | None) -> bool:
-    """Whether a space in this style looks like nothing."""
+    """Return whether a space in this style is invisible."""
     return style is None or not (
         style.bgcolor or style.reverse or style.underline or style.underline2 or style.strike
     )

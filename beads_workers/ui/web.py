@@ -1,22 +1,23 @@
-"""The live page: who may see it, and what it is made of. ``watch --web`` and ``start --web``.
+"""The live page: access control and content. ``watch --web`` and ``start --web``.
 
-A small server of its own process, for one person of this machine. It is the standard one,
+A small server in its own process, for one person of this machine. It is the standard
 ``http.server``, with a thread for each of a few viewers: docs/decisions/dashboard.md says why.
 
-Who might do harm, and what stands in the way:
+Attackers, and the protection against them:
 
-- **Another user of this machine** can connect, and can read command lines. Every path begins with
-  a token of 128 bits that is compared in constant time. It is told on a pipe or to a terminal only,
-  and lies in a file for its owner alone. Who has no token is cut off after ``HEAD_SECONDS``.
-- **Another user who takes the port of a server that has ended**: he hears the token, which is worth
-  nothing any more. An open page believes no server that has not proved itself: ``web_resumption``.
-- **A site that the browser has open**, whose name it points at this machine (DNS rebinding): the
-  ``Host`` has to be this machine's own. It knows no token either.
-- **Such a site that sends requests here**: none is answered to another origin. To control, one
-  needs the token in a header as well, and the ``Origin`` of the page; and ``--web-control``.
+- **Another user of this machine** can connect, and can read command lines. Every path begins with a
+  token of 128 bits that is compared in constant time. The token is written only to a pipe, to a
+  terminal, and to a file for its owner alone. A connection without a token is cut off after
+  ``HEAD_SECONDS``.
+- **Another user who takes the port of a server that has ended** receives the token, which is
+  worthless by then. An open page trusts only a server that has proved itself: ``web_resumption``.
+- **A site in the browser whose name points at this machine** (DNS rebinding): the ``Host`` has to
+  be this machine's own. Such a site does not know the token either.
+- **Such a site that sends requests here**: no request from another origin is answered. To control,
+  a request also needs the token in a header, the ``Origin`` of the page, and ``--web-control``.
 - **A hostile title, error or log**: the page makes text nodes only. Its policy allows one style and
   one script by their hashes, no other source of anything, and no markup from strings.
-- **A viewer that stalls**: it misses frames, and is dropped after ``WRITE_SECONDS``.
+- **A viewer that stalls** misses frames, and is dropped after ``WRITE_SECONDS``.
 """
 
 from __future__ import annotations
@@ -44,19 +45,19 @@ from beads_workers.ui.web_shown import Message, Shown
 
 HOST = "127.0.0.1"
 HEAD_SECONDS = 10.0
-"""From the connection to the end of the request."""
+"""Time from the connection to the end of the request."""
 
 WRITE_SECONDS = 10.0
-"""For one event to leave; a viewer that has not read the ones before by then is dropped."""
+"""Time to send one event; a viewer that has not read the earlier ones by then is dropped."""
 
 SEND_BYTES = 1 << 18
-"""What the kernel keeps for a viewer that does not read: some frames of a hundred workers."""
+"""Kernel buffer for a viewer that does not read: some frames of a hundred workers."""
 
 CONNECTIONS_MAX = 64
 BODY_BYTES_MAX = 1 << 16
 TOKEN_HEADER = "X-Beads-Workers-Token"
 RESUME = "/resume"
-"""Never a token: those have 22 characters."""
+"""Path of a resumption; never a token: tokens have 22 characters."""
 
 CONTROLS = {
     "bw.pause": ("worker_ids",),
@@ -66,10 +67,10 @@ CONTROLS = {
     "bw.retry": ("issue_ids",),
     "bw.release": ("issue_ids",),
 }
-"""What the page may ask for, and the fields of each. The fleet judges their values."""
+"""Requests that the page may send, and the fields of each. The fleet checks their values."""
 
 ReadLog = Callable[[str], Message | None]
-"""Worker id -> ``{"title", "lines"}`` of its log; None where there is no such worker."""
+"""Worker id -> ``{"title", "lines"}`` of its log; None if there is no such worker."""
 
 Control = Callable[[str, Message], Message]
 """(request, fields) -> ``{"text"}`` or ``{"error"}``."""
@@ -78,8 +79,11 @@ Control = Callable[[str, Message], Message]
 
 
 def page(key: str, port: int) -> tuple[bytes, str]:
-    """The page in one file, and its policy. Look and patterns are those of the report. With ``key``
-    it knows the next server at this ``port``."""
+    """Return the page in one file, and its policy.
+
+    Style and patterns are those of the report. With ``key``, the page can verify the next server at
+    this ``port``.
+    """
     style, script = read_own("report.css") + read_own("web.css"), read_own("web.js")
     parts = {
         "icon": ICON,
@@ -102,12 +106,12 @@ def page(key: str, port: int) -> tuple[bytes, str]:
 
 
 def is_for_us(hosts: list[str]) -> bool:
-    """Whether a request with these ``Host`` headers was meant for this machine."""
+    """Return whether a request with these ``Host`` headers was meant for this machine."""
     return len(hosts) == 1 and is_local(hosts[0])
 
 
 def within(token: str, path: str) -> str | None:
-    """What stands behind ``/TOKEN/`` in a path; None without the right token."""
+    """Return the path after ``/TOKEN/``; None without the right token."""
     empty, _, rest = path.partition("/")
     said, slash, inside = rest.partition("/")
     right = hmac.compare_digest(said.encode("utf-8", "replace"), token.encode("ascii"))
@@ -115,7 +119,7 @@ def within(token: str, path: str) -> str | None:
 
 
 def read_control(body: bytes) -> tuple[str, Message] | None:
-    """The request of the page; None for what is none, or not the page's to ask."""
+    """Return the request of the page; None if it is malformed or not allowed."""
     try:
         told = json.loads(body)
         name, fields = told["control"], told["fields"]
@@ -128,8 +132,10 @@ def read_control(body: bytes) -> tuple[str, Message] | None:
 
 
 class WebServer(ThreadingHTTPServer):
-    """Serves until ``shutdown``; raises ``OSError`` where the port is taken. ``control``: None for
-    a page that can only be looked at."""
+    """Server of the page, until ``shutdown``; raises ``OSError`` if the port is taken.
+
+    ``control``: None for a page that can only show.
+    """
 
     daemon_threads = True
     block_on_close = False
@@ -147,12 +153,12 @@ class WebServer(ThreadingHTTPServer):
         head_seconds: float = HEAD_SECONDS,
         write_seconds: float = WRITE_SECONDS,
     ) -> None:
-        """Port 0: any that is free. ``key``: see ``web_resumption``."""
+        """Bind the port; 0: any free one. ``key``: see ``web_resumption``."""
         self.token, self.shown = token, shown
         self.head_seconds, self.write_seconds = head_seconds, write_seconds
         self.read_log, self.control = read_log, control
         self._due: dict[object, float | None] = {}
-        """Connection -> when its request has to be there; None once it is."""
+        """Connection -> deadline of its request; None once the request is there."""
         self._lock = threading.Lock()
         super().__init__((HOST, port), _Handler)
         self.page, self.policy = page(key, self.server_port)
@@ -161,17 +167,20 @@ class WebServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """The address of the page, token and all."""
+        """The address of the page, with the token."""
         return f"http://{HOST}:{self.server_address[1]}/{self.token}/"
 
     def server_bind(self) -> None:
-        """Without asking for the name of this machine, which may take seconds."""
+        """Bind without looking up the name of this machine, which may take seconds."""
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = HOST, self.server_address[1]
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """See ``socketserver``: too many are refused. Who has shown no token makes room first, the
-        oldest first, so that nobody is kept out by strangers."""
+        """See ``socketserver``: if there are too many connections, one is refused.
+
+        Connections that have shown no token are cut off first, the oldest first, so that strangers
+        keep nobody out.
+        """
         with self._lock:
             full = len(self._due) >= CONNECTIONS_MAX
             silent = next((each for each, due in self._due.items() if due is not None), None)
@@ -185,7 +194,7 @@ class WebServer(ThreadingHTTPServer):
         super().process_request(request, client_address)
 
     def heard(self, request: object) -> None:
-        """Its request is there, with the token."""
+        """Record that the request has come, with the token."""
         with self._lock:
             self._due[request] = None
 
@@ -196,7 +205,7 @@ class WebServer(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def service_actions(self) -> None:
-        """Twice a second: cut off who takes too long to ask."""
+        """Cut off connections whose request takes too long; called twice a second."""
         now = time.monotonic()
         with self._lock:
             late = [each for each, due in self._due.items() if due is not None and now > due]
@@ -210,16 +219,16 @@ class WebServer(ThreadingHTTPServer):
             if isinstance(request, socket.socket):
                 request.shutdown(socket.SHUT_RDWR)
         except OSError:
-            pass  # It has left by itself.
+            pass  # The connection has ended by itself.
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """See ``socketserver``: a connection that breaks is no error of ours."""
+        """See ``socketserver``: a broken connection is no error of ours."""
         if not isinstance(sys.exception(), OSError):
             super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """One connection, one request (HTTP/1.0)."""
+    """A connection with one request (HTTP/1.0)."""
 
     server: WebServer
 
@@ -229,7 +238,7 @@ class _Handler(BaseHTTPRequestHandler):
         super().setup()
 
     def do_GET(self) -> None:
-        """The page, its stream of events, and the log of a worker."""
+        """Answer with the page, its stream of events, or the log of a worker."""
         where = self._judged()
         if where is None:
             return
@@ -255,7 +264,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(HTTPStatus.NOT_FOUND)
 
     def do_POST(self) -> None:
-        """Control, where it was allowed at the start."""
+        """Carry out a control request if the server allows control."""
         where = self._judged()
         if where is None:
             return
@@ -270,7 +279,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._json(self.server.control(*asked))
 
     def _resume(self, query: dict[str, list[str]]) -> None:
-        """An open page that lost its server: the two steps of ``web_resumption``."""
+        """Resume an open page that lost its server: the two steps of ``web_resumption``."""
         resumption = self.server.resumption
         if (nonce := query.get("nonce")) is not None:
             found = resumption.challenge(nonce[0])
@@ -283,8 +292,10 @@ class _Handler(BaseHTTPRequestHandler):
             self._json(found)
 
     def _judged(self) -> tuple[str | None, dict[str, list[str]]] | None:
-        """Where in the page a request wants to go, and its query; None once it is refused. The only
-        place outside of the page, ``/resume``, is None."""
+        """Return the path within the page and the query; None if the request was refused.
+
+        A path of None is ``/resume``, the only path outside the page.
+        """
         parts = urlsplit(self.path)
         if not is_for_us(self.headers.get_all("Host", [])):
             self._refuse(HTTPStatus.MISDIRECTED_REQUEST)
@@ -306,7 +317,7 @@ class _Handler(BaseHTTPRequestHandler):
         )
 
     def _asked(self) -> tuple[str, Message] | None:
-        """The request in the body; None for what is none."""
+        """Return the request in the body; None if it is malformed."""
         length = self.headers.get("Content-Length", "")
         if not length.isdecimal() or int(length) > BODY_BYTES_MAX:
             return None
@@ -323,7 +334,7 @@ class _Handler(BaseHTTPRequestHandler):
             for events in self.server.shown.follow():
                 self.wfile.write(events)
         except OSError:
-            pass  # It has left, or does not read.
+            pass  # The viewer has left, or does not read.
         finally:
             self.server.shown.leave()
 
@@ -345,11 +356,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def version_string(self) -> str:
-        """Tells nobody which Python this is."""
+        """Return a name without the version of Python."""
         return "beads-workers"
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing is logged: paths hold the token."""
+        """Log nothing: paths have the token."""
 
 
 _HEADERS = {

@@ -1,17 +1,17 @@
-"""How an open page goes on with the next server, though a token dies with its server.
+"""Resumption: an open page continues with the next server, which has a new token.
 
-A port is free once its server has ended: another user of this machine can bind it, hear what an
-open page asks, and answer it. So each server has a token of its own. A page that lost its server
-asks for the new token like this, with a key that it got when it was loaded, and that never travels
-again:
+A port is free once its server has ended: another user of this machine can bind it, read the
+requests of an open page, and answer them. So each server has its own token. A page that lost its
+server asks for the new token with a key. It got the key when it was loaded, and the key is never
+sent again:
 
-1. The page sends a nonce. The server answers with a challenge and with
-   ``HMAC(key, "server PORT NONCE CHALLENGE")``: only a server of this run directory knows the key.
-   The port is the server's own, and that of the page: a stranger who holds it cannot pass on what
-   another server of ours says.
+1. The page sends a nonce. The server answers with a challenge and with ``HMAC(key, "server PORT
+   NONCE CHALLENGE")``: only a server of this run directory knows the key. The port is that of the
+   server and of the page: a stranger on that port cannot relay the answer of another server of
+   ours.
 2. The page sends ``HMAC(key, "page PORT NONCE CHALLENGE")``, and gets the token.
 
-A challenge is good once, and for some seconds.
+A challenge is valid once, and for some seconds.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ NONCE_CHARS_MAX = 64
 
 
 class Resumption:
-    """``key``: text that the run directory keeps. ``token``: given to whoever proves to know it."""
+    """Resumption of pages. ``key``: kept in the run directory. ``token``: for pages with it."""
 
     def __init__(self, key: str, port: int, token: str) -> None:
         self._key, self._port, self._token = key, port, token
         self._lock = threading.Lock()
         self._open: OrderedDict[str, tuple[str, float]] = OrderedDict()
-        """Challenge -> its nonce, and until when it is good."""
+        """Challenge -> its nonce, and until when it is valid."""
 
     def challenge(self, nonce: str) -> dict[str, str] | None:
-        """``{"challenge", "proof"}``; None for what is no nonce."""
+        """Return ``{"challenge", "proof"}``; None for an invalid nonce."""
         if not (nonce.isascii() and nonce.isalnum() and len(nonce) <= NONCE_CHARS_MAX):
             return None
         challenge = secrets.token_hex(16)
@@ -48,7 +48,7 @@ class Resumption:
         return {"challenge": challenge, "proof": self._proof("server", nonce, challenge)}
 
     def answer(self, challenge: str, proof: str) -> dict[str, str] | None:
-        """``{"token"}`` for the page that was asked, once; None for anybody else."""
+        """Return ``{"token"}`` for a right proof, once for each challenge; None otherwise."""
         with self._lock:
             nonce, until = self._open.pop(challenge, ("", 0.0))
         right = self._proof("page", nonce, challenge).encode()

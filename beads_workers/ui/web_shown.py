@@ -1,7 +1,7 @@
-"""What viewers of the live page are shown: the newest of each topic, and every attempt that ended.
+"""The data for viewers of the live page: the newest of each topic, and all ended attempts.
 
-One thread tells (``say``, ``begin``, ``add``), and each viewer has a thread that follows. A viewer
-that is slow misses what was overtaken meanwhile: nothing is queued for anybody.
+One thread writes (``say``, ``begin``, ``add``), and each viewer has a thread that follows. A slow
+viewer misses what was replaced meanwhile: nothing is queued.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from beads_workers.core.journal import Entry
 Message = dict[str, Any]
 
 VIEWERS_MAX = 32
-"""Each has a thread and a connection; a person has two or three."""
+"""Maximum number of viewers: each has a thread and a connection; a person has two or three."""
 
 ATTEMPTS_MAX = 3000
-"""Of the newest, so many are bars of the timeline: more than a screen has columns."""
+"""Maximum number of newest attempts in the timeline: more than a screen has columns."""
 
 TITLE_CHARS_MAX = 80
 
 BEAT_SECONDS = 10.0
-"""A stream that is silent so long says that it lives, and finds out whether its viewer does."""
+"""Interval of messages in a silent stream, which also detect a lost viewer."""
 
 EndedAttempt = tuple[str, str, str, int, float, float, str]
 """Worker, issue, title, number, began and ended in seconds of the run, outcome."""
 
 
 def frame(event: str, data: Any) -> bytes:
-    """One event of a stream of server-sent events; JSON has no line end of its own."""
+    """Return one event of a stream of server-sent events; JSON has no line ends."""
     return f"event: {event}\ndata: {json.dumps(data)}\n\n".encode("ascii")
 
 
 def ended_attempts(issues: Issues, entries: Iterable[Entry]) -> Iterator[EndedAttempt]:
-    """Those that these records end; ``issues`` is what the records before them have led to."""
+    """Yield the attempts that these records end; ``issues``: the state before them."""
     for entry in entries:
         change = issues.apply(entry)
         if change is None or (ended := change.attempt) is None:
@@ -61,16 +61,16 @@ def ended_attempts(issues: Issues, entries: Iterable[Entry]) -> Iterator[EndedAt
 
 
 class Shown:
-    """``snapshot``: the newest, for whoever looks up what a viewer asks for."""
+    """Shared state for viewers. ``snapshot``: the newest, to look up a viewer's requests."""
 
     def __init__(self) -> None:
         self.snapshot: Message | None = None
         self._changed = threading.Condition()
         self._version = 0
         self._topics: dict[str, tuple[int, bytes]] = {}
-        """Name -> the version in which it was told last, and its event."""
+        """Topic -> the version of its last change, and its event."""
         self._run = 0
-        """Counts runs: whoever knows attempts of another one begins anew."""
+        """Number of runs so far: viewers of another run begin again."""
         self._rows: deque[EndedAttempt] = deque(maxlen=ATTEMPTS_MAX)
         self._added = 0
         self._viewers = 0
@@ -78,7 +78,7 @@ class Shown:
     # --- told ---------------------------------------------------------------------------------
 
     def say(self, topic: str, value: Any) -> None:
-        """The newest of a topic takes the place of the one before."""
+        """Replace the value of a topic."""
         event = frame(topic, value)
         with self._changed:
             if topic == "snapshot":
@@ -90,7 +90,7 @@ class Shown:
             self._changed.notify_all()
 
     def begin(self) -> None:
-        """Another run: its attempts are to come."""
+        """Begin another run: its attempts follow."""
         with self._changed:
             self._run += 1
             self._added = 0
@@ -98,7 +98,7 @@ class Shown:
             self._changed.notify_all()
 
     def add(self, rows: Sequence[EndedAttempt]) -> None:
-        """Attempts of this run that have ended."""
+        """Add ended attempts of this run."""
         if rows:
             with self._changed:
                 self._rows.extend(rows)
@@ -109,16 +109,16 @@ class Shown:
 
     @property
     def viewers(self) -> int:
-        """How many look."""
+        """Number of viewers."""
         return self._viewers
 
     def wait_for_viewer(self, seconds: float) -> None:
-        """Until somebody looks, at most so long."""
+        """Wait for a viewer, at most so many seconds."""
         with self._changed:
             self._changed.wait_for(lambda: self._viewers > 0, seconds)
 
     def enter(self) -> bool:
-        """Somebody comes to look; False where there are too many. ``leave`` follows ``True``."""
+        """Register a viewer; return False if there are too many. ``leave`` follows ``True``."""
         with self._changed:
             if self._viewers >= VIEWERS_MAX:
                 return False
@@ -127,12 +127,12 @@ class Shown:
             return True
 
     def leave(self) -> None:
-        """Whoever entered looks no more."""
+        """Unregister a viewer."""
         with self._changed:
             self._viewers -= 1
 
     def follow(self) -> Iterator[bytes]:
-        """What a viewer is to be sent, without end: first all that is known, then what is new."""
+        """Yield events for a viewer, without end: first all that is known, then what is new."""
         yield b"retry: 1000\n\n"
         seen, run, rows = 0, -1, 0
         while True:
@@ -149,7 +149,7 @@ class Shown:
             yield b"".join(events) or b": still here\n\n"
 
     def _attempts(self, run: int, rows: int) -> Message | None:
-        """Of which a viewer knows ``rows`` of this ``run``, or of another one."""
+        """Return the attempts for a viewer that knows ``rows`` of ``run``; None if it has all."""
         first = self._added - len(self._rows)
         anew = run != self._run or rows < first
         if not anew and rows == self._added:

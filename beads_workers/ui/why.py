@@ -1,4 +1,4 @@
-"""Why an issue does not run, in words: all reasons in their order, and the fleet's own state.
+"""Texts that explain why an issue does not run: all reasons in order, and the fleet's state.
 
 ``reasons`` has the scheduler's side.
 """
@@ -46,11 +46,11 @@ OF_THE_FLEET = (
     Cause.BUSY,
     Cause.BEHIND,
 )
-"""Causes that lie with the fleet and not with the issue: it is ready."""
+"""Causes of the fleet, not of the issue: the issue itself is ready."""
 
 
 def explain(issue_id: IssueId, picture: Picture) -> list[Reason]:
-    """Every reason that holds, the most decisive first; never empty."""
+    """Return every reason that holds, the most decisive first; never empty."""
     facts = picture.known.get(issue_id, IssueFacts(issue_id))
     seen = picture.seen.get(issue_id)
     ours = in_our_hands(facts, picture)
@@ -67,7 +67,7 @@ def explain(issue_id: IssueId, picture: Picture) -> list[Reason]:
         return ours
     marks = remembered(issue_id, facts, picture)
     if seen is not None and seen.status == "open":
-        # A person has opened it again, which gives it new attempts.
+        # A person has opened the issue again, which gives it new attempts.
         marks = [m for m in marks if m.cause is not Cause.QUARANTINED]
     own = [m for m in marks if m.cause in (Cause.QUARANTINED, Cause.ON_HOLD)]
     found = [*own]
@@ -92,14 +92,14 @@ def explain(issue_id: IssueId, picture: Picture) -> list[Reason]:
 
 
 def headline(issue_id: IssueId, reasons: list[Reason], picture: Picture) -> str:
-    """The most decisive reason in one sentence."""
+    """Return the most decisive reason in one sentence."""
     first = reasons[0]
     if first.cause in OF_THE_FLEET and issue_id in picture.seen:
         return f"ready, but {first.text}"
     links = chain(issue_id, picture) if first.cause is Cause.BLOCKED else []
     if not links:
         return first.text
-    # Down the first way to what has to happen first.
+    # Follow the first path down to what has to happen first.
     way = links[:1]
     for link in links[1:]:
         if link.depth != len(way):
@@ -120,7 +120,10 @@ def _closed(seen: Seen, picture: Picture) -> Reason:
 
 
 def _by_the_tracker(seen: Seen, picture: Picture, *, marked: bool) -> list[Reason]:
-    """``marked``: it is known already why it is out of the backlog."""
+    """Return the tracker's reasons.
+
+    ``marked``: another reason already explains why it is out of the backlog.
+    """
     found = []
     if seen.status == "in_progress":
         found.append(_in_progress(seen, picture))
@@ -143,7 +146,7 @@ def _by_the_tracker(seen: Seen, picture: Picture, *, marked: bool) -> list[Reaso
 
 
 def _later(seen: Seen, picture: Picture) -> list[Reason]:
-    """That it is deferred, or a parent, until a moment that is to come."""
+    """Return reasons for an issue that is, or whose parent is, deferred until a later time."""
     above = [picture.seen[i] for i in seen.parents if i in picture.seen]
     found = []
     for each in (seen, *above):
@@ -210,18 +213,18 @@ def _all(ids: list[IssueId]) -> str:
 
 
 # --- overview ------------------------------------------------------------------------------------
-# Why nothing, or little, happens: the fleet's own state, and the backlog sorted by its reasons.
+# Why little or nothing happens: the fleet's own state, and the backlog sorted by reason.
 
 
 NAMED_MAX = 5
-"""Ids that stand behind a count."""
+"""Number of ids after a count."""
 
 AT_WORK = (Cause.RUNNING, Cause.LOST, Cause.DELEGATING, Cause.QUEUED)
 
 
 @value
 class IssueGroup:
-    """Unfinished issues that share their most decisive reason; ``cause`` ``due`` is ready."""
+    """Unfinished issues with the same most decisive reason; ``cause`` ``due``: ready."""
 
     cause: Cause
     count: int
@@ -230,7 +233,7 @@ class IssueGroup:
 
 @value
 class Coming:
-    """What happens next by itself, and when (epoch seconds)."""
+    """The next event that comes by itself, and its time (epoch seconds)."""
 
     at: float
     text: str
@@ -238,7 +241,7 @@ class Coming:
 
 @value
 class Overview:
-    """``fleet``: what holds everything back. ``next_up`` is None where only events lead on."""
+    """Overview. ``fleet``: reasons for all issues. ``next_up``: None if nothing comes by itself."""
 
     headline: str
     fleet: tuple[Reason, ...]
@@ -247,7 +250,7 @@ class Overview:
 
 
 def survey(issue_ids: Iterable[IssueId], picture: Picture) -> Overview:
-    """Sort a backlog; where the tracker could not be looked at, what the scheduler remembers."""
+    """Sort a backlog by reason; without the tracker, the issues that the scheduler remembers."""
     if picture.unseen:
         issue_ids = [IssueId(each) for each in picture.known]
     sorted_out: dict[Cause, list[str]] = {}
@@ -314,12 +317,12 @@ def _coming(first: dict[str, Reason], picture: Picture) -> Iterator[Coming]:
 
 
 def when(coming: Coming, picture: Picture) -> str:
-    """``14:03:20, in 95 s``."""
+    """Return ``14:03:20, in 95 s``."""
     return f"{picture.clock(coming.at)}, in {span(max(0.0, coming.at - picture.now))}"
 
 
 # --- why -----------------------------------------------------------------------------------------
-# ``why`` for people: reasons as plain lines. Pure but for the time zone.
+# ``why`` for people: reasons as plain lines. Pure except for the time zone.
 
 
 TEXT_WIDTH = 400
@@ -347,11 +350,11 @@ GROUPS = {
     Cause.COOLING: "waiting for a retry",
     Cause.DUE: "ready",
 }
-"""What a group of issues is called; everything that lies with the fleet is ``ready``."""
+"""Names of groups of issues; ``ready`` has all issues that wait for the fleet."""
 
 
 def clock_at(at: float, now: float) -> str:
-    """``14:03:20`` here, with the date where that is another day or far away."""
+    """Return ``14:03:20`` in local time, with the date if it is another day or far away."""
     there = time.localtime(at)
     near = abs(at - now) < DAY_SECONDS and there.tm_yday == time.localtime(now).tm_yday
     return time.strftime("%H:%M:%S" if near else "%Y-%m-%d %H:%M:%S", there)
@@ -364,14 +367,14 @@ def issue_lines(
     reasons: Sequence[Reason],
     links: Sequence[Link],
 ) -> Iterator[str]:
-    """The headline, then each reason with what would change it, and what the issue waits for."""
+    """Yield the headline, each reason with what would change it, and the blockers."""
     title = f" {printable(seen.title, TITLE_WIDTH)}" if seen else ""
     yield f"{printable(issue_id)}{title}"
     yield f"  {printable(head, TEXT_WIDTH)}"
     yield from _change(reasons[0])
     yield from _chain(links)
     for reason in reasons[1:]:
-        if reason.cause is not Cause.NO_FLEET:  # It was said before everything else.
+        if reason.cause is not Cause.NO_FLEET:  # It was printed before everything else.
             yield f"also: {printable(reason.text, TEXT_WIDTH)}"
             yield from _change(reason)
 
@@ -388,7 +391,7 @@ def _chain(links: Sequence[Link]) -> Iterator[str]:
 
 
 def overview_lines(found: Overview, picture: Picture) -> Iterator[str]:
-    """The fleet, the backlog by reason, and what comes next."""
+    """Yield the fleet, the backlog by reason, and the next event."""
     yield printable(found.headline, TEXT_WIDTH)
     for number, reason in enumerate(found.fleet):
         if number:

@@ -1,1 +1,1 @@
-"""The conditions of a start, by what they are about. To add one, add a file with ``CONDITIONS``."""
+"""The conditions of a start, one module per subject. To add one, add a file with ``CONDITIONS``."""

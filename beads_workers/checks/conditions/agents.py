@@ -10,7 +10,7 @@ from beads_workers.checks.rules import met
 def _all(plan: FleetPlan) -> Found:
     if not plan.agents:
         return None
-    from beads_workers.checks import agents  # Here and below: only a fleet with agents loads it.
+    from beads_workers.checks import agents  # Only for fleets with agents.
 
     return [line for each in plan.agents for line in agents.agent(each, plan.folder)]
 

@@ -19,6 +19,6 @@ CONDITIONS = (
         "what tasks change can be undone: a clean repository, and a name to commit with; less is a"
         " warning",
         _git,
-        asked=Asked.BY_DOCTOR,  # Nothing in it keeps a fleet from working.
+        asked=Asked.BY_DOCTOR,  # No result of it prevents a start.
     ),
 )

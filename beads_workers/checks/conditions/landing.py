@@ -14,13 +14,13 @@ from beads_workers.worktrees.git import GitError
 
 NO_LAND = "--no-land"
 SIGN_SECONDS = 20.0
-"""A signer that takes longer waits for a person."""
+"""Time limit of a signer: one that takes longer waits for a person."""
 ANSWER_SECONDS = 5.0
-"""What these take besides, on a busy machine."""
+"""Additional time of these checks on a busy machine."""
 
 
 def _of(rule: landing.Rule) -> Look:
-    """A rule that ``land`` and ``undo`` have, too."""
+    """Return the check for a rule that ``land`` and ``undo`` share."""
 
     def look(plan: FleetPlan) -> Found:
         if not plan.wants_landing or met(plan.worktrees) is None:
@@ -44,7 +44,7 @@ def _gate(plan: FleetPlan) -> Found:
 def _of_both(
     look_at: Callable[[Landing, Worktrees], Check | None],
 ) -> Callable[[FleetPlan], Check | None]:
-    """What is asked of where branches land and of where they are made, if both are known."""
+    """Return a check of the places of landing and of worktrees; skip it without them."""
 
     def look(plan: FleetPlan) -> Check | None:
         lands, where = met(plan.landing), met(plan.worktrees)
@@ -65,7 +65,7 @@ def _merges(plan: FleetPlan) -> Found:
     lands, found = met(plan.landing), plan.settings
     if lands is None or found is None or found.work.worktrees is None:
         return None
-    from beads_workers.checks.beginning import unmerged  # Only who lands loads it.
+    from beads_workers.checks.beginning import unmerged  # Only for fleets that land.
 
     where = found.work.worktrees
     return _asked(lambda: unmerged(lands, where))
@@ -94,14 +94,14 @@ def _where(plan: FleetPlan) -> Check | None:
 def _base(plan: FleetPlan) -> Found:
     settings = plan.settings
     work = settings.work if settings is not None else None
-    # Only attempts that cost money are worth it, if a command in a worktree decides about them.
+    # It pays off only for attempts that cost money, if a command in a worktree judges them.
     if (
         settings is None
         or work is None
         or not (understood(work) and work.verify and work.worktrees)
     ):
         return None
-    from beads_workers.checks.base import check_base  # No other start pays for the gate's modules.
+    from beads_workers.checks.base import check_base  # Only such a start loads the gate's modules.
 
     return check_base(settings, plan.progress)
 

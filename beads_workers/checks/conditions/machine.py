@@ -1,4 +1,4 @@
-"""What the machine must offer."""
+"""Requirements of the machine."""
 
 from __future__ import annotations
 

@@ -16,9 +16,9 @@ def _landing(plan: FleetPlan) -> FleetSettings | None:
 def _sees(plan: FleetPlan) -> Found:
     if (settings := _landing(plan)) is None:
         return None
-    from beads_workers.checks import base, sees  # No other start pays for the gate's modules.
+    from beads_workers.checks import base, sees  # Only such a start loads the gate's modules.
 
-    # Who only waits for the start has nobody to tell a conviction that comes later.
+    # A client that detaches after the start could not be told of a later failure.
     waits = not plan.owned
     seen = sees.check_sees(base.lander_settings(settings), plan.progress, waits=waits)
     plan.proof, plan.proving = seen.proof, seen.process

@@ -1,4 +1,4 @@
-"""What the settings must say: files that can be read, and options that go together."""
+"""Requirements of the settings: readable files, and options that fit together."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from beads_workers.options import FILE_NAME
 
 
 def edit(file: Path | None) -> str:
-    """A command that opens the settings in the person's editor; "" if there are none."""
+    """Return a command that opens the settings in the user's editor; "" if there are none."""
     return f"${{EDITOR:-vi}} {shlex.quote(str(file))}" if file is not None else ""
 
 
@@ -32,7 +32,7 @@ OTHER_NAMES = (
     *("beads-worker.toml", "beads_workers.toml", "beadsworkers.toml", ".beads-workers.toml"),
     *("beads-workers.yaml", "beads-workers.yml", "beads-workers.json", "beads-workers.ini"),
 )
-"""Names that people give the file, and that nobody reads."""
+"""Misspelt names of the settings file, which are not read."""
 
 
 def _other_name(plan: FleetPlan) -> Found:
@@ -93,7 +93,7 @@ CONDITIONS = (
     _settings(
         "beads-workers.toml can be read, is of this user, and has known keys and values",
         _read,
-        asked=Asked.BY_DOCTOR,  # A start has ended with the same words before it has a plan.
+        asked=Asked.BY_DOCTOR,  # A start already ended with the same message before it had a plan.
     ),
     _settings(
         "no file is meant to be beads-workers.toml and has another name; one is a warning",

@@ -1,4 +1,4 @@
-"""Where a run keeps its things, what earlier runs left, and who else works here."""
+"""The run directory, leftovers of earlier runs, and other fleets here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tracker: found, ours to write, answering; and the issues that were named are in it."""
+"""The tracker: found, writable, answering, and with the named issues in it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _found(plan: FleetPlan) -> Found:
 
 def _writable(plan: FleetPlan) -> Found:
     found = met(plan.tracker)
-    # A kind that says where its tracker is says what may be in the way there, too.
+    # A kind that locates its tracker also checks the access to it.
     if found is None or (plan.said_kind is not None and plan.said_kind.locate is not None):
         return None
     return project.access(found.place)
@@ -33,10 +33,10 @@ def _opens(plan: FleetPlan) -> Found:
 def _answers(plan: FleetPlan) -> Found:
     kind = plan.kind
     if isinstance(plan.commands_brought, Check):
-        return None  # It has been said that it cannot be opened.
+        return None  # Another condition reports that the tracker cannot be opened.
     if kind is None or not (plan.looked.fleet or plan.is_pushed):
         return None
-    from beads_workers.checks.tracker import tracker  # Only doctor needs bd's modules.
+    from beads_workers.checks.tracker import tracker  # Only doctor loads bd's modules.
 
     return (kind.checks or tracker)(plan.looked)
 
@@ -58,7 +58,7 @@ CONDITIONS = (
     _tracker(
         "the source answers, its program is installed and new enough, and nothing is in its way",
         _answers,
-        asked=Asked.BY_DOCTOR,  # The fleet asks it as it starts, and start ends with its words.
+        asked=Asked.BY_DOCTOR,  # A starting fleet asks the same, and start ends with its message.
     ),
     Condition(
         Stage.TRACKER,

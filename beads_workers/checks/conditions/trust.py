@@ -1,4 +1,4 @@
-"""What came with the project and would be run: the user has said yes to it."""
+"""Trust: lines that came with the project and would be run are trusted by the user."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HINT = "read them; then: beads-workers trust (or --trust, for this once)"
 
 
 def refused(lines: Sequence[RiskyLine]) -> Check | None:
-    """Why nothing is run, if there are such lines."""
+    """Refuse to run anything if there are such lines."""
     if not lines:
         return None
     shown = "; ".join(printable(line.text, LINE_CHARS) for line in lines[:SHOWN_MAX])

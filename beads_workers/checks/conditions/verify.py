@@ -1,4 +1,4 @@
-"""What checks the work."""
+"""The command that checks the work."""
 
 from __future__ import annotations
 

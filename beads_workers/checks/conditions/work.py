@@ -1,4 +1,4 @@
-"""What is run: it is there, and it may be run."""
+"""The work: the command or agent exists, and may be run."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _something(plan: FleetPlan) -> Found:
         return None
     brought = plan.commands_brought
     if isinstance(brought, Check):
-        return None  # The tracker has a line of its own.
+        return None  # The check of the tracker reports this.
     if brought:
         return ok("command", "each issue's own command")
     tracker = met(plan.tracker)
@@ -82,7 +82,7 @@ def _brought(plan: FleetPlan) -> Found:
     if tracker is None or plan.options.issue_commands or plan.options.executor:
         return None
     if isinstance(brought, Check):
-        return None  # The tracker has a line of its own.
+        return None  # The check of the tracker reports this.
     return project.committed_commands(tracker, brought)
 
 
@@ -106,7 +106,7 @@ def _budget(plan: FleetPlan) -> Found:
 
 ENDS = "--limit N and --max-runtime TIME end any run"
 SHORT_SECONDS = 120.0
-"""Who gives an agent less has forgotten the unit."""
+"""Shortest plausible time limit of an agent: a shorter one probably lacks its unit."""
 
 
 def _timeout(plan: FleetPlan) -> Found:

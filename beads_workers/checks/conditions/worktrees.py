@@ -1,4 +1,4 @@
-"""Worktrees: attempts are kept out of each other's way."""
+"""Worktrees: attempts work in separate folders."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _moved(plan: FleetPlan) -> Found:
 
 
 def _filters(plan: FleetPlan) -> Found:
-    from beads_workers.checks import contents  # Only who has worktrees loads it.
+    from beads_workers.checks import contents  # Only for fleets with worktrees.
 
     return _in_fresh(plan, "filters", lambda where: list(contents.filters_without_program(where)))
 
@@ -57,10 +57,10 @@ def _submodules(plan: FleetPlan) -> Found:
 
 
 def _in_fresh(plan: FleetPlan, name: str, look: Callable[[Worktrees], Found]) -> Found:
-    """What is asked of the commit at which attempts begin."""
+    """Check the base commit of attempts."""
     where = met(plan.worktrees)
     if where is not None and plan.settings is not None:
-        where = plan.settings.work.worktrees  # What has landed, if branches land.
+        where = plan.settings.work.worktrees  # The landing branch, if branches land.
     try:
         return look(where) if where is not None else None
     except GitError as error:
@@ -81,7 +81,7 @@ CONDITIONS = (
         "worktrees lead to the project, which was not moved since the last command that uses them;"
         " less is a warning",
         _moved,
-        asked=Asked.BY_DOCTOR,  # A start mends it.
+        asked=Asked.BY_DOCTOR,  # A start repairs it.
     ),
     Condition(
         Stage.WORKTREES,

@@ -1,4 +1,4 @@
-"""What publishers of dispatcherd are as a kind of source."""
+"""The source kind "tasks of dispatcherd": brokers that publishers write to."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _open(opening: Opening) -> Source:
     from beads_workers.integrations.dispatcherd.spool import SPOOL_FILE
 
     settings = opening.settings
-    # Whoever only looks is not told of them: there may be a password in it.
+    # The settings may hold a password: a process that only looks does not get them.
     said = settings.source_private
     return DispatcherdSource(
         TaskQueue(),

@@ -1,4 +1,4 @@
-"""Brokers of dispatcherd: what a broker is, and the one on a Unix socket."""
+"""Brokers of dispatcherd: their interface, and the broker on a Unix socket."""
 
 from __future__ import annotations
 
@@ -18,75 +18,81 @@ from beads_workers.integrations.dispatcherd.wire_chunks import split_message
 from beads_workers.runtime.sockets import Acceptor, Peers
 
 Answer = Callable[[str], None]
-"""Sends a text back to where a request came from; cut into chunks as its broker needs it."""
+"""Sends a text to the origin of a request, cut into chunks as its broker needs it."""
 
 
 class Broker(Protocol):
-    """One way in."""
+    """A source of messages."""
 
     producer: str
-    """What dispatcherd calls that which reads from it."""
+    """dispatcherd's name for the producer that reads from this broker."""
 
     def deadline(self) -> float:
-        """When ``tick`` is due (monotonic seconds)."""
+        """Return when ``tick`` is due (monotonic seconds)."""
 
     def tick(self, now: float) -> None:
-        """Whatever time has come for."""
+        """Do what is due."""
 
     def status(self) -> dict[str, Any]:
-        """For dispatcherd's ``producers``, without its uptime."""
+        """Return the entry in dispatcherd's ``producers``, without its uptime."""
 
     def pause(self, paused: bool) -> None:
-        """Read nothing more, or go on; called while it hands over, too."""
+        """Stop reading, or go on; may be called while the broker delivers a message."""
 
     def stop_accepting(self) -> None:
-        """Nobody is let in any more; what has come already is handed over."""
+        """Accept no more connections; deliver what has arrived already."""
 
     def close(self) -> None:
-        """The end: what is still to be sent goes, and all connections end."""
+        """Send what is still to be sent, and close all connections."""
 
 
 class Receiver(Protocol):
-    """Takes what a broker reads."""
+    """Receiver of what a broker reads."""
 
     def receive(self, payload: bytes, channel: str, answer: Callable[[str], Answer]) -> None:
-        """A whole payload. ``answer(reply_to)`` gives what sends a reply there."""
+        """Handle a whole payload.
+
+        ``answer(reply_to)`` returns a function that sends a reply there.
+        """
 
     def warn(self, text: str) -> None:
-        """Something that people should know; not shown without end."""
+        """Show a warning to people; repeated ones are limited."""
 
     def refuse(self, text: str) -> None:
-        """The same of a message that is not taken: it is counted."""
+        """Warn about a message that is refused, and count it."""
 
 
 def in_chunks(text: str, max_bytes: int) -> list[str]:
-    """A reply as its broker takes it."""
+    """Return a reply as chunks of the size that its broker takes."""
     return split_message(text, max_bytes=max_bytes, message_id=uuid.uuid4().hex)
 
 
 # --- unix broker ---------------------------------------------------------------------------------
 # The broker on a Unix socket: a connection per message, which ends at once or waits for a reply.
 #
-# The socket is 0600, and only the same user is let in. Source: docs/DISPATCHERD.md, "The messages".
+# The socket has mode 0600, and only the same user may connect. Source: docs/DISPATCHERD.md, "The
+# messages".
 
 
 RECEIVE_BYTES = 1 << 16
 READS_AT_ONCE = 2
-"""So much of one connection, a few hundred tasks, is read before workers have their turn again."""
+"""Reads of one connection, a few hundred tasks, before workers have their turn again."""
 VISITORS_MAX = 512
-"""More connections than that at a time wait outside: most are over as soon as they are read."""
+"""Most open connections: further ones wait in the kernel. Most end as soon as they are read."""
 LAST_READS = 1024
-"""At the end, of one that still sends."""
+"""Reads at the end of the run, of a connection that still sends."""
 UNREAD_BYTES_MAX = 64 << 20
-"""Of lines that are not complete, on all connections together."""
+"""Most bytes of incomplete lines, on all connections together."""
 SILENT_SECONDS = 60.0
-"""A connection that has sent nothing whole for so long is closed, unless it awaits a reply."""
+"""Time after which a connection without a whole line is closed, unless it awaits a reply."""
 
 
 class BrokerClient:
-    """One connection. ``number``: of those before it. ``asked``: it has sent a whole line.
-    ``since``: when it came, or said something last. ``held``: bytes of a line that is not
-    complete."""
+    """One connection. ``number``: count of earlier ones. ``asked``: a whole line has arrived.
+
+    ``since``: when the connection was made, or last sent a line. ``held``: bytes of an incomplete
+    line.
+    """
 
     def __init__(self, sock: socket.socket, now: float, number: int) -> None:
         sock.setblocking(False)
@@ -100,7 +106,10 @@ class BrokerClient:
         self._reader = LineReader()
 
     def read(self) -> list[Framed] | None:
-        """What is complete; None where nothing has come. ``over``: the stream has ended."""
+        """Return the complete lines; None if nothing has arrived.
+
+        ``over``: the stream has ended.
+        """
         try:
             data = self.socket.recv(RECEIVE_BYTES)
         except (BlockingIOError, InterruptedError):
@@ -109,7 +118,7 @@ class BrokerClient:
             data = b""
         if not data:
             self.over = True
-            # The last line may come without its end; cut short, it would be no JSON.
+            # The last line may lack its newline; a truncated line is no JSON.
             rest = self._reader.feed(b"\n") if self.held else []
             self.held = 0
             return rest
@@ -118,7 +127,7 @@ class BrokerClient:
         return self._reader.feed(data)
 
     def send(self) -> None:
-        """Send what the socket takes."""
+        """Send as much as the socket takes."""
         if not self.outbox:
             return
         try:
@@ -130,7 +139,7 @@ class BrokerClient:
 
 
 class UnixBroker:
-    """See ``brokers.Broker``. Replies leave as they are made."""
+    """See ``brokers.Broker``. Replies are sent as soon as they are made."""
 
     producer = "socket-producer"
 
@@ -141,7 +150,7 @@ class UnixBroker:
         tell: Callable[[Event], None],
         receiver: Receiver,
     ) -> None:
-        """Listen. Raises ``OSError`` where something is in the way."""
+        """Listen. Raises ``OSError`` if the path cannot be used."""
         self.path = path
         self._selector = selector
         self._receiver = receiver
@@ -158,23 +167,23 @@ class UnixBroker:
         )
 
     def deadline(self) -> float:
-        """When ``tick`` is due (monotonic seconds)."""
+        """Return when ``tick`` is due (monotonic seconds)."""
         at = self._acceptor.deadline() if self._acceptor is not None else float("inf")
         return min(at, self._look_at)
 
     def tick(self, now: float) -> None:
-        """Whatever time has come for."""
+        """Do what is due."""
         if self._acceptor is not None:
             self._acceptor.tick(now)
         if now >= self._look_at:
             self._look_for_silent(now)
 
     def status(self) -> dict[str, Any]:
-        """For dispatcherd's ``producers``, without its uptime."""
+        """Return the entry in dispatcherd's ``producers``, without its uptime."""
         return {"produced_count": self._lines, "recycle_count": 0}
 
     def pause(self, paused: bool) -> None:
-        """Read nothing more, or go on."""
+        """Stop reading, or go on."""
         self._paused = paused
         for visitor in list(self._visitors.values()):
             self._hear(visitor)
@@ -182,7 +191,7 @@ class UnixBroker:
         self._settle_acceptor()
 
     def stop_accepting(self) -> None:
-        """Nobody is let in any more; who was on the way is heard."""
+        """Accept no more connections; read those that were waiting."""
         if self._acceptor is None:
             return
         self._paused = False
@@ -193,7 +202,7 @@ class UnixBroker:
         self._acceptor = None
 
     def close(self) -> None:
-        """Everybody goes."""
+        """Close all connections."""
         self.stop_accepting()
         for visitor in list(self._visitors.values()):
             self._drop(visitor)
@@ -205,7 +214,7 @@ class UnixBroker:
         for sock, _ in peers:
             visitor = BrokerClient(sock, now, self._count)
             self._count += 1
-            # Most have sent their message and left before we look: nobody has to watch for them.
+            # Most clients have sent their message and left by now: they need no selector.
             self._hear(visitor)
             if visitor.over:
                 sock.close()
@@ -217,7 +226,7 @@ class UnixBroker:
         self._settle_acceptor()
 
     def _hear(self, visitor: BrokerClient, most: int = READS_AT_ONCE) -> None:
-        """What is there, but not all at once of one that sends without end."""
+        """Read what is there, but only ``most`` times: a client may send without end."""
         for _ in range(most):
             if visitor.over or self._paused:
                 return
@@ -244,7 +253,7 @@ class UnixBroker:
         def answer(reply_to: str) -> Answer:
             return lambda text: self._answer(visitor, text)
 
-        # A socket has no channels: the real one names the connection, too.
+        # A socket has no channels: the real service uses the number of the connection, too.
         self._receiver.receive(line.text, str(visitor.number), answer)
 
     def _answer(self, visitor: BrokerClient, text: str) -> None:
@@ -252,7 +261,7 @@ class UnixBroker:
             visitor.outbox += chunk.encode() + b"\n"
         visitor.send()
         if len(visitor.outbox) > limits.OUTBOX_BYTES_MAX:
-            visitor.over = True  # It does not read.
+            visitor.over = True  # The client does not read.
         if visitor.socket in self._visitors:
             self._tidy(visitor)
 
@@ -265,7 +274,7 @@ class UnixBroker:
         self._settle_acceptor()
 
     def _tidy(self, visitor: BrokerClient) -> None:
-        """Watch it for what it is to do next, or let it go."""
+        """Watch a connection for its next event, or close it if it is over."""
         sock = visitor.socket
         if visitor.over or sock not in self._visitors:
             self._drop(visitor)
@@ -298,7 +307,7 @@ class UnixBroker:
             self._acceptor.room()
 
     def _settle_acceptor(self) -> None:
-        """Whoever is not let in waits in the kernel's queue, and then in ``connect``."""
+        """Accept connections only if there is room: the others wait in the kernel's queue."""
         if self._acceptor is not None:
             self._acceptor.back_off(self._paused or len(self._visitors) >= VISITORS_MAX)
 

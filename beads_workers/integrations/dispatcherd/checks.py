@@ -1,4 +1,4 @@
-"""What ``doctor`` says where tasks come from publishers of dispatcherd: of its brokers."""
+"""``doctor`` checks for a dispatcherd source: its brokers."""
 
 from __future__ import annotations
 
@@ -27,22 +27,25 @@ if TYPE_CHECKING:
 
 
 # --- brokers -------------------------------------------------------------------------------------
-# Brokers of dispatcherd: whether they can be listened on, before a fleet does. Nothing is taken.
+# Checks of dispatcherd brokers before a fleet listens on them. No message is taken.
 #
-# What is published meanwhile reaches whoever listens: a notification goes to each listener.
+# Messages published meanwhile reach their listeners: a notification goes to each listener.
 
 
 NAME = "broker"
 CONNECT_SECONDS = 5
-"""Half of what a fleet waits: the other checks, and a person, wait for this one."""
+"""Longest wait for a connection: half of a fleet's, since a person waits for this check."""
 ECHO_SECONDS = 2.0
 SLOW_SECONDS = 0.05
-"""A task that is on its way for longer than this, to be claimed by nobody, has a reason."""
+"""Slowest good notification: a slower one, which no other process takes, has a reason."""
 
 
 def brokers(found: Brokers, root: Path, fix: str) -> list[Check]:
-    """What can be said of each. ``root``: the run directory. ``fix`` opens the file that names
-    them; empty where they were typed."""
+    """Return the checks of all brokers.
+
+    ``root``: the run directory. ``fix`` opens the file that names the brokers; empty if they were
+    typed.
+    """
     checks = [unix_socket(Path(path), root, fix) for path in found.sockets]
     for settings in found.postgres:
         checks += postgres(settings, fix)
@@ -50,7 +53,7 @@ def brokers(found: Brokers, root: Path, fix: str) -> list[Check]:
 
 
 def unix_socket(path: Path, root: Path, fix: str) -> Check:
-    """Whether a fleet could listen there, or does."""
+    """Check that a fleet could listen on this path, or does."""
     folder = next(each for each in path.parents if each.exists())
     quoted = shlex.quote(str(path))
     if not folder.is_dir():
@@ -92,13 +95,13 @@ def _taken(path: Path, pid: int, root: Path) -> Check:
 
 
 def postgres(settings: Postgres, fix: str) -> list[Check]:
-    """Whether it lets us in, takes the channels, and brings what is sent to them."""
+    """Check that PostgreSQL lets us in, takes the channels, and delivers notifications."""
     import psycopg
 
     from beads_workers.integrations.dispatcherd.postgres import connect
 
     name = f"PostgreSQL ({', '.join(settings.channels)})"
-    # Typed as a URL, in which there is no password: the same is tried by hand.
+    # Typed as a URL, which holds no password: the fix is the same connection by hand.
     fix = fix or f"psql {shlex.quote(str(settings.config.get('conninfo', '')))} -c 'SELECT 1'"
     try:
         connection = connect(settings, CONNECT_SECONDS)
@@ -113,7 +116,7 @@ def postgres(settings: Postgres, fix: str) -> list[Check]:
 
 
 def _heard(connection: Connection, name: str, fix: str) -> Check:
-    """Whether a notification comes back, on a channel that is nobody else's."""
+    """Check that a notification comes back, on a channel that only this check uses."""
     from psycopg import sql
 
     channel = f"beads_workers_doctor_{os.getpid()}_{time.monotonic_ns()}"
@@ -122,7 +125,7 @@ def _heard(connection: Connection, name: str, fix: str) -> Check:
     connection.execute("SELECT pg_notify(%s, '')", (channel,))
     took = None
     for notification in connection.notifies(timeout=ECHO_SECONDS):
-        # On the fleet's own channels there may be tasks: they are not for us.
+        # Notifications on other channels may be tasks of the fleet: they are ignored.
         if notification.channel == channel:
             took = time.monotonic() - began
             break
@@ -137,11 +140,11 @@ def _heard(connection: Connection, name: str, fix: str) -> Check:
 
 
 # --- doctor dispatcherd --------------------------------------------------------------------------
-# What ``doctor`` says where tasks come from publishers of dispatcherd: of its brokers.
+# ``doctor`` checks for a dispatcherd source: its brokers.
 
 
 def look_at_brokers(looked: Looked) -> list[Check]:
-    """The configuration, and each broker that it names."""
+    """Check the configuration, and each broker that it names."""
     from beads_workers.integrations.dispatcherd import CONFIG
     from beads_workers.integrations.dispatcherd.fleet_settings import EXTRA, IGNORED, find_brokers
 
@@ -159,7 +162,7 @@ def look_at_brokers(looked: Looked) -> list[Check]:
 
 
 def workers_of(resolved: Resolved) -> int:
-    """How many there would be: the configuration says so where nobody else has."""
+    """Return the number of workers; the configuration's if no option sets it."""
     from beads_workers.integrations.dispatcherd.fleet_settings import find_brokers
 
     said = resolved.options.workers or 0
@@ -168,4 +171,4 @@ def workers_of(resolved: Resolved) -> int:
     try:
         return find_brokers(str(resolved.options.source))[1] or said
     except CommandError:
-        return said  # It is told of together with the brokers.
+        return said  # ``look_at_brokers`` reports the error.

@@ -1,4 +1,4 @@
-"""``dispatcherd-config``: lets dispatcherd's own ``dispatcherctl`` find a project's fleet."""
+"""``dispatcherd-config``: settings with which dispatcherd's ``dispatcherctl`` finds a fleet."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def dispatcherd_config(
     }
     if not is_locked(directory / "lock"):
         print("note: no fleet is running here now", file=sys.stderr)
-    # JSON is YAML, too; a line for each broker is easier to read and to change.
+    # JSON is also YAML; a line for each broker is easier to read and to change.
     text = json.dumps(settings) if as_json else json.dumps(settings, indent=2)
     if write is None:
         print(text)

@@ -1,4 +1,4 @@
-"""Where publishers bring their tasks, as people write it: a configuration file, or a URL."""
+"""Brokers that publishers write to, as people give them: a configuration file, or a URL."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from beads_workers.core.model import value
 from beads_workers.integrations.dispatcherd.wire import CHANNEL_BYTES_MAX, MESSAGE_TIMEOUT_SECONDS
 
 IDLE_SECONDS = 30.0
-"""A connection to PostgreSQL that was silent for so long is asked whether it still stands."""
+"""Silence after which a connection to PostgreSQL is probed."""
 
 
 @value
 class Postgres:
-    """``config``: arguments of ``psycopg.connect``. ``idle_seconds``: 0 never looks."""
+    """``config``: arguments of ``psycopg.connect``.
+
+    ``idle_seconds``: 0: never probe the connection.
+    """
 
     config: Mapping[str, Any]
     channels: tuple[str, ...]
@@ -26,8 +29,11 @@ class Postgres:
 
 @value
 class Produced:
-    """A task that the service itself brings. ``message``: as a publisher would send it, without its
-    ``uuid``; every ``seconds``, or once at the start where that is 0."""
+    """A task that the service itself produces.
+
+    ``message``: as a publisher would send it, without its ``uuid``. ``seconds``: period; 0: once at
+    the start.
+    """
 
     message: Mapping[str, Any]
     seconds: float = 0.0
@@ -35,7 +41,7 @@ class Produced:
 
 @value
 class Brokers:
-    """``sockets``: absolute paths. ``node_id``: what we are called in replies; "" for any name."""
+    """``sockets``: absolute paths. ``node_id``: our name in replies; "" for a random one."""
 
     sockets: tuple[str, ...] = ()
     postgres: tuple[Postgres, ...] = ()
@@ -44,23 +50,23 @@ class Brokers:
     produced: tuple[Produced, ...] = ()
 
     def describe(self) -> str:
-        """One line for people; nothing secret is in it."""
+        """Return one line for people, without secrets."""
         named = [f"PostgreSQL ({', '.join(each.channels)})" for each in self.postgres]
         return ", ".join([*self.sockets, *named])
 
 
 # --- configuration -------------------------------------------------------------------------------
-# Where publishers bring their tasks, as people write it: a configuration file of dispatcherd, or
+# Brokers that publishers write to, as people give them: a configuration file of dispatcherd, or
 # short URLs. Source: docs/DISPATCHERD.md.
 
 
 PATH_BYTES_MAX = 107
-"""The kernel's limit for the path of a Unix socket, without the closing zero."""
+"""Longest path that the kernel accepts for a Unix socket, without the closing zero."""
 CONFIG_VERSION = 2
 
 
 def from_url(url: str) -> Brokers:
-    """One broker; raises ``ValueError`` with a line for people."""
+    """Return the one broker of a URL; raise ``ValueError`` with a line for people."""
     parts = urlsplit(url)
     if parts.scheme == "dispatcherd+unix":
         if parts.netloc or not parts.path.startswith("/"):
@@ -78,7 +84,7 @@ def from_url(url: str) -> Brokers:
 
 
 def from_config(config: object) -> Brokers:
-    """The brokers of a configuration file of dispatcherd; raises ``ValueError``."""
+    """Return the brokers of a dispatcherd configuration file; raise ``ValueError``."""
     if not isinstance(config, dict) or config.get("version") != CONFIG_VERSION:
         raise ValueError(f"no configuration of dispatcherd: 'version: {CONFIG_VERSION}' is missing")
     sockets: list[str] = []
@@ -116,7 +122,7 @@ def from_config(config: object) -> Brokers:
 
 SCHEDULED, ON_START = "ScheduledProducer", "OnStartProducer"
 PERIOD_SECONDS_MIN = 0.01
-"""A task that comes more often than this is a mistake, and would leave no time for any other."""
+"""Shortest period: a shorter one is a mistake, and would leave no time for other tasks."""
 
 
 def _produced(producers: Mapping[str, Any]) -> Iterator[Produced]:
@@ -167,16 +173,18 @@ _USED: Mapping[str, Any] = {
     "publish": None,
     "worker": {"worker_cls": None, "worker_kwargs": None},
 }
-"""What a fleet, its workers or its publishers go by. None: with all that is below it."""
+"""Settings that a fleet, its workers or its publishers use. None: with everything below."""
 
 
 def ignored(config: object) -> list[str]:
-    """The settings of a configuration that nothing goes by, as ``service.pool_cls``: what the real
-    service would do with them is not done, or they are misspelt."""
+    """Return the settings of a configuration that nothing uses, such as ``service.pool_cls``.
+
+    They are misspelt, or the real service would do something with them that a fleet does not.
+    """
     found = list(_unused(config, _USED, ""))
     pool = config["service"]["pool_kwargs"] if MIN_WORKERS in found else {}  # type: ignore[index]
     if pool and pool["min_workers"] == pool.get("max_workers"):
-        found.remove(MIN_WORKERS)  # As many as there are in any case.
+        found.remove(MIN_WORKERS)  # The same as the maximum: no difference.
     return found
 
 
@@ -195,7 +203,7 @@ def _unused(found: object, used: Mapping[str, Any] | None, path: str) -> Iterato
 
 
 def workers_of(config: object) -> int | None:
-    """How many workers a configuration asks for; None where it does not say."""
+    """Return how many workers a configuration asks for; None if it does not say."""
     service = config.get("service") if isinstance(config, dict) else None
     pool = service.get("pool_kwargs") if isinstance(service, dict) else None
     most = pool.get("max_workers") if isinstance(pool, dict) else None
@@ -203,7 +211,7 @@ def workers_of(config: object) -> int | None:
 
 
 def _kind(name: object) -> str:
-    # A broker may be named by its module, too: dispatcherd.brokers.socket.
+    # A broker may also be named by its module: dispatcherd.brokers.socket.
     return str(name).removeprefix("dispatcherd.brokers.")
 
 

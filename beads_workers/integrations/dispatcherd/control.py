@@ -1,4 +1,4 @@
-"""dispatcherd's control commands, answered for any fleet, with the keys of the real one."""
+"""dispatcherd's control commands for any fleet, with the keys of the real service."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from beads_workers.runtime.worker_server import WorkerServer
 ALIVE, RUNNING, CANCEL, RUN, STATUS = "alive", "running", "cancel", "run", "status"
 SET_LOG_LEVEL = "set_log_level"
 NEED_TASKS = frozenset({RUNNING, CANCEL, "workers", "main", STATUS})
-"""Commands whose answer is made of ``FoundTasks``, too."""
+"""Commands whose answer needs ``FoundTasks``."""
 NEED_WAITING = frozenset({RUNNING, CANCEL, STATUS})
-"""Those that show what waits in an ingress, however much that is."""
+"""Commands that show the tasks that wait in an ingress, however many."""
 
 LOGGER = "dispatcherd"
 _LEVEL_NAMES = {
@@ -46,23 +46,24 @@ _LEVEL_NAMES = {
     0: "NOTSET",
 }
 LEVELS = {name: number for number, name in _LEVEL_NAMES.items()} | {"FATAL": 50, "WARN": 30}
-"""As Python's ``logging`` has them."""
+"""Levels by name, as in Python's ``logging``."""
 
 TASKS_BYTES_MAX = 2 << 20
-"""Of the tasks in one answer, as JSON: half of what a connection holds. The rest is counted."""
+"""Most bytes of tasks in one answer, as JSON: half of what a connection holds. Further tasks are
+only counted."""
 
 PARTIALS_MAX = 500
-"""Messages that are not whole, in full; ``active_messages`` counts all of them."""
+"""Most incomplete messages shown in full; ``active_messages`` counts all of them."""
 
 
 @dataclass(slots=True)
 class Service:
-    """What is known where the requests come in, and nowhere else. ``level``: as it was set last.
+    """State that only the receiver of requests knows. ``level``: as last set.
 
-    ``chunks``: of all that listens here. ``producers``: what brings tasks, besides the source.
-    ``metrics``: of the server of figures, None where there is none. ``received``: tasks that came,
-    None where that is how many were claimed; ``queued``: of them, those that nobody has taken;
-    ``refused``: messages that were none.
+    ``chunks``: accumulators of all listeners. ``producers``: producers of tasks besides the source.
+    ``metrics``: status of the metrics server, None without one. ``received``: number of tasks that
+    arrived, None if equal to the number of claims. ``queued``: number of them that nobody has
+    taken. ``refused``: number of invalid messages.
     """
 
     controls: int = 0
@@ -77,9 +78,9 @@ class Service:
 
 @value
 class Scene:
-    """All that an answer is made of. ``elapsed``: seconds of the run; ``now``: monotonic.
+    """The data of an answer. ``elapsed``: seconds of the run; ``now``: monotonic seconds.
 
-    ``found``: what the scheduler has; ``waiting``: what waits where it came in.
+    ``found``: tasks of the scheduler; ``waiting``: tasks that wait in the ingress.
     """
 
     board: Board
@@ -91,7 +92,7 @@ class Scene:
 
 
 def answer_to(command: str, data: Mapping[str, Any], scene: Scene) -> dict[str, Any]:
-    """The reply, without ``node_id``; ``error`` says that there is no such command."""
+    """Return the reply without ``node_id``; ``error`` is set for an unknown command."""
     if command == SET_LOG_LEVEL:
         return set_level(scene.service, data.get("level"))
     made = _COMMANDS.get(command)
@@ -99,7 +100,7 @@ def answer_to(command: str, data: Mapping[str, Any], scene: Scene) -> dict[str, 
 
 
 def tasks(scene: Scene) -> dict[str, Any]:
-    """Of ``running`` and ``cancel``: worker-N, blocked-N, queued-N, delayed-N."""
+    """Answer ``running`` and ``cancel``: worker-N, blocked-N, queued-N, delayed-N."""
     shown: dict[str, Any] = {}
     numbers = dict.fromkeys(("blocked", "queued", "delayed"), 0)
     room = TASKS_BYTES_MAX
@@ -126,7 +127,7 @@ def _place(task: FoundTask) -> int:
 
 
 def workers(scene: Scene) -> dict[str, Any]:
-    """Of ``workers``: one entry for each that is there or about to be."""
+    """Answer ``workers``: one entry for each worker that exists or is about to start."""
     rows = sorted(scene.board.workers.values(), key=lambda row: worker_order(row.worker_id))
     messages = {task.worker_id: task.message for task in scene.found.tasks if task.worker_id}
     return {
@@ -149,17 +150,17 @@ def _worker(row: WorkerRow, message: Mapping[str, Any] | None, scene: Scene) -> 
 
 
 _STATUS = {"idle": "ready", "busy": "ready"}
-"""To dispatcherd a worker is ready, too, while it has a task."""
+"""dispatcherd's status by ours: to dispatcherd, a worker with a task is ready, too."""
 
 
 def _number(worker_id: str) -> int | str:
-    """1 for W1; the second slot of a process stays what it is called, without its letter."""
+    """Return 1 for W1; the name of a process's second slot only loses its letter."""
     number = worker_id.removeprefix("W")
     return int(number) if number.isdecimal() and len(number) < 10 else number
 
 
 def producers(scene: Scene) -> dict[str, Any]:
-    """Of ``producers``: the source, or the brokers in its place."""
+    """Answer ``producers``: the brokers or, without any, the source."""
     if scene.service.producers:
         return dict(scene.service.producers)
     run = scene.board.run
@@ -172,20 +173,22 @@ def producers(scene: Scene) -> dict[str, Any]:
 
 
 def metrics(scene: Scene) -> dict[str, Any]:
-    """Of ``metrics``: the server of ``start --metrics``."""
+    """Answer ``metrics``: the server of ``start --metrics``."""
     status = scene.service.metrics
     return {"enabled": False} if status is None else {"enabled": True, "status": status}
 
 
 def main(scene: Scene) -> dict[str, Any]:
-    """Of ``main``: counts of this run. ``refused_count``, which the real one has not, where there
-    are any."""
+    """Answer ``main``: counts of this run.
+
+    ``refused_count``, unknown to the real service, is added if it is not 0.
+    """
     board, service = scene.board, scene.service
     received = board.claims if service.received is None else service.received
     numbers = [worker_order(worker_id)[0] for worker_id in board.workers]
     cancelled = finished = 0
     for (outcome, _), count in board.counters.attempts.items():
-        # A task whose time is over is cancelled, to dispatcherd.
+        # To dispatcherd, a task that timed out is a cancelled one.
         if outcome in ("cancelled", "timeout"):
             cancelled += count
         else:
@@ -211,7 +214,7 @@ def main(scene: Scene) -> dict[str, Any]:
 
 
 def chunks(scene: Scene) -> dict[str, Any]:
-    """Of ``chunks``: over all that listens here."""
+    """Answer ``chunks``: the sum over all accumulators."""
     names = ("total_chunks_received", "successful_assemblies", "errored_assemblies")
     counted = dict.fromkeys((*names, "timed_out_assemblies", "active_messages"), 0)
     partials: dict[str, Any] = {}
@@ -228,17 +231,17 @@ def chunks(scene: Scene) -> dict[str, Any]:
 
 
 def nothing(scene: Scene) -> dict[str, Any]:
-    """Of ``alive``, which is an answer by itself, and of ``aio_tasks``: there is no asyncio."""
+    """Answer ``alive``, which needs no content, and ``aio_tasks``: there is no asyncio."""
     return {}
 
 
 def status(scene: Scene) -> dict[str, Any]:
-    """Of ``status``: whatever else can be asked without changing anything."""
+    """Answer ``status``: the answers of all commands that change nothing."""
     return {name: _COMMANDS[name](scene) for name in _IN_STATUS}
 
 
 def set_level(service: Service, level: object) -> dict[str, Any]:
-    """Of ``set_log_level``: remembered and told. No part of a fleet logs by levels."""
+    """Answer ``set_log_level``: the level is stored and reported, and has no other effect."""
     if isinstance(level, str) and level:
         number = LEVELS.get(level.strip().upper())
         if number is None:
@@ -275,8 +278,8 @@ _IN_STATUS = ("running", "aio_tasks", "workers", "producers", "metrics", "main",
 
 
 # --- dispatch ------------------------------------------------------------------------------------
-# Answers dispatcherd's control commands for a fleet, whoever asks: over the control socket, a
-# broker, or from a task that runs.
+# Answers to dispatcherd's control commands for a fleet: asked over the control socket, over a
+# broker, or by a running task.
 #
 # Source: docs/DISPATCHERD.md, "The control plane".
 
@@ -287,28 +290,30 @@ NO_TASKS = "this fleet takes no tasks: its source is no dispatcherd broker"
 
 
 class Dispatches(Protocol):
-    """What an ingress adds through which tasks of dispatcherd come."""
+    """The additional methods of an ingress for tasks of dispatcherd."""
 
     @property
     def node_id(self) -> str:
-        """Names this service in every reply."""
+        """Name of this service in every reply."""
 
     def find(self, wanted: TaskFilter) -> Iterable[FoundTask]:
-        """Tasks that wait here and that the core knows nothing of."""
+        """Yield the tasks that wait here and are unknown to the core."""
 
     def cancel(self, keys: Iterable[str]) -> None:
-        """Forget these of them."""
+        """Forget the waiting tasks with these keys."""
 
     def submit(self, message: Mapping[str, Any]) -> str:
-        """Take a task as if it had come through a broker; returns why not, "" where it did."""
+        """Take a task as if it came through a broker; return "", or why it was refused."""
 
     def describe(self, service: Service) -> None:
-        """Write into it what is known here: producers, accumulators, how many were received."""
+        """Write producers, accumulators and the number of received tasks into ``service``."""
 
 
 class DispatcherControl:
-    """``ask`` is all that a broker needs. ``ingress`` is set where there is one; ``metrics``: the
-    figures that are served."""
+    """Answers control commands; a broker needs only ``ask``.
+
+    ``ingress``: set if there is one. ``metrics``: the server of figures.
+    """
 
     def __init__(
         self,
@@ -327,9 +332,9 @@ class DispatcherControl:
         self.ingress: Dispatches | None = None
 
     def ask(self, control: ControlRequest, reply: Reply) -> None:
-        """Have a command carried out; ``reply`` gets the answer, now or in this turn of the loop.
+        """Carry out a command; ``reply`` gets the answer, now or in this turn of the loop.
 
-        It is called whether anybody wants an answer or not: look at ``control.reply_to``.
+        ``reply`` is called even if nobody wants an answer: look at ``control.reply_to``.
         """
         self._service.controls += 1
         name, data = control.control, control.control_data
@@ -345,7 +350,7 @@ class DispatcherControl:
             self._tell(TasksAsked(ticket, wanted, cancel=name == CANCEL))
 
     def asked(self, conn_id: ConnId, asked: ControlAsked, workers: WorkerServer) -> None:
-        """A task that runs wants to know: it is told no ``node_id``, because there is only this."""
+        """Answer a running task; without ``node_id``, because there is only this service."""
 
         def reply(answer: dict[str, Any]) -> None:
             del answer["node_id"]
@@ -356,9 +361,9 @@ class DispatcherControl:
     # --- as lines of a socket -----------------------------------------------------------------
 
     def whole(self, line: bytes) -> Mapping[str, Any] | None:
-        """The message that a line holds, or completes; None while pieces of it are missing.
+        """Return the message that a line holds or completes; None if chunks of it are missing.
 
-        Raises ``ProtocolError`` for what is no message.
+        Raises ``ProtocolError`` for anything that is no message.
         """
         now = time.monotonic()
         is_chunk, message, _ = self._chunks.ingest_dict(read_object(line), now)
@@ -370,8 +375,10 @@ class DispatcherControl:
         return message
 
     def heard(self, fields: Mapping[str, Any], send: Callable[[bytes], None]) -> None:
-        """A message that is none of our own; raises ``ProtocolError``. The reply is sent in lines,
-        where one is wanted."""
+        """Handle a message of dispatcherd; raise ``ProtocolError`` if it is invalid.
+
+        The reply, if one is wanted, is sent as lines.
+        """
         message = from_fields(fields)
         if not isinstance(message, ControlRequest):
             if error := self._run(fields):
@@ -388,7 +395,7 @@ class DispatcherControl:
     # --- inside -------------------------------------------------------------------------------
 
     def _warn(self, text: str) -> None:
-        # Whoever sends nothing else must not fill the journal.
+        # Limited: a peer that sends nothing else must not fill the journal.
         self._warned += 1
         if self._warned <= limits.BAD_LINES_SHOWN:
             self._tell(Warned(text))
@@ -433,7 +440,7 @@ class DispatcherControl:
 
 
 def lines(answer: Mapping[str, Any]) -> bytes:
-    """A reply as the lines that go over a socket: one, or the chunks of a longer one."""
+    """Return a reply as lines for a socket: one line, or the chunks of a longer reply."""
     text = json.dumps(answer)
     parts = split_message(text, max_bytes=SOCKET_BYTES_MAX, message_id=os.urandom(16).hex())
     return "".join(f"{part}\n" for part in parts).encode("ascii")
@@ -445,5 +452,5 @@ def open_control(
     look: Callable[[], tuple[Board, float]],
     metrics: FiguresServer | None,
 ) -> DispatcherControl:
-    """What answers for a fleet; made when somebody asks for the first time."""
+    """Return the object that answers for a fleet; called at the first request."""
     return DispatcherControl(tickets, tell, look, metrics)

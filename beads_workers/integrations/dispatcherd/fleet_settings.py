@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 VARIABLE = "DISPATCHERD_CONFIG_FILE"
-"""Where dispatcherd itself looks for its settings."""
+"""Environment variable: path of dispatcherd's own settings."""
 IGNORED = "no setting of dispatcherd, or of something that a fleet does in its own way"
 EXTRA = "pip install 'beads-workers[dispatcherd]'"
 
@@ -32,7 +32,7 @@ EXTRA = "pip install 'beads-workers[dispatcherd]'"
 def prepare_dispatcherd(
     resolved: Resolved, issues: tuple[str, ...], *, owned: bool
 ) -> FleetSettings:
-    """Everything a run is told that serves publishers; raises ``CommandError``."""
+    """Return the settings of a run that serves publishers; raise ``CommandError``."""
     from beads_workers.checks.project import TrackerChoice
     from beads_workers.cli.preparation import find_work, settings_of
     from beads_workers.core.policy import Policy
@@ -72,7 +72,7 @@ def prepare_dispatcherd(
 
 
 def find_brokers(source: str) -> tuple[Brokers, int | None, list[str]]:
-    """What it names; how many workers it asks for, if it does; settings that nothing goes by."""
+    """Return the brokers of a source, its number of workers or None, and its unused settings."""
     from beads_workers.integrations.dispatcherd import configuration
 
     try:
@@ -99,7 +99,7 @@ def _read(path: Path) -> Any:
     except (OSError, UnicodeDecodeError) as error:
         raise CommandError(f"--source: {path} cannot be read: {error}", "", EXIT_USAGE) from None
     try:
-        # A file that is JSON needs no further package.
+        # A JSON file needs no further package.
         return json.loads(text)
     except (ValueError, RecursionError):
         pass

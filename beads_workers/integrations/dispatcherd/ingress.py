@@ -1,4 +1,4 @@
-"""What dispatcherd's brokers bring, in the loop of the orchestrator."""
+"""The ingress of dispatcherd's brokers, in the loop of the orchestrator."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ from beads_workers.integrations.dispatcherd.wire_chunks import ChunkAccumulator,
 # --- ingress -------------------------------------------------------------------------------------
 # See ``runtime.sources.Ingress``.
 #
-# A message that was read is put on file before anything else happens to it, together with all that
-# came in the same turn of the loop. A control request is answered at once, by ``answerer``.
+# Messages that were read are written to the spool first, with all others of the same turn of the
+# loop. Control requests are answered at once, by ``answerer``.
 
 
 EXPIRE_SECONDS = 1.0
-"""How often stale chunks are looked for; they are stale after half an hour."""
+"""Interval at which stale chunks are looked for; they are stale after half an hour."""
 DISK_RETRY_SECONDS = 1.0
 WARNINGS_MAX = 20
 WARNINGS_SECONDS = 60.0
-"""So many wrong messages are shown in such a time: a peer that sends nothing else must not fill
+"""Most warnings about wrong messages in this time: a peer that sends nothing else must not fill
 the journal."""
 
 Receive = Callable[[bytes, str, Callable[[str], Answer]], None]
 Reply = Callable[[dict[str, Any]], None]
 Answerer = Callable[[wire.ControlRequest, Reply], None]
-"""Answers a control request, at once or later, whether or not anybody wants the answer."""
+"""Answers a control request, now or later, even if nobody wants the answer."""
 
 
 class DispatcherdIngress:
-    """See also ``control.Dispatches``. ``answerer`` is set by whoever answers."""
+    """See also ``control.Dispatches``. ``answerer`` is set by the caller."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class DispatcherdIngress:
         chunk_seconds: float,
         node_id: str = "",
     ) -> None:
-        """``brokers`` are to be added."""
+        """Make an ingress without brokers; add them to ``brokers``."""
         self.node_id = node_id or str(uuid.uuid4())
         self.chunks = ChunkAccumulator(message_timeout_seconds=chunk_seconds)
         self.brokers: list[Broker] = []
@@ -77,7 +77,7 @@ class DispatcherdIngress:
 
     @property
     def queue(self) -> TaskQueue:
-        """The tasks that are not over."""
+        """The unfinished tasks."""
         return self._source.queue
 
     # --- what the brokers bring -------------------------------------------------------------------
@@ -123,14 +123,14 @@ class DispatcherdIngress:
         self.warn(text)
 
     def _message(self, payload: bytes) -> wire.TaskCall | wire.ControlRequest | None:
-        """None for a chunk of a message that is not whole yet."""
+        """Return the message; None for a chunk of a message that is not complete yet."""
         if (bare := wire.bare_task(payload)) is not None:
             return bare
         _, fields, _ = self.chunks.ingest_dict(read_object(payload), time.monotonic())
         return None if fields is None else wire.from_fields(fields)
 
     def _control(self, asked: wire.ControlRequest, answer: Callable[[str], Answer]) -> None:
-        # Whoever asks sees what was sent before.
+        # The requester sees all tasks that were sent before.
         self._enter(time.monotonic())
         send = answer(asked.reply_to) if asked.reply_to else None
 
@@ -143,18 +143,18 @@ class DispatcherdIngress:
     # --- for whoever answers ----------------------------------------------------------------------
 
     def find(self, wanted: TaskFilter) -> Iterator[FoundTask]:
-        """Tasks that nobody has taken."""
+        """Yield the tasks that nobody has taken."""
         for entry in self.queue.untaken():
             message = message_of(entry)
             if wanted.matches(message):
                 yield FoundTask(entry.issue_id, entry.place.value, message)
 
     def cancel(self, keys: Iterable[str]) -> None:
-        """Forget these of them."""
+        """Forget the waiting tasks with these keys."""
         self.queue.cancel(IssueId(key) for key in keys)
 
     def submit(self, message: Mapping[str, Any]) -> str:
-        """Take a task as if a broker had brought it; returns why not, "" where it did."""
+        """Take a task as if a broker had brought it; return "", or why it was refused."""
         try:
             task = wire.from_fields(message)
         except ProtocolError as error:
@@ -166,7 +166,7 @@ class DispatcherdIngress:
         return ""
 
     def describe(self, service: Service) -> None:
-        """Brokers, chunks, and how many tasks have come."""
+        """Write brokers, chunks and the number of received tasks into ``service``."""
         service.chunks.append(self.chunks)
         service.received, service.queued = self.queue.received_count, self.queue.waiting_count
         service.refused = self._refused
@@ -177,7 +177,7 @@ class DispatcherdIngress:
     # --- the loop ---------------------------------------------------------------------------------
 
     def deadline(self) -> float:
-        """When ``tick`` is due (monotonic seconds)."""
+        """Return when ``tick`` is due (monotonic seconds)."""
         due = [broker.deadline() for broker in self.brokers]
         if (at := self.queue.deadline()) is not None:
             due.append(at)
@@ -190,7 +190,7 @@ class DispatcherdIngress:
         return min(due, default=float("inf"))
 
     def tick(self, now: float) -> None:
-        """What was read goes on file and into the queue; and whatever time has come for."""
+        """Write tasks that were read to the spool and the queue, and do what is due."""
         for broker in self.brokers:
             broker.tick(now)
         self._enter(now)
@@ -203,10 +203,10 @@ class DispatcherdIngress:
         self._tell_news()
 
     def open(self) -> None:
-        """What comes before waits, and loses nothing."""
+        """Do nothing: messages that arrive before wait, and lose nothing."""
 
     def flush(self) -> None:
-        """What is over goes on file; brokers pause while there is no room."""
+        """Write finished tasks to the spool; pause the brokers if there is no room."""
         self._put_on_file([])
         for trouble in self._source.troubles:
             self._tell(Warned(trouble))
@@ -215,7 +215,7 @@ class DispatcherdIngress:
         self._tell_news()
 
     def stop_accepting(self) -> None:
-        """The run is ending: what has come already is kept for the next one."""
+        """Accept no more messages: the run is ending. What has arrived is kept for the next run."""
         if not self._source.is_ending:
             self._source.is_ending = True
             for broker in self.brokers:
@@ -223,7 +223,7 @@ class DispatcherdIngress:
             self._enter(time.monotonic())
 
     def close(self) -> None:
-        """The run is over."""
+        """Close brokers and spool: the run is over."""
         self.stop_accepting()
         for broker in self.brokers:
             broker.close()
@@ -255,7 +255,7 @@ class DispatcherdIngress:
             self.queue.enter(entry, now, epoch)
 
     def _put_on_file(self, entries: list[QueuedTask]) -> bool:
-        """These, and all that is over; False where there is no room for it."""
+        """Append new and finished tasks to the spool; return False if the disk has no room."""
         spool, over = self._spool, self.queue.over
         if not (entries or over):
             return True
@@ -277,10 +277,10 @@ class DispatcherdIngress:
 
 
 class Producers:
-    """What the configuration itself has done: a broker (``brokers.Broker``) that nobody writes to.
+    """The producers of a configuration: a broker (``brokers.Broker``) that nobody writes to.
 
-    As the real one: a period begins when its task was brought, and what was missed is not made up
-    for. ``produced``: all of one kind.
+    As in the real service, a period begins when its task was produced, and missed tasks are not
+    made up for. ``produced``: all of one kind.
     """
 
     def __init__(
@@ -304,7 +304,7 @@ class Producers:
             if self._paused or now < self._due[number]:
                 continue
             self._due[number] = now + each.seconds if each.seconds else float("inf")
-            # Their own names: sch-1 is the first of all, on-start-0 likewise.
+            # The names of the real service: the first ones are sch-1 and on-start-0.
             self._count += 1
             name = f"sch-{self._count}" if each.seconds else f"on-start-{self._count - 1}"
             self._receive(json.dumps({**each.message, "uuid": name}).encode(), "", _no_answer)
@@ -335,7 +335,7 @@ def _nobody(asked: wire.ControlRequest, reply: Reply) -> None:
 
 
 # --- openers -------------------------------------------------------------------------------------
-# An ingress with its brokers.
+# Constructors of an ingress with its brokers.
 
 
 def open_dispatcherd(
@@ -344,7 +344,10 @@ def open_dispatcherd(
     selector: selectors.BaseSelector,
     tell: Callable[[Event], None],
 ) -> DispatcherdIngress:
-    """Listens everywhere. Raises ``OSError`` where something is in the way."""
+    """Return an ingress that listens at all brokers.
+
+    Raises ``OSError`` if an address cannot be used.
+    """
     source.open()
     ingress = DispatcherdIngress(
         source, tell, chunk_seconds=brokers.chunk_seconds, node_id=brokers.node_id
@@ -352,7 +355,7 @@ def open_dispatcherd(
     for path in brokers.sockets:
         ingress.brokers.append(UnixBroker(Path(path), selector, tell, ingress))
     for settings in brokers.postgres:
-        # Few fleets need it, and it takes longer to load than all the rest.
+        # Imported here: few fleets need it, and it loads slower than all the rest.
         from beads_workers.integrations.dispatcherd.postgres import PostgresBroker
 
         ingress.brokers.append(PostgresBroker(settings, selector, tell, ingress))
@@ -372,7 +375,7 @@ def open_ingress(
     tell: Callable[[Event], None],
     control: Callable[[], Any],
 ) -> DispatcherdIngress:
-    """See ``kinds.SourceKind.ingress``; what the brokers ask of the fleet is answered."""
+    """See ``kinds.SourceKind.ingress``; control requests of brokers are answered, too."""
     assert isinstance(source, DispatcherdSource)
     brokers = from_plain(configuration.Brokers, settings.source_private)
     ingress = open_dispatcherd(brokers, source, selector, tell)

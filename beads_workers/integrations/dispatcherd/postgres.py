@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 
 # --- connections ---------------------------------------------------------------------------------
-# Connections to PostgreSQL are made in a thread, which tells the loop by a pipe.
+# A thread makes connections to PostgreSQL, and tells the loop by a pipe.
 
 
 CONNECT_SECONDS = 10.0
 
 Made = Callable[["Connection | str"], None]
-"""Takes a connection that listens, or says why there is none."""
+"""Receives a connection that listens, or the reason why there is none."""
 
 
 class Connector:
-    """``begin`` it for each connection; ``made`` is called in the loop."""
+    """Makes connections: call ``begin`` for each one; ``made`` is called in the loop."""
 
     def __init__(self, settings: Postgres, selector: selectors.BaseSelector, made: Made) -> None:
         self._settings = settings
@@ -44,18 +44,19 @@ class Connector:
         selector.register(self._read, selectors.EVENT_READ, self._ready)
 
     def begin(self) -> None:
-        """One attempt; there is none under way."""
+        """Start one attempt; no other may be under way."""
         self._thread = threading.Thread(target=self._connect, name="postgres", daemon=True)
         self._thread.start()
 
     def wait(self, seconds: float) -> None:
-        """For the attempt, before the loop runs: whoever starts us may publish at once."""
+        """Wait for the attempt, before the loop runs: the process that starts us may publish at
+        once."""
         if self._thread is not None:
             self._thread.join(seconds)
         self._hand_over()
 
     def close(self) -> None:
-        """What is made from now on is closed at once."""
+        """Close the pipe; a connection that is made from now on is closed at once."""
         self._selector.unregister(self._read)
         read, self._read = self._read, -1
         os.close(read)
@@ -64,7 +65,7 @@ class Connector:
         result: Connection | str
         try:
             result = connect(self._settings)
-        except Exception as error:  # Whatever is wrong there is said, and tried again.
+        except Exception as error:  # Any error is reported, and the attempt repeated.
             result = " ".join(str(error).split()) or type(error).__name__
         if self._read < 0:
             if not isinstance(result, str):
@@ -86,8 +87,10 @@ class Connector:
 
 
 def connect(settings: Postgres, seconds: float = CONNECT_SECONDS) -> Connection:
-    """A connection that listens on its channels, and is never waited for from now on. Blocks, at
-    most for so many ``seconds`` unless the settings say another time. Raises ``psycopg.Error``."""
+    """Return a connection that listens on its channels, and does not block from now on.
+
+    Blocks for ``seconds`` at most, unless the settings give another time. Raises ``psycopg.Error``.
+    """
     import psycopg
     from psycopg import sql
 
@@ -104,20 +107,19 @@ def connect(settings: Postgres, seconds: float = CONNECT_SECONDS) -> Connection:
 
 
 # --- postgres broker -----------------------------------------------------------------------------
-# The broker on PostgreSQL: LISTEN on its channels, NOTIFY for replies, connected again when it
-# is lost.
+# The broker on PostgreSQL: LISTEN on its channels, NOTIFY for replies, reconnected when it is lost.
 #
-# A thread makes the connection, because that may block in many ways; from then on its socket is
-# watched by the loop, and libpq is never waited for. Notifications that are sent while there is no
-# connection are lost: PostgreSQL keeps them for nobody. Source: docs/DISPATCHERD.md.
+# A thread makes the connection, because that may block in many ways. From then on the loop watches
+# its socket, and no call of libpq blocks. Notifications that are sent while there is no connection
+# are lost: PostgreSQL does not keep them. Source: docs/DISPATCHERD.md.
 
 
 AGAIN_SECONDS = 0.5
 AGAIN_SECONDS_MAX = 30.0
 ANSWER_SECONDS = 10.0
-"""Whoever does not answer a statement within this is not there any more."""
+"""Time for the answer to a statement, after which the connection counts as lost."""
 UNSENT_MAX = 10_000
-"""Chunks of replies that wait to be sent: of what is beyond, nobody is told."""
+"""Most chunks of replies that wait to be sent: further ones are dropped silently."""
 FAREWELL_SECONDS = 1.0
 
 _NOTIFY = b"SELECT pg_notify($1, $2)"
@@ -126,7 +128,7 @@ _LOOK = b"SELECT 1"
 
 @value
 class Statement:
-    """What the server is asked, one at a time."""
+    """One statement to the server; they are sent one at a time."""
 
     text: bytes
     values: tuple[bytes, ...] = ()
@@ -144,7 +146,7 @@ class PostgresBroker:
         tell: Callable[[Event], None],
         receiver: Receiver,
     ) -> None:
-        """Connect, or say that it failed, and go on trying."""
+        """Connect; if that fails, report it and keep trying."""
         self._settings = settings
         self._selector = selector
         self._tell = tell
@@ -168,7 +170,7 @@ class PostgresBroker:
         self._connector.wait(CONNECT_SECONDS)
 
     def deadline(self) -> float:
-        """When ``tick`` is due (monotonic seconds)."""
+        """Return when ``tick`` is due (monotonic seconds)."""
         if self._connection is None:
             return self._connect_at
         if self._asked_at is not None:
@@ -177,7 +179,7 @@ class PostgresBroker:
         return self._heard_at + idle if idle else float("inf")
 
     def tick(self, now: float) -> None:
-        """Connect again, or see whether the connection still stands."""
+        """Connect again, or probe the connection."""
         if self._over or now < self.deadline():
             return
         if self._connection is None:
@@ -190,7 +192,7 @@ class PostgresBroker:
             self._say(Statement(_LOOK))
 
     def status(self) -> dict[str, Any]:
-        """For dispatcherd's ``producers``, without its uptime."""
+        """Return the entry in dispatcherd's ``producers``, without its uptime."""
         return {
             "produced_count": self._notifications,
             "recycle_count": self._losses,
@@ -203,15 +205,15 @@ class PostgresBroker:
         }
 
     def pause(self, paused: bool) -> None:
-        """Read nothing more, or go on: PostgreSQL keeps what it cannot send."""
+        """Stop reading, or go on: PostgreSQL keeps what it cannot send."""
         self._paused = paused
         if self._connection is not None:
-            # What libpq has read already is not reported by the selector.
+            # The selector does not report what libpq has read already.
             self._hand_over()
         self._watch()
 
     def stop_accepting(self) -> None:
-        """Everything that has come is handed over; nothing is listened to any more."""
+        """Deliver everything that has arrived, and listen no more."""
         if self._over:
             return
         self._over = True
@@ -220,7 +222,7 @@ class PostgresBroker:
             self._take_in()
 
     def close(self) -> None:
-        """Send what is still to be sent, and leave."""
+        """Send what is still to be sent, and disconnect."""
         self.stop_accepting()
         self._paused = True
         until = time.monotonic() + FAREWELL_SECONDS
@@ -255,7 +257,7 @@ class PostgresBroker:
         if self._degraded:
             self._degraded = False
             self._tell(ConditionRecovered(self._name))
-        # What came while the channels were being named lies in libpq, and not in the socket.
+        # Notifications that arrived during LISTEN are in libpq, and not in the socket.
         self._hand_over()
         self._go_on()
 
@@ -324,7 +326,7 @@ class PostgresBroker:
 
     def _hand_over(self) -> None:
         if self._claim_delegated:
-            return  # It goes on there, when the answer to one of them is on its way.
+            return  # The outer call goes on after the answer to one of its messages has been sent.
         self._claim_delegated = True
         try:
             while not self._paused and self._connection is not None:
@@ -337,14 +339,14 @@ class PostgresBroker:
             self._claim_delegated = False
 
     def _go_on(self) -> None:
-        """Answers are taken in, and the next statement is sent; never waiting."""
+        """Read answers and send the next statement, without blocking."""
         from psycopg import OperationalError
 
         try:
             self._converse()
         except OperationalError as error:
             self._lost(" ".join(str(error).split()))
-        # What came behind the end of a statement is looked at by libpq only after that end.
+        # libpq looks at data behind the end of a statement only after that end.
         self._hand_over()
         self._watch()
 

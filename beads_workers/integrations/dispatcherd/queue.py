@@ -1,4 +1,4 @@
-"""The tasks of a fleet from their arrival to their end: pure, told the time, no I/O."""
+"""The tasks of a fleet from their arrival to their end: no I/O; the time is an argument."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from beads_workers.core.model import IssueId
 from beads_workers.integrations.dispatcherd.wire import OnDuplicate, TaskCall
 
 # --- entries -------------------------------------------------------------------------------------
-# One task that a broker has brought.
+# One task that a broker has delivered.
 
 
 class TaskPosition(Enum):
-    """Where a task is; the values are the words of dispatcherd's ``running``."""
+    """Position of a task; the values are the words of dispatcherd's ``running``."""
 
     ARRIVING = "arriving"
     """Not entered yet."""
     DELAYED = "delayed"
     BLOCKED = "blocked"
-    """Another one like it has to end first."""
+    """Waits for the end of another task with the same work."""
     QUEUED = "queued"
     TAKEN = "worker"
-    """With the scheduler: with a worker, or about to be, or waiting for another try."""
+    """Taken by the scheduler: with a worker, about to be, or waiting for another attempt."""
     OVER = "over"
 
 
 @dataclass(slots=True, eq=False)
 class QueuedTask:
-    """``number``: counts all that ever came, across restarts. ``received_at``: epoch seconds.
+    """One task. ``number``: counts all tasks, across restarts. ``received_at``: epoch seconds.
 
-    ``size``: of its message in bytes.
+    ``size``: bytes of its message.
     """
 
     number: int
@@ -47,7 +47,7 @@ class QueuedTask:
     key: str = ""
 
     def same_work(self) -> str:
-        """Equal for tasks with the same path and arguments."""
+        """Return a key that is equal for tasks with the same path and arguments."""
         if not self.key:
             task = self.task
             asked = [task.task, list(task.args), dict(task.kwargs), task.empty]
@@ -56,14 +56,14 @@ class QueuedTask:
 
 
 # --- duplicates ----------------------------------------------------------------------------------
-# ``on_duplicate``: which tasks are the same work, and which of them may run beside each other.
+# ``on_duplicate``: which tasks are the same work, and which of them may run at the same time.
 #
-# Two tasks are the same work with an equal path and equal arguments. It is active while it is
-# queued or taken; what is delayed counts only from when its time has come.
+# Two tasks are the same work if path and arguments are equal. A task is active while it is queued
+# or taken; a delayed task counts only once its delay is over.
 
 
 class TaskFate(Enum):
-    """What becomes of a task that has arrived."""
+    """Decision about a task that has arrived."""
 
     QUEUE = "queue"
     BLOCK = "block"
@@ -71,15 +71,19 @@ class TaskFate(Enum):
 
 
 class Duplicates:
-    """Ask ``judge`` for each that arrives, say ``ended`` for each that was active."""
+    """Applies ``on_duplicate``: call ``judge`` for each arriving task, ``ended`` for each active
+    one."""
 
     def __init__(self) -> None:
-        # Most queues never see anything but ``parallel``: then nothing is looked at or kept.
+        # Most queues only ever see ``parallel``: then nothing is looked up or kept.
         self._active: dict[str, int] | None = None
         self._blocked: dict[str, deque[QueuedTask]] = {}
 
     def judge(self, entry: QueuedTask, active: Iterable[QueuedTask]) -> TaskFate:
-        """What becomes of it; it is remembered as that. ``active``: all that are, without it."""
+        """Decide about a task, and remember the decision.
+
+        ``active``: all active tasks, without it.
+        """
         rule = entry.task.duplicates
         if rule is OnDuplicate.PARALLEL:
             self._begin(entry)
@@ -101,7 +105,8 @@ class Duplicates:
         return TaskFate.QUEUE
 
     def ended(self, entry: QueuedTask) -> QueuedTask | None:
-        """It is active no more; returns the one whose turn this makes it, which then is."""
+        """Note that an active task has ended; return the task whose turn it is now, now active,
+        or None."""
         if self._active is None:
             return None
         key = entry.same_work()
@@ -120,14 +125,14 @@ class Duplicates:
         return following
 
     def unblock(self, entry: QueuedTask) -> None:
-        """It was blocked, and is not wanted any more."""
+        """Forget a blocked task that is not wanted any more."""
         key = entry.same_work()
         self._blocked[key].remove(entry)
         if not self._blocked[key]:
             del self._blocked[key]
 
     def blocked(self) -> Iterator[QueuedTask]:
-        """All that wait for another one, by kind."""
+        """Yield all blocked tasks, those with the same work together."""
         for waiting in self._blocked.values():
             yield from waiting
 
@@ -138,27 +143,28 @@ class Duplicates:
 
 
 # --- queue ---------------------------------------------------------------------------------------
-# The tasks of a fleet from their arrival to their end: pure, told the time, no I/O.
+# The tasks of a fleet from their arrival to their end: no I/O; the time is an argument.
 #
-# A task is entered once it is on file; ``over`` names those whose end is to go there, too. Source:
-# docs/DISPATCHERD.md. Times are monotonic seconds, but for ``QueuedTask.received_at``.
+# A task is entered once it is in the spool; ``over`` has the numbers of finished tasks, which are
+# to be written there, too. Source: docs/DISPATCHERD.md. Times are monotonic seconds, except
+# ``QueuedTask.received_at``.
 
 
 QUEUE_BYTES_MAX = 256 << 20
-"""Of all messages that are not over: with more, nothing is read, and publishers wait."""
+"""Most bytes of unfinished messages: beyond that nothing is read, and publishers wait."""
 _ENTRY_BYTES = 500
-"""What keeping one costs beside its message."""
+"""Memory for one task besides its message."""
 
 
 class TaskQueue:
-    """All that came and is not over. Whatever an earlier run left is entered first (``adopt``)."""
+    """All unfinished tasks. Tasks of an earlier run are entered first (``adopt``)."""
 
     def __init__(self, *, bytes_max: int = QUEUE_BYTES_MAX) -> None:
         self._bytes_max = bytes_max
         self._entries: dict[IssueId, QueuedTask] = {}
         self._queued: dict[IssueId, QueuedTask] = {}
         self._again: dict[IssueId, QueuedTask] = {}
-        """Taken once, and requeued: before all others."""
+        """Tasks that were taken and requeued: they go before all others."""
         self._taken: dict[IssueId, QueuedTask] = {}
         self._delayed: list[tuple[float, int, QueuedTask]] = []
         self._delayed_count = 0
@@ -169,34 +175,38 @@ class TaskQueue:
         self._adopted = False
         self._early: list[QueuedTask] = []
         self.received_count = 0
-        """Tasks that came in this run."""
+        """Number of tasks that arrived in this run."""
         self.discarded_count = 0
         self.over: list[int] = []
-        """Numbers of those that are over since this was last cleared."""
+        """Numbers of tasks that finished since the list was last cleared."""
         self.has_news = False
-        """Something can be taken that could not before: to be cleared by whoever tells it."""
+        """Whether tasks can be taken that could not before; the one who reports it clears the
+        flag."""
 
     # --- arriving ---------------------------------------------------------------------------------
 
     def make(self, task: TaskCall, channel: str, received_at: float, size: int) -> QueuedTask:
-        """Give a task its number and its name here; ``enter`` it when it is on file."""
+        """Give a task its number and its name here; ``enter`` it once it is in the spool."""
         self._last += 1
         self.received_count += 1
         uuid = task.uuid or f"internal-{self._last}"
         issue_id = IssueId(uuid)
         if issue_id in self._entries:
-            # The same task once more, as publishers may send it: both run.
+            # Publishers may send the same task twice: both run.
             issue_id = IssueId(f"{uuid}~{self._last}")
         entry = QueuedTask(self._last, issue_id, task, channel, received_at, size)
         self._keep(entry)
         return entry
 
     def enter(self, entry: QueuedTask, now: float, epoch: float) -> None:
-        """It is on file, and has its turn. ``epoch``: the wall clock at ``now``."""
+        """Queue, delay or block a task that is in the spool now.
+
+        ``epoch``: the wall clock at ``now``.
+        """
         if not self._adopted:
             self._early.append(entry)
             return
-        # A wall clock that was set back must not park a task: no wait is longer than it was.
+        # If the wall clock was set back, no task waits longer than its delay.
         left = min(entry.received_at + entry.task.delay - epoch, entry.task.delay)
         if left <= 0:
             self._admit(entry)
@@ -206,13 +216,14 @@ class TaskQueue:
         heapq.heappush(self._delayed, (now + left, entry.number, entry))
 
     def restore(self, entries: Iterable[QueuedTask], last: int) -> None:
-        """What an earlier run left, oldest first, and the last number that it gave."""
+        """Add the tasks that an earlier run left, oldest first, and its last number."""
         self._last = max(self._last, last)
         for entry in entries:
             self._keep(entry)
 
     def adopt(self, entries: Iterable[QueuedTask], now: float, epoch: float) -> None:
-        """These of the restored ones are to run, before all that came since; others are over."""
+        """Enter these restored tasks before all that arrived since; the other restored ones are
+        over."""
         self._adopted = True
         early, self._early = self._early, []
         for entry in (*entries, *early):
@@ -220,11 +231,11 @@ class TaskQueue:
                 self.enter(entry, now, epoch)
 
     def deadline(self) -> float | None:
-        """When ``on_deadline`` is due."""
+        """Return when ``on_deadline`` is due."""
         return self._delayed[0][0] if self._delayed else None
 
     def on_deadline(self, now: float) -> None:
-        """What was delayed until now has its turn."""
+        """Queue or block the tasks whose delay is over."""
         while self._delayed and self._delayed[0][0] <= now:
             _, _, entry = heapq.heappop(self._delayed)
             if entry.place is TaskPosition.DELAYED:
@@ -234,7 +245,8 @@ class TaskQueue:
     # --- what the fleet does ----------------------------------------------------------------------
 
     def take(self, limit: int, skip: Collection[IssueId]) -> list[QueuedTask]:
-        """The next ones to work on, oldest first; each is to get ``ended`` or ``put_back``."""
+        """Return the next tasks to work on, oldest first; call ``ended`` or ``put_back`` for
+        each."""
         taken: list[QueuedTask] = []
         for waiting in (self._again, self._queued):
             for entry in waiting.values():
@@ -249,7 +261,7 @@ class TaskQueue:
         return taken
 
     def put_back(self, issue_id: IssueId) -> None:
-        """It was taken, and is to be taken again."""
+        """Requeue a taken task."""
         entry = self._taken.pop(issue_id, None)
         if entry is not None:
             entry.place = TaskPosition.QUEUED
@@ -257,14 +269,14 @@ class TaskQueue:
             self.has_news = True
 
     def ended(self, issue_id: IssueId) -> None:
-        """It was taken, or left by an earlier run, and is over; of the unknown, nothing."""
+        """Note the end of a task that was taken, or left by an earlier run; ignore unknown ids."""
         entry = self._entries.get(issue_id)
         if entry is not None:
             self._taken.pop(issue_id, None)
             self._end(entry, active=entry.place is TaskPosition.TAKEN)
 
     def cancel(self, issue_ids: Iterable[IssueId]) -> int:
-        """Those of them that nobody has taken are over; returns how many were."""
+        """End those of these tasks that nobody has taken; return how many."""
         count = 0
         for issue_id in issue_ids:
             entry = self._entries.get(issue_id)
@@ -282,24 +294,25 @@ class TaskQueue:
 
     @property
     def waiting_count(self) -> int:
-        """How many could be taken."""
+        """Number of tasks that could be taken."""
         return len(self._queued) + len(self._again)
 
     @property
     def later_count(self) -> int:
-        """How many will be, by themselves."""
+        """Number of tasks that will be queued later by themselves."""
         return self._delayed_count + self._blocked_count + len(self._early)
 
     def find(self, issue_id: IssueId) -> QueuedTask | None:
-        """One that is not over."""
+        """Return a task that is not over, or None."""
         return self._entries.get(issue_id)
 
     def all(self) -> Iterator[QueuedTask]:
-        """Everything that is not over, oldest first."""
+        """Return all unfinished tasks, oldest first."""
         return iter(sorted(self._entries.values(), key=lambda entry: entry.number))
 
     def untaken(self) -> Iterator[QueuedTask]:
-        """All that the scheduler has not: blocked, queued and delayed, in this order."""
+        """Yield all tasks that the scheduler does not have: blocked, queued and delayed, in this
+        order."""
         yield from self._duplicates.blocked()
         yield from self._again.values()
         yield from self._queued.values()

@@ -1,4 +1,4 @@
-"""The fleet's view of dispatcherd's tasks: each is a job, and how it ended goes on file."""
+"""The fleet's view of dispatcherd's tasks: each is a job, and its end is written to the spool."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ from beads_workers.integrations.dispatcherd.spool import Spool, look_at
 from beads_workers.integrations.dispatcherd.wire import to_fields
 
 # --- lookups -------------------------------------------------------------------------------------
-# A task as people are shown it who ask why it does not run. Pure.
+# Tasks as they are shown to people who ask why they do not run. No I/O.
 
 
 def seen_of(entries: Iterable[QueuedTask]) -> dict[IssueId, source.Seen]:
-    """All of these, which are not over, oldest first: what is blocked waits for the first like it
-    that is not."""
+    """Return these unfinished tasks, oldest first, for display.
+
+    A blocked task waits for the first active task with the same work.
+    """
     listed = list(entries)
     blocked = [entry for entry in listed if entry.place is TaskPosition.BLOCKED]
     kinds = {entry.same_work() for entry in blocked}
@@ -51,27 +53,27 @@ def _until(entry: QueuedTask) -> str:
     try:
         return write_time(entry.received_at + entry.task.delay)
     except ValueError:
-        return ""  # Beyond all calendars.
+        return ""  # Beyond the last year that can be written.
 
 
 # --- source --------------------------------------------------------------------------------------
-# The fleet's view of dispatcherd's tasks: each is a job, and how it ended goes on file.
+# The fleet's view of dispatcherd's tasks: each is a job, and its end is written to the spool.
 
 
 COUNT_SECONDS = 0.5
-"""How often people are told anew how many tasks wait."""
+"""Interval at which the number of waiting tasks is reported to people."""
 LISTED_MAX = 200
 TIMEOUT_SECONDS_MIN = 0.001
-"""What a negative timeout is: the task begins, and its time is over."""
+"""Timeout of a task with a negative one: the task begins, and is over at once."""
 INTERRUPTED = "it was running when the orchestrator ended, and is not run twice"
 
 
 class DispatcherdSource:
-    """See ``Source``. It belongs to the thread of the loop; only ``recover`` and ``sync`` are
-    called from another, and touch nothing that the loop does. Before it is ``open``ed it only
-    looks: a fleet may be at work on the file.
+    """See ``Source``. It belongs to the thread of the loop.
 
-    ``again``: what a crashed run had begun is run once more; otherwise it is over.
+    Only ``recover`` and ``sync`` are called from another thread, and touch nothing that the loop
+    uses. Before ``open`` the source only looks: a fleet may be using the file. ``again``: tasks
+    that a crashed run had begun are run once more; otherwise they are over.
     """
 
     name = "dispatcherd"
@@ -95,9 +97,9 @@ class DispatcherdSource:
         self.actor = actor
         self.calls = source.Calls()
         self.is_ending = False
-        """Set by the ingress: what is cancelled from now on was so because the fleet ends."""
+        """Set by the ingress: tasks cancelled from now on were cancelled because the fleet ends."""
         self.troubles: list[str] = []
-        """For people, in a line each; cleared by whoever tells them."""
+        """Messages for people, a line each; cleared by the one who shows them."""
         self._place = place
         self._calls_functions = calls_functions
         self._again = again
@@ -113,7 +115,7 @@ class DispatcherdSource:
         queue.restore(self._left.entries.values(), self._left.last)
 
     def open(self) -> None:
-        """From now on tasks come, and are kept. Raises ``OSError``."""
+        """Begin the spool: from now on arriving tasks are kept. Raises ``OSError``."""
         self.spool = Spool(self.path, self._left)
         if self._left.damaged:
             self.troubles.append(
@@ -121,12 +123,12 @@ class DispatcherdSource:
             )
 
     def describe(self) -> str:
-        """Where tasks come from, and how many were left."""
+        """Return where tasks come from, and how many were left."""
         left = f"; {len(self._known)} tasks left by an earlier run" if self._known else ""
         return f"dispatcherd tasks from {self._place}{left}"
 
     def take(self, limit: int, skip: Collection[IssueId]) -> source.Taken:
-        """The next tasks, oldest first."""
+        """Return the next tasks, oldest first."""
         if not self._adopted:
             self._adopt()
         if self.spool is None:
@@ -135,10 +137,10 @@ class DispatcherdSource:
         return source.Taken(jobs, waiting=self._count(), later=self.queue.later_count)
 
     def settle(self, settlements: Sequence[source.Settlement]) -> list[source.Settled]:
-        """How they ended; what was never started, or is to be tried again, goes back.
+        """End the tasks; requeue those that were never started, or are to be tried again.
 
-        It is on file before the journal says that nothing is pending any more: else a task whose
-        end only the journal knew would run again after a crash.
+        The ends are written to the spool before the journal says that nothing is pending. Otherwise
+        a task whose end only the journal knows would run again after a crash.
         """
         for settlement in settlements:
             if self._is_over(settlement):
@@ -149,11 +151,15 @@ class DispatcherdSource:
         return [source.Settled(settlement, source.Result.APPLIED) for settlement in settlements]
 
     def renew(self, issue_ids: Sequence[IssueId]) -> source.Renewed:
-        """There are no leases."""
+        """Do nothing: there are no leases."""
         return source.Renewed()
 
     def recover(self, dead: source.CrashedRun) -> list[source.Settled]:
-        """What had ended is over; what was running is, too, unless it may be run again."""
+        """Settle the tasks of a crashed run.
+
+        Finished tasks are over. Tasks that were running are over, too, unless they may be run
+        again.
+        """
         settled = [self._closed(i) for i in (*dead.unclosed, *dead.handed_back)]
         for issue_id in dead.begun:
             if issue_id not in self._known:
@@ -170,32 +176,35 @@ class DispatcherdSource:
         return settled
 
     def look(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, source.Seen]:
-        """Those that are not over."""
+        """Return those of these tasks that are not over."""
         wanted = set(issue_ids)
         return {issue_id: seen for issue_id, seen in self._seen().items() if issue_id in wanted}
 
     def unfinished(self, rows_max: int) -> list[source.Seen]:
-        """What is not over, oldest first."""
+        """Return the unfinished tasks, oldest first."""
         return list(self._seen().values())[:rows_max]
 
     def ready(self) -> frozenset[IssueId]:
-        """What only needs a worker."""
+        """Return the tasks that only need a worker."""
         self._seen()
         return frozenset(e.issue_id for e in self.queue.all() if e.place is TaskPosition.QUEUED)
 
     def note_over(self) -> None:
-        """Put on file what is over. Raises ``OSError``: then it is still to be done."""
+        """Write finished tasks to the spool.
+
+        Raises ``OSError``: then they are still to be written.
+        """
         if self.queue.over and self.spool is not None:
             self.spool.append((), self.queue.over)
             self.queue.over.clear()
 
     def sync(self) -> None:
-        """Bring to disk what is on file."""
+        """Flush the spool to disk."""
         if self.spool is not None:
             self.spool.sync()
 
     def close(self) -> None:
-        """The file is the ingress's to close."""
+        """Do nothing: the ingress closes the spool."""
 
     # --- inside -------------------------------------------------------------------------------
 
@@ -206,7 +215,7 @@ class DispatcherdSource:
         )
 
     def _adopt(self) -> None:
-        """Recovery has said what of an earlier run is over; the rest is taken up."""
+        """End the tasks of an earlier run that recovery found to be over, and adopt the others."""
         self._adopted = True
         for issue_id in self._over & self._known:
             self.queue.ended(issue_id)
@@ -221,7 +230,8 @@ class DispatcherdSource:
         return seen_of(self.queue.all())
 
     def _listed(self) -> source.Taken:
-        """For people who look: a fleet would be told what waits as it is taken."""
+        """Return the waiting tasks for display; a fleet learns of waiting tasks as it takes
+        them."""
         waiting = [e for e in self.queue.untaken() if e.place is TaskPosition.QUEUED]
         rows = tuple(ListedIssue(e.issue_id, e.task.task) for e in waiting[:LISTED_MAX])
         return source.Taken(
@@ -238,7 +248,7 @@ class DispatcherdSource:
         return not (interrupted and self._again)
 
     def _count(self) -> int:
-        # Exact where it decides anything; else seldom, for each change is a record.
+        # Exact if it decides anything; otherwise updated rarely, because each change is a record.
         now, waiting = self._clock(), self.queue.waiting_count
         if not waiting or not self._counted or now >= self._counted_at + COUNT_SECONDS:
             self._counted, self._counted_at = waiting, now
@@ -271,7 +281,7 @@ _CALLED = frozenset(("task", "args", "kwargs"))
 
 
 def message_of(entry: QueuedTask) -> dict[str, Any]:
-    """The message as the real service shows it: with its uuid, and its channel if it has one."""
+    """Return the message as the real service shows it: with its uuid, and its channel if any."""
     fields = to_fields(entry.task)
     fields.setdefault("uuid", entry.issue_id)
     return fields | ({"channel": entry.channel} if entry.channel else {})

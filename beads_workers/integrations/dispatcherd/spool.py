@@ -1,9 +1,9 @@
-"""The file that keeps what was read and is not over: it outlives the orchestrator.
+"""The spool: the file of tasks that were read and are not over; it outlives the orchestrator.
 
 One JSON object a line, appended: ``{"n", "id", "at", "c", "m"}`` for a task (number, name here,
-epoch seconds, channel, message) and ``{"d": [numbers]}`` for those that are over. It is begun anew
-when nothing is left, or most of it is over. Only one orchestrator at a time uses it: that of its
-state directory.
+epoch seconds, channel, message) and ``{"d": [numbers]}`` for finished tasks. The file is rewritten
+when nothing is left, or most of it is over. Only one orchestrator at a time uses the file: that of
+its state directory.
 """
 
 from __future__ import annotations
@@ -22,18 +22,20 @@ from beads_workers.integrations.dispatcherd.queue import QueuedTask
 from beads_workers.integrations.dispatcherd.wire import TaskCall, from_fields, to_fields
 
 SPOOL_FILE = "dispatcherd.jsonl"
-"""In the state directory, beside its runs."""
+"""Name of the file in the state directory, beside its runs."""
 
 ANEW_BYTES = 1 << 20
-"""With nothing left in it, a file of this size is emptied."""
+"""Size from which a file without unfinished tasks is emptied."""
 REWRITE_BYTES = 32 << 20
-"""What is over takes so much room, and more than what is not, before the rest is written anew."""
+"""Size of finished tasks, if more than half of the file, from which the file is rewritten."""
 
 
 @dataclass(slots=True)
 class Restored:
-    """What a file holds. ``last``: the highest number in it; ``damaged``: lines that say nothing,
-    the end of a line that was being written when its writer died not counted."""
+    """Content of a file. ``last``: the highest number; ``damaged``: number of unreadable lines.
+
+    An incomplete last line, left by a writer that died, does not count as damaged.
+    """
 
     entries: dict[int, QueuedTask] = field(default_factory=dict)
     last: int = 0
@@ -41,7 +43,7 @@ class Restored:
 
 
 def read_spool(content: bytes) -> Restored:
-    """What is not over, oldest first."""
+    """Return the unfinished tasks, oldest first."""
     found = Restored()
     whole, _, _ = content.rpartition(b"\n")
     for line in whole.split(b"\n") if whole else ():
@@ -79,7 +81,7 @@ def _entry(fields: dict[str, Any], size: int) -> QueuedTask:
 
 
 def write_entry(entry: QueuedTask) -> bytes:
-    """Its line."""
+    """Return the line of a task."""
     fields = {
         "n": entry.number,
         "id": entry.issue_id,
@@ -94,7 +96,7 @@ _ENCODER = json.JSONEncoder(separators=(",", ":"), check_circular=False)
 
 
 def look_at(path: Path) -> Restored:
-    """What an earlier run left there, and is not touched; nothing, where there is no file."""
+    """Return what an earlier run left in the file, which is not changed; nothing without a file."""
     try:
         return read_spool(path.read_bytes())
     except FileNotFoundError:
@@ -102,15 +104,17 @@ def look_at(path: Path) -> Restored:
 
 
 class Spool:
-    """For one writer. Every method may raise ``OSError``: then nothing was written."""
+    """The file, for one writer. Every method may raise ``OSError``: then nothing was written."""
 
     def __init__(self, path: Path, left: Restored) -> None:
-        """Begin the file (0600) anew with what ``look_at`` has found in it; one with lines that
-        say nothing is kept beside it."""
+        """Rewrite the file (0600) with the unfinished tasks that ``look_at`` found in it.
+
+        A file with unreadable lines is also kept under another name.
+        """
         self.path = path
         self._size = self._live = 0
         self._sizes: dict[int, int] = {}
-        # Somebody else's thread brings it to disk.
+        # ``sync`` is called in another thread.
         self._lock = threading.Lock()
         self._fd = -1
         if left.damaged:
@@ -118,7 +122,7 @@ class Spool:
         self._rewrite(left.entries.values())
 
     def append(self, entries: Sequence[QueuedTask], over: Sequence[int] = ()) -> None:
-        """Both in one write; ``over``: numbers."""
+        """Append both in one write; ``over``: numbers."""
         lines = [write_entry(entry) for entry in entries]
         if over:
             lines.append(_ENCODER.encode({"d": list(over)}).encode("ascii") + b"\n")
@@ -131,14 +135,14 @@ class Spool:
 
     @property
     def wants_rewriting(self) -> bool:
-        """Whether most of it is over."""
+        """Whether most of the file is over."""
         if not self._sizes:
             return self._size >= ANEW_BYTES
         dead = self._size - self._live
         return dead >= REWRITE_BYTES and dead > self._live
 
     def rewrite(self, entries: Iterable[QueuedTask]) -> None:
-        """Begin anew with these: all that are on file and not over."""
+        """Rewrite the file with these entries: all that are in the spool and not over."""
         if self._sizes:
             self._rewrite([e for e in entries if e.number in self._sizes])
         else:
@@ -146,21 +150,21 @@ class Spool:
             self._size = self._live = 0
 
     def sync(self) -> None:
-        """Bring it to disk; from any thread, and until after the end."""
+        """Flush the file to disk; may be called in any thread, also after ``close``."""
         with self._lock:
             if self._fd < 0:
                 return
             fd = os.dup(self._fd)
-        # Without the lock: whoever writes never waits for the disk.
+        # Without the lock: writers never wait for the disk.
         try:
             os.fdatasync(fd)
         except OSError:
-            pass  # It is called again soon; a disk that fails is told of by the journal.
+            pass  # ``sync`` is called again soon; the journal reports a failing disk.
         finally:
             os.close(fd)
 
     def close(self) -> None:
-        """It is on disk then, and not written to any more."""
+        """Flush the file to disk, and close it."""
         self.sync()
         with self._lock:
             os.close(self._fd)
@@ -199,7 +203,8 @@ class Spool:
 
 
 def _sync_folder(folder: Path) -> None:
-    """A power cut must not bring the old file back, to which nothing is written any more."""
+    """Flush a folder: a power cut must not bring back the old file, which is not written any
+    more."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)

@@ -1,8 +1,8 @@
-"""Tasks of dispatcherd, run as its own workers run them: by its ``TaskWorker`` where the package
-is installed in this Python, and in much the same way where it is not.
+"""Tasks of dispatcherd, run as its own workers run them.
 
-Nothing is imported but from allowed modules, and nothing is evaluated. Source:
-docs/DISPATCHERD.md, "How tasks are run".
+They are run by its ``TaskWorker`` if the package is installed in this Python, else in much the same
+way. Only allowed modules are imported, and nothing is evaluated. Source: docs/DISPATCHERD.md, "How
+tasks are run".
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from beads_workers.integrations.dispatcherd.wire import (
 )
 
 CONFIG_VARIABLE = "DISPATCHERD_CONFIG_FILE"
-"""Where dispatcherd looks for its settings, whose worker class is used, and by which tasks
-publish others."""
+"""Environment variable: path of dispatcherd's settings. They name the worker class, and tasks
+publish other tasks by them."""
 
 Ask = Callable[[str, Mapping[str, Any]], dict[str, Any]]
-"""A control command and its data; gives the answer of the orchestrator."""
+"""Asks the orchestrator: a control command and its data; returns the answer."""
 
 CANCELLED = functions.CallResult(OutcomeKind.ERROR, error="cancelled by SIGUSR1")
-"""Whoever has asked for it knows better why."""
+"""Result of a cancelled call: the requester knows the reason."""
 
 
 class Cancelled(BaseException):
-    """SIGUSR1 came while nothing of dispatcherd's was there to hear it."""
+    """Exception raised by SIGUSR1 while no handler of dispatcherd is installed."""
 
 
 def _cancel(*_: object) -> None:
@@ -46,7 +46,7 @@ def _cancel(*_: object) -> None:
 
 
 class DispatcherCaller:
-    """Runs one message after the other: ``prepare`` each, then ``call``."""
+    """Runs one message after the other: call ``prepare`` and then ``call`` for each."""
 
     def __init__(
         self, worker_id: str, resolver: functions.Resolver, caller: functions.Caller, ask: Ask
@@ -59,10 +59,10 @@ class DispatcherCaller:
         self._is_ready = self._has_shut_down = False
 
     def prepare(self, path: str | None) -> bool:
-        """Set up what calls tasks, and import this one; True where anything was to be done. Raises
-        ``NotCallable``.
+        """Make the worker, and import this task; return False if there was nothing to do.
 
-        Raises ``Cancelled`` where SIGUSR1 comes meanwhile.
+        None: import everything that may be called. Raises ``NotCallable``, and ``Cancelled`` if
+        SIGUSR1 arrives meanwhile.
         """
         if self._is_ready and (path is None or path in self._resolver.known):
             return False
@@ -72,16 +72,16 @@ class DispatcherCaller:
                 self._worker = self._made()
                 self._is_ready = True
             if path is None:
-                self._resolver.load()  # No task waits: then all that may be called.
+                self._resolver.load()  # No task waits: everything that may be called is imported.
             elif path not in self._resolver.known:
                 self._resolver.find(path)
         finally:
-            # While no task runs there is nothing to cancel, and no reason to die.
+            # While no task runs, SIGUSR1 has nothing to cancel and must not kill us.
             set_handler(SIGUSR1, SIG_IGN)
         return True
 
     def call(self, message: dict[str, Any]) -> functions.CallResult:
-        """Run a prepared task to its end, and what it names as its callbacks."""
+        """Run a prepared task to its end, and then its callbacks."""
         try:
             try:
                 return self._plainly(message) if self._worker is None else self._by_its_own(message)
@@ -92,30 +92,30 @@ class DispatcherCaller:
 
     @property
     def idle_seconds(self) -> float:
-        """After so long without a task ``rest`` is due, again and again; 0: never."""
+        """Seconds without a task after which ``rest`` is due, repeatedly; 0: never."""
         return float(getattr(self._worker, "idle_timeout", 0) or 0)
 
     def rest(self) -> None:
-        """What an application does while there is no task, as closing what would be stale."""
+        """Call the application's ``on_idle``, which may close what would become stale."""
         try:
             self._worker.on_idle()
-        except Exception as error:  # The application's own: no task suffers from it.
+        except Exception as error:  # An error of the application must not affect tasks.
             self._worker.complain("on_idle", error)
 
     def close(self) -> None:
-        """Call once, at the end: an application may have its own to do then."""
+        """Call the application's ``on_shutdown``, once, at the end."""
         if self._worker is None or self._has_shut_down:
             return
         self._has_shut_down = True
         try:
             self._worker.on_shutdown()
-        except Exception as error:  # The application's own: its task has ended before.
+        except Exception as error:  # An error of the application: its last task has ended before.
             self._worker.complain("on_shutdown", error)
 
     def _made(self) -> Any:
         try:
             return self._task_worker()
-        except Exception as error:  # Settings and a class of the application's.
+        except Exception as error:  # Settings and class of the application may raise anything.
             raise functions.cannot(
                 f"dispatcherd's worker cannot be made: {error!r}", error
             ) from error
@@ -153,7 +153,7 @@ class DispatcherCaller:
         try:
             try:
                 worker.pre_task(message)
-            except Exception as error:  # As the real one: the application's own hook, not its task.
+            except Exception as error:  # As in the real worker: a hook's error is not the task's.
                 worker.complain("pre_task", error)
             finished = worker.perform_work(message)
             set_handler(SIGUSR1, SIG_IGN)
@@ -164,14 +164,14 @@ class DispatcherCaller:
             return functions.CallResult(
                 OutcomeKind.ERROR, error=f"it called exit({left.code!r})"[:200]
             )
-        except BaseException as error:  # Whatever it raises is its answer.
+        except BaseException as error:  # Any exception is the task's outcome.
             return functions.failed(error)
         try:
             done = from_worker_fields(finished)
         except (ProtocolError, AttributeError):
             done = None
         if not isinstance(done, TaskDone):
-            # A class of the application's, which may do as it likes.
+            # A worker class of the application may return anything.
             return functions.CallResult(
                 OutcomeKind.ERROR, error="its worker class does not say how it ended"
             )
@@ -209,31 +209,35 @@ class DispatcherCaller:
 
 
 def _preloaded(service: Mapping[str, Any]) -> list[str]:
-    """What the real service's processes have imported before anything else, as an application that
-    sets itself up when it is imported."""
+    """Return the modules that the real service's processes import before anything else.
+
+    Such a module may set up its application.
+    """
     found: list[str] = (service.get("process_manager_kwargs") or {}).get("preload_modules") or []
     return found
 
 
 _ITS_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
-"""What it sets handlers for when it is made; here they are set for the time of a task only."""
+"""Signals that a ``TaskWorker`` sets handlers for when it is made; here they are set only while
+a task runs."""
 
 
 @value
 class Bound:
-    """The first argument of a task with ``bind``, where dispatcherd is not installed."""
+    """The first argument of a task with ``bind`` if dispatcherd is not installed."""
 
     worker_id: int
     uuid: str
     ask: Ask
 
     def control(self, command: str, data: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Ask the orchestrator something; returns its answer."""
+        """Send a control command to the orchestrator; return its answer."""
         return self.ask(command, data or {})
 
 
 class _QueuePair:
-    """Both queues of a ``TaskWorker``: a question is put into one, its answer lies in the other."""
+    """Both queues of a ``TaskWorker``: a question is put into one, its answer is read from the
+    other."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
@@ -247,7 +251,7 @@ class _QueuePair:
 
 
 def _ours(kind: Any, resolver: functions.Resolver) -> Any:
-    """The class with two differences: only what is allowed is called, and failures are kept."""
+    """Return a subclass that calls only allowed functions, and keeps exceptions."""
 
     class Worker(kind):  # type: ignore[misc]
         raised: BaseException | None = None
@@ -259,7 +263,7 @@ def _ours(kind: Any, resolver: functions.Resolver) -> Any:
             return super().run_callable(message)
 
         def get_finished_message(self, raw_result: Any, *args: Any, **kwargs: Any) -> Any:
-            # The task's own is made after those of its callbacks.
+            # The last call is the one for the task itself, after its callbacks.
             self.raised = raw_result if isinstance(raw_result, BaseException) else None
             return super().get_finished_message(raw_result, *args, **kwargs)
 
@@ -274,7 +278,7 @@ def _answer(raised: BaseException | None, result: Any) -> functions.CallResult:
     if isinstance(raised, functions.NotCallable):
         return functions.not_callable(raised)
     if raised is not None:
-        # It has printed its traceback already, as dispatcherd does.
+        # dispatcherd has printed the traceback already.
         return replace(functions.failed(raised), trace="")
     return CANCELLED if result == CANCELLED_RESULT else functions.succeeded(result)
 
@@ -292,5 +296,5 @@ def _number(worker_id: str) -> int:
 def open_caller(
     worker_id: str, resolver: functions.Resolver, caller: functions.Caller, ask: Ask
 ) -> DispatcherCaller:
-    """What calls the tasks of one worker; made when the first one comes."""
+    """Return the object that calls the tasks of one worker; made at the first task."""
     return DispatcherCaller(worker_id, resolver, caller, ask)

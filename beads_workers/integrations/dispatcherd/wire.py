@@ -12,55 +12,56 @@ from beads_workers.core.framing import ProtocolError, as_number, parse_object
 from beads_workers.core.model import value
 
 # --- dispatcherd ---------------------------------------------------------------------------------
-# ``messages`` makes dataclasses of what a publisher sends and back, ``chunks`` cuts what is too
-# long for a broker and joins it again, ``workers`` has what a worker says to its main process.
+# ``messages`` turns a publisher's messages into dataclasses and back. ``chunks`` cuts messages that
+# are too long for a broker, and joins them again. ``workers`` has the messages of a worker to its
+# main process.
 #
 # Source: docs/DISPATCHERD.md, "The messages".
 
 
 SOCKET_BYTES_MAX = 1024
-"""A longer message goes over a Unix socket in chunks; the end of the line is not counted."""
+"""Longest message on a Unix socket that is not sent in chunks, without the end of the line."""
 POSTGRES_BYTES_MAX = 7999
-"""The same for a notification of PostgreSQL, which refuses 8000."""
+"""Longest message in a notification of PostgreSQL, which refuses 8000 bytes."""
 CHANNEL_BYTES_MAX = 63
-"""The name of a channel: PostgreSQL would cut a longer one."""
+"""Longest name of a channel: PostgreSQL would truncate a longer one."""
 MESSAGE_TIMEOUT_SECONDS = 30 * 60.0
-"""A message that is not whole so long after its first piece is dropped; the real one's default."""
+"""Time after its first chunk until an incomplete message is dropped; the real service's default."""
 
 
 # --- messages ------------------------------------------------------------------------------------
-# What a publisher sends: a task to run, or a control request; read from JSON, and written as it.
+# Messages of a publisher: a task to run, or a control request; read from and written as JSON.
 #
-# Reading is tolerant where nothing is guessed by it: fields that are missing, null or unknown are
-# no mistakes. Whatever would change what is run, or when, has to be of its type.
+# Reading is tolerant if nothing has to be guessed: missing, null and unknown fields are no errors.
+# Fields that change what is run, or when, must have their type.
 
 
 NAME_CHARS_MAX = 500
-"""Of a task's path, an id or a channel: they stand in every record, and real ones are short."""
+"""Longest task path, id or channel: they are in every record, and real ones are short."""
 
 
 class OnDuplicate(Enum):
-    """What becomes of a task while one with the same path and arguments is there already."""
+    """Rule for a task if one with the same path and arguments is active."""
 
     PARALLEL = "parallel"
     """Both run."""
     DISCARD = "discard"
-    """This one is dropped."""
+    """The new task is dropped."""
     SERIAL = "serial"
-    """This one waits for its turn."""
+    """The new task waits for its turn."""
     QUEUE_ONE = "queue_one"
-    """This one waits, unless another waits already: then it is dropped."""
+    """The new task waits, unless another waits already: then it is dropped."""
 
 
 @value
 class TaskCall:
-    """Call ``task`` (``package.module.name``) with these arguments, which are JSON values.
+    """A call of ``task`` (``package.module.name``) with these arguments, which are JSON values.
 
-    ``time_pub``: epoch seconds; ``timeout`` and ``delay`` in seconds, 0 for none, and a negative
-    ``timeout`` is over at once; ``guid`` is only passed on; ``bind``: the first argument is to be
-    dispatcherd's own. ``on_duplicate`` as it was written, see ``duplicates``. ``extra``: further
-    keys as they came (``callbacks``, ``errbacks``). ``empty``: which of ``args`` and ``kwargs``
-    came empty instead of not at all, which to ``on_duplicate`` is another task.
+    ``time_pub``: epoch seconds; ``timeout`` and ``delay`` in seconds, 0 for none; a negative
+    ``timeout`` is over at once. ``guid`` is only passed on; ``bind``: the first argument is
+    dispatcherd's own. ``on_duplicate``: as written, see ``duplicates``. ``extra``: further keys as
+    they came (``callbacks``, ``errbacks``). ``empty``: which of ``args`` and ``kwargs`` came empty
+    instead of not at all: for ``on_duplicate`` that is another task.
     """
 
     task: str
@@ -79,7 +80,7 @@ class TaskCall:
 
     @property
     def duplicates(self) -> OnDuplicate:
-        """What ``on_duplicate`` means; what nobody knows means ``parallel``, as to the real one."""
+        """Meaning of ``on_duplicate``; unknown values mean ``parallel``, as in the real service."""
         try:
             return OnDuplicate(self.on_duplicate)
         except ValueError:
@@ -88,7 +89,7 @@ class TaskCall:
 
 @value
 class ControlRequest:
-    """A question or an order to the orchestrator itself; ``reply_to`` is "" for no answer."""
+    """A question or a command to the orchestrator itself; ``reply_to`` is "" for no answer."""
 
     control: str
     control_data: Mapping[str, Any] = field(default_factory=dict)
@@ -99,15 +100,17 @@ Message = TaskCall | ControlRequest
 
 
 def parse(payload: bytes) -> Message:
-    """One whole message that is no chunk; raises ``ProtocolError``. A bare ``package.module.name``
-    without any JSON is a task, too."""
+    """Return the message in a payload that is no chunk; raise ``ProtocolError``.
+
+    A bare ``package.module.name`` without any JSON is a task, too.
+    """
     return bare_task(payload) or from_fields(parse_object(payload))
 
 
 def bare_task(payload: bytes) -> TaskCall | None:
-    """The task that a payload names which is no JSON at all, if it does."""
+    """Return the task that a payload without JSON names, or None."""
     bare = payload.strip()
-    # A short one, so that a megabyte of JSON is not decoded twice.
+    # Only short payloads, so that a megabyte of JSON is not decoded twice.
     if bare[:1] == b"{" or len(bare) > NAME_CHARS_MAX:
         return None
     text = bare.decode("utf-8", "replace")
@@ -117,9 +120,9 @@ def bare_task(payload: bytes) -> TaskCall | None:
 
 
 def from_fields(fields: Mapping[str, Any]) -> Message:
-    """The message that an object holds; raises ``ProtocolError``."""
+    """Return the message that an object holds; raise ``ProtocolError``."""
     if fields.get("control") is not None:
-        # What is no name is the name of no command: whoever asked is answered so.
+        # An invalid name counts as an unknown command, so that its sender gets an answer.
         name = str(fields["control"])[:NAME_CHARS_MAX]
         return ControlRequest(name, _object(fields, "control_data"), _reply_to(fields))
     name = _name(fields, "task")
@@ -142,7 +145,7 @@ def from_fields(fields: Mapping[str, Any]) -> Message:
 
 
 def to_fields(message: Message) -> dict[str, Any]:
-    """The message as the JSON object that it is on the wire; what is empty is left out."""
+    """Return the message as the JSON object that is sent, without empty fields."""
     match message:
         case TaskCall():
             return _task_fields(message)
@@ -158,7 +161,10 @@ def to_fields(message: Message) -> dict[str, Any]:
 
 
 def encode(message: Message) -> str:
-    """Its JSON, in ASCII; raises ``ValueError`` for what is no JSON, or nothing that can be run."""
+    """Return the JSON of a message, in ASCII.
+
+    Raises ``ValueError`` if the message has no name, or values that are not JSON.
+    """
     name = message.task if isinstance(message, TaskCall) else message.control
     if not name:
         raise ValueError("a message without a name")
@@ -199,7 +205,8 @@ _TASK_FIELDS = frozenset(
 
 
 def _refuse_code(fields: Any) -> None:
-    """The real one evaluates what begins with ``lambda``, in callbacks, too."""
+    """Raise ``ProtocolError`` for code: the real service evaluates ``lambda``, in callbacks,
+    too."""
     inside = [fields]
     while inside:
         each = inside.pop()
@@ -223,7 +230,7 @@ def _name(fields: Mapping[str, Any], key: str) -> str:
 
 
 def _id(fields: Mapping[str, Any], key: str) -> str:
-    """A text, or what a careless publisher has made a number; anything else counts as missing."""
+    """Return a text, or a number as text; "" if the field is missing or anything else."""
     value = fields.get(key)
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 63:
         value = str(value)
@@ -263,29 +270,28 @@ def _object(fields: Mapping[str, Any], key: str) -> dict[str, Any]:
 
 
 # --- workers -------------------------------------------------------------------------------------
-# What a worker says to its main process, and what that is in our own words.
+# Messages of a worker to its main process, as dataclasses.
 #
-# With dispatcherd this travels as pickles between processes of one pool, so it is a vocabulary more
-# than a wire; here it is JSON. ``error`` in ``TaskDone`` is ours: with dispatcherd a task that
-# failed looks like one that returned nothing.
+# In dispatcherd these are pickles between processes of one pool; here they are JSON. ``error`` in
+# ``TaskDone`` is ours: in dispatcherd a failed task looks like one that returned nothing.
 
 
 CANCELLED_RESULT = "<cancel>"
-"""The result of a task that was cancelled, or whose time was over."""
+"""Result of a task that was cancelled or timed out."""
 
 
 @value
 class WorkerReady:
-    """The worker takes tasks from now on."""
+    """Message: the worker takes tasks from now on."""
 
     worker: int
 
 
 @value
 class TaskDone:
-    """A task is over. Times in epoch seconds. ``is_stopping``: it takes no more, and will exit.
+    """Message: a task is over. Times are epoch seconds. ``is_stopping``: the worker will exit.
 
-    ``error``: why it failed, in one line; "" where it did not.
+    ``error``: reason for a failure, in one line; "" for a success.
     """
 
     worker: int
@@ -299,7 +305,7 @@ class TaskDone:
 
 @value
 class ControlAction:
-    """A task asks something of the orchestrator; it waits for the answer."""
+    """Message: a running task asks the orchestrator, and waits for the answer."""
 
     worker: int
     command: str
@@ -308,7 +314,7 @@ class ControlAction:
 
 @value
 class WorkerShutdown:
-    """The worker's last word: its process can be joined."""
+    """The last message of a worker: its process can be joined."""
 
     worker: int
 
@@ -317,7 +323,7 @@ FromWorker = WorkerReady | TaskDone | ControlAction | WorkerShutdown
 
 
 def from_worker_fields(fields: Mapping[str, Any]) -> FromWorker:
-    """One message of a worker; raises ``ProtocolError``."""
+    """Return one message of a worker; raise ``ProtocolError``."""
     worker = fields.get("worker")
     if type(worker) is not int or worker < 0:
         raise ProtocolError("no worker")

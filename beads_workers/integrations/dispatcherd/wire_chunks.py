@@ -1,7 +1,7 @@
-"""Messages that are too long for a broker: cut into envelopes, and joined again.
+"""Messages that are too long for a broker: cut into chunks, and joined again.
 
-Whatever comes, memory is bounded: what was begun and not finished goes when it is stale, and the
-least recently touched goes first when there is too much of it.
+Memory is bounded: incomplete messages are dropped when they are stale. If there are too many, the
+least recently changed is dropped first.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ MARKER = "__dispatcherd_chunk__"
 VERSION = "v1"
 
 MESSAGE_BYTES_MAX = 16 << 20
-"""Of one message, joined: a task's arguments, not a file."""
+"""Longest joined message: a task's arguments, not a file."""
 PENDING_BYTES_MAX = 32 << 20
-"""Of all pieces that wait, with what it costs to keep them: two of the longest messages."""
+"""Most bytes of all pieces that wait, with their overhead: two of the longest messages."""
 PENDING_MAX = 4096
-"""Messages that wait for the rest of them."""
+"""Most incomplete messages."""
 TOTAL_MAX = MESSAGE_BYTES_MAX // 64
-"""Pieces of one message: a broker that takes so little at a time is none."""
+"""Most pieces of one message: no real broker takes so little at a time."""
 ID_CHARS_MAX = 200
 TROUBLES_MAX = 20
-"""Between two looks at them; more are counted only."""
+"""Most troubles that are kept until they are cleared; further ones are only counted."""
 
 _PIECE_BYTES = 200
-"""What keeping a piece costs beside its text: objects and entries of dictionaries."""
+"""Memory for a piece besides its text: objects and entries of dictionaries."""
 
 
 def split_message(message: str, *, max_bytes: int | None, message_id: str) -> list[str]:
-    """The message as it is, or in chunks of at most ``max_bytes`` each (UTF-8), in ASCII.
+    """Return the message unchanged, or in chunks of at most ``max_bytes`` each, in ASCII.
 
-    ``message_id``: fresh for each message, hexadecimal. Raises ``ValueError`` where ``max_bytes``
-    leaves no room for a piece.
+    ``max_bytes`` is compared with the message in UTF-8. ``message_id``: fresh for each message,
+    hexadecimal. Raises ``ValueError`` if ``max_bytes`` leaves no room for a piece.
     """
     if max_bytes is None or _fits(message, max_bytes):
         return [message]
-    # A piece has a character at least, so no number in an envelope is longer than this one.
+    # Every piece has at least one character, so no number in an envelope is longer than this one.
     most = len(message)
     room = max_bytes - len(_envelope(message_id, most, most, ""))
     if room < _CHARACTER_BYTES_MAX:
@@ -54,7 +54,7 @@ def split_message(message: str, *, max_bytes: int | None, message_id: str) -> li
 
 
 _CHARACTER_BYTES_MAX = 12
-"""Of one character in JSON: a pair of surrogates, as escapes."""
+"""Longest JSON of one character: a pair of surrogates, as escapes."""
 
 
 def _fits(message: str, max_bytes: int) -> bool:
@@ -67,7 +67,8 @@ def _pieces(message: str, room: int) -> list[str]:
     while start < len(message):
         piece = message[start : start + room]
         while (size := len(json.dumps(piece)) - 2) > room:
-            # As many as would fit if all were like these, and always fewer than before.
+            # The number that would fit if all characters were like these, and always fewer than
+            # before.
             piece = piece[: max(1, min(len(piece) * room // size, len(piece) - 1))]
         pieces.append(piece)
         start += len(piece)
@@ -86,9 +87,9 @@ def _envelope(message_id: str, index: int, total: int, payload: str) -> str:
 
 
 def read_object(payload: bytes) -> dict[str, Any]:
-    """One JSON object, for ``ChunkAccumulator.ingest_dict``; raises ``ProtocolError``.
+    """Return one JSON object, for ``ChunkAccumulator.ingest_dict``; raise ``ProtocolError``.
 
-    A chunk may begin and end in the middle of a character; everything else is whole.
+    A chunk may begin and end in the middle of a character; other messages must be whole.
     """
     if _MARKER_BYTES in payload and MARKER in (fields := parse_object(payload, mend=False)):
         return fields
@@ -100,7 +101,7 @@ _MARKER_BYTES = MARKER.encode()
 
 @value
 class Partial:
-    """A message that is not whole. ``chunks``: index and length in characters of what is there."""
+    """An incomplete message. ``chunks``: index and length in characters of the received ones."""
 
     message_id: str
     seconds_since_start: float
@@ -117,11 +118,11 @@ class _Begun:
 
 
 class ChunkAccumulator:
-    """Feed it every object that comes; it returns what is whole. Times are monotonic seconds.
+    """Joins chunks. Feed it every object; it returns complete messages.
 
-    The first piece that names a message says how many there are, and the first of an index stands:
-    a later one that says otherwise is an error, which changes nothing. ``troubles``: what was wrong
-    since they were last cleared, in a line each.
+    Times are monotonic seconds. The first chunk of a message says how many there are, and the first
+    chunk of an index counts: a later chunk that differs is an error, and changes nothing.
+    ``troubles``: errors since the list was last cleared, in a line each.
     """
 
     def __init__(
@@ -131,7 +132,7 @@ class ChunkAccumulator:
         pending_bytes_max: int = PENDING_BYTES_MAX,
         pending_max: int = PENDING_MAX,
     ) -> None:
-        """``message_timeout_seconds``: at 0 or less, nothing is ever stale."""
+        """``message_timeout_seconds``: at 0 or less, no message is ever stale."""
         self.message_timeout_seconds = message_timeout_seconds
         self.total_chunks_received = 0
         self.successful_assemblies = 0
@@ -142,20 +143,20 @@ class ChunkAccumulator:
         self._pending_max = pending_max
         self._now = 0.0
         self._bytes = 0
-        # By when they were touched last; a message's place moves, its beginning does not.
+        # Ordered by last change: a changed message moves to the end, and keeps its ``began``.
         self._pending: OrderedDict[str, _Begun] = OrderedDict()
 
     @property
     def active_messages(self) -> int:
-        """How many are not whole."""
+        """Number of incomplete messages."""
         return len(self._pending)
 
     def ingest_dict(
         self, received: Mapping[str, Any], now: float | None = None
     ) -> tuple[bool, Mapping[str, Any] | None, str | None]:
-        """Whether it is a chunk; the whole message, where there is one now; its ``message_id``.
+        """Return whether the object is a chunk, the complete message if any, its ``message_id``.
 
-        What is no chunk is returned as it is. ``now``: left out, no time has passed.
+        An object that is no chunk is returned unchanged. ``now``: without it, no time has passed.
         """
         if MARKER not in received:
             return False, received, None
@@ -179,7 +180,7 @@ class ChunkAccumulator:
         return True, message, message_id
 
     def expire_partial_messages(self, now: float) -> None:
-        """Drop what is stale; call it now and then."""
+        """Drop stale messages; call it now and then."""
         self._now = now
         if self.message_timeout_seconds <= 0:
             return
@@ -190,7 +191,7 @@ class ChunkAccumulator:
             self._say(f"{len(begun.pieces)} of {begun.total} chunks of {message_id} were stale")
 
     def partials(self, now: float, limit: int | None = None) -> tuple[Partial, ...]:
-        """What is not whole, the least recently touched first; at most ``limit`` of them."""
+        """Return the incomplete messages, the least recently changed first; at most ``limit``."""
         return tuple(
             Partial(
                 message_id,
@@ -220,7 +221,7 @@ class ChunkAccumulator:
         return message_id, begun, len(begun.pieces) == total
 
     def _grow(self, message_id: str, begun: _Begun, payload: str) -> None:
-        # A character of a text takes one to four bytes; most messages are ASCII.
+        # One to four bytes for a character; most messages are ASCII.
         size = len(payload) * (1 if payload.isascii() else 4) + _PIECE_BYTES
         begun.size += size
         self._bytes += size
@@ -258,7 +259,7 @@ def _read(received: Mapping[str, Any]) -> tuple[str, int, int, str]:
         raise ProtocolError("a chunk without a message_id")
     message_id = message_id.encode("utf-8", "replace").decode()
     index, total = received.get("index"), received.get("total")
-    # JSON's true and 1.0 are not what any peer counts with.
+    # No peer sends JSON's true or 1.0 as a number of chunks.
     if type(index) is not int or type(total) is not int or not 0 <= index < total <= TOTAL_MAX:
         raise ProtocolError(
             f"a chunk of {message_id} has index {str(index)[:20]} of {str(total)[:20]}"
@@ -272,6 +273,7 @@ def _joined(begun: _Begun) -> bytes:
     text = "".join(begun.pieces[index] for index in range(begun.total))
     if text.isascii():
         return text.encode()
-    # Whoever counts in UTF-16 may have cut a pair of surrogates: joined, it is a character again.
+    # A sender that counts in UTF-16 may have cut a pair of surrogates: joined, it is one character
+    # again.
     mended = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return mended.encode("utf-8")

@@ -1,4 +1,4 @@
-"""``submit``: jobs as envelopes, into the embedded tracker."""
+"""``submit``: hand in jobs as envelopes to the built-in tracker."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from beads_workers.trackers.sqlite.exchange import write_issues
 from beads_workers.trackers.sqlite.store import SqliteStore, transaction
 
 # --- submission ----------------------------------------------------------------------------------
-# Jobs handed in to the embedded tracker: all of a submission, or nothing of it.
+# Jobs handed in to the built-in tracker: all jobs of a submission, or none.
 
 
 IN_TRACKER = "is in the tracker already"
 
 
 class SubmissionRefused(Exception):
-    """Nothing was taken. ``problems``: one line each."""
+    """A submission was refused as a whole. ``problems``: one line each."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("; ".join(problems))
@@ -39,7 +39,10 @@ class SubmissionRefused(Exception):
 
 
 def submit_all(connection: sqlite3.Connection, jobs: Sequence[Submitted]) -> list[str]:
-    """Make an issue of each job; returns what in them was no use. Raises ``SubmissionRefused``."""
+    """Make an issue of each job; return warnings about ignored fields.
+
+    Raises ``SubmissionRefused``.
+    """
     issues: list[TrackerIssue] = []
     problems: list[str] = []
     warnings: list[str] = []
@@ -74,7 +77,7 @@ def submit_all(connection: sqlite3.Connection, jobs: Sequence[Submitted]) -> lis
 STDIN = "-"
 PACKAGES_SHOWN = 3
 EXECUTOR = re.compile(r"[A-Za-z0-9_-]{1,32}")
-"""What an executor can be called."""
+"""Valid name of an executor."""
 
 
 def register(app: typer.Typer) -> None:
@@ -120,12 +123,15 @@ def submit(
 
 
 def _what_calls(jobs: Sequence[Submitted]) -> str:
-    """What is to be said for these, as far as one can tell: the modules' first names, or where they
-    name functions of an executor, that one."""
+    """Return the option of ``start`` that these jobs need, as far as one can tell.
+
+    It names the modules' first names or, if the jobs call functions of executors, the executors.
+    """
     calls = [call_path(job.envelope.job_path).partition("#") for job in jobs]
     executors = dict.fromkeys(name for name, mark, _ in calls if mark)
     if executors:
-        # Whoever handed in the file chose them, and this line is there to be pasted into a shell.
+        # The names come from the file, and people paste this line into a shell: only safe ones are
+        # shown.
         shown = [name for name in executors if EXECUTOR.fullmatch(name)][:PACKAGES_SHOWN]
         return " ".join(f"--executor {name}=rrq:CMD" for name in shown or ["NAME"])
     names = dict.fromkeys(path.partition(".")[0] for path, _, _ in calls if "." in path)
@@ -155,7 +161,7 @@ def _look_for_bd() -> None:
 
 
 def _read(files: list[str]) -> list[Submitted]:
-    """Every job of every file; raises ``CommandError`` for whatever is wrong in any of them."""
+    """Return every job of every file; raise ``CommandError`` for any fault in any of them."""
     from beads_workers.integrations.envelopes.wire import read_submission
 
     jobs: list[Submitted] = []
@@ -181,7 +187,8 @@ def _bytes(file: str) -> bytes:
 
 
 def _refusal(problems: Sequence[str]) -> CommandError:
-    """Every problem is named; the last word is that none of the others was taken either."""
+    """Return the error for these problems; with several, print each, and say that no job was
+    taken."""
 
     hint = "an envelope has job_id, job_path, args, kwargs, state 'enqueued' and ts_enqueued"
     if all(problem.endswith(IN_TRACKER) for problem in problems):

@@ -1,6 +1,6 @@
-"""Jobs as envelopes: a fold over the journal, and issues of our own tracker.
+"""Jobs as envelopes: a fold over the journal, and issues of the built-in tracker.
 
-Every transition that ``core.issues`` tells of is one. Source: docs/ENVELOPE.md. A job is known
+Every transition of ``core.issues`` changes an envelope. Source: docs/ENVELOPE.md. A job is known
 from its claim on, or from what an earlier run left.
 """
 
@@ -45,13 +45,14 @@ _REASONS = {
 RELEASED = "released by a person"
 WITHDRAWN = "its sender took it back, or the executor ended"
 _SENT_TO_US = ("rrq",)
-"""Sources whose jobs come by themselves: one that is requeued unstarted is over for us."""
+"""Sources that send their jobs: a job that is requeued unstarted is over for us."""
 
 
 class Envelopes:
-    """``apply`` every entry of a run in order; several runs may follow each other.
+    """Envelopes of jobs: ``apply`` every entry of a run in order; several runs may follow.
 
-    ``jobs``: by id, the one that changed last at the end. ``keep_done``: those that are done, too.
+    ``jobs``: by id, the one that changed last at the end. ``keep_done``: finished jobs are kept,
+    too.
     """
 
     def __init__(self, *, keep_done: bool = True) -> None:
@@ -59,10 +60,10 @@ class Envelopes:
         self._keep_done = keep_done
         self._issues = Issues()
         self.source = ""
-        """Of the run: a name such as ``bd``."""
+        """Source of the run: a name such as ``bd``."""
 
     def apply(self, entry: Entry) -> Envelope | None:
-        """Take in the next entry; returns the envelope of the job that it has changed, if any."""
+        """Take in the next entry; return the envelope of the job that it changed, or None."""
         job = self._changed(entry)
         if job is None or not job.job_id or job == self.jobs.get(job.job_id):
             return None
@@ -94,7 +95,7 @@ class Envelopes:
                 return self._asked(entry.record, change, at)
 
     def _asked(self, record: rec.Record, change: Transition, at: int) -> Envelope | None:
-        """A person has a say in what is not running; or it failed for no fault of its own."""
+        """Return the job after a person's decision about it, or after a refunded attempt."""
         job = self.jobs.get(change.issue.issue_id)
         waits = change.before not in _AT_WORK and job is not None and job.state is not JobState.DONE
         match record:
@@ -108,7 +109,7 @@ class Envelopes:
                 return None
 
     def _known(self, issue_id: str, at: int) -> Envelope:
-        """The job; where its claim was lost with a part of the journal, what is left to say."""
+        """Return the job; a minimal one if its claim was lost with a part of the journal."""
         job = self.jobs.get(issue_id)
         return job or Envelope(issue_id, self._path(""), JobState.ENQUEUED, at)
 
@@ -116,7 +117,7 @@ class Envelopes:
         return job_path(path) if path else _PATH_OF_SOURCE.get(self.source, ISSUE_PATH)
 
     def _described(self, record: rec.Claimed | rec.Checkpointed, at: int) -> Envelope:
-        """The job with what the record says of it, as if it were enqueued for the first time."""
+        """Return the job as the record describes it, as if it were enqueued for the first time."""
         given = record.arguments or Arguments()
         old = self.jobs.get(record.issue_id)
         known = old.ts_enqueued if old else at
@@ -141,7 +142,7 @@ class Envelopes:
         self, retry_entry: rec.Checkpointed, change: Transition, at: int
     ) -> Envelope | None:
         if retry_entry.claimed_by:
-            return None  # The run that did it has told that it is done.
+            return None  # The run that did the job has reported that it is done.
         job = self._described(retry_entry, at)
         if retry_entry.quarantined:
             if change.before in _FAILED and retry_entry.issue_id in self.jobs:
@@ -157,20 +158,21 @@ class Envelopes:
         if job is None or job.state is JobState.DONE:
             return None
         if state is IssueState.CLOSED:
-            # Somebody else has closed it meanwhile. Of what is not with us they tell others.
+            # Somebody else has closed the job. A reopened one that is not ours is reported by
+            # others.
             theirs = settled.action == Action.REOPEN.value
             return None if theirs else _moved(job, JobState.DONE, job.attempt, ts_finished=at)
         if state is IssueState.FOREIGN:
             del self.jobs[settled.issue_id]
             return None
         if settled.error == PAST_DEADLINE:
-            # Its sender was answered so, whether it had begun or not.
+            # The sender got this answer, whether the job had begun or not.
             over = job if job.state is JobState.ERROR else _failed(job, "", None, at)
             return replace(over, error=PAST_DEADLINE, reason="timeout")
         if (settled.action, settled.result) != _REQUEUED:
             return None
         if change.before in _AT_WORK:
-            # Its run was killed under it, and a later one has given it back.
+            # The run that worked on the job was killed, and a later one has requeued the job.
             return _moved(job, JobState.ENQUEUED, job.attempt)
         if self.source in _SENT_TO_US and job.state is JobState.ENQUEUED and job.attempt is None:
             return _failed(job, WITHDRAWN, "cancelled", at)
@@ -183,27 +185,27 @@ _REQUEUED = ("release", "applied")
 
 
 def job_path(path: str) -> str:
-    """The ``job_path`` of what a ``Call`` names: an RRQ executor's is ``rrq.<executor>.<fn>``."""
+    """Return the ``job_path`` of a ``Call``'s path; ``rrq.<executor>.<fn>`` for an RRQ executor."""
     executor, mark, handler = path.partition("#")
     return f"rrq.{executor}.{handler}" if mark else path
 
 
 def call_path(path: str) -> str:
-    """What a ``Call`` is to name for a ``job_path``: the way back."""
+    """Return the path of a ``Call`` for a ``job_path``: the inverse of ``job_path``."""
     kind, _, rest = path.partition(".")
     executor, dot, handler = rest.partition(".")
     return f"{executor}#{handler}" if kind == "rrq" and dot else path
 
 
 def envelope(call: Call | None, job_id: str, enqueued_at: float, source: str = "") -> Envelope:
-    """A job that waits in its source, as an envelope."""
+    """Return the envelope of a job that waits in its source."""
     path = job_path(call.path) if call else _PATH_OF_SOURCE.get(source, ISSUE_PATH)
     args, kwargs = (call.args, call.kwargs) if call else ((), {})
     return Envelope(job_id, path, JobState.ENQUEUED, _seconds(enqueued_at), args, kwargs)
 
 
 def _moved(job: Envelope, state: JobState, attempt: int | None, **more: Any) -> Envelope:
-    """The job in another state, without what belonged to an attempt, and with ``more``."""
+    """Return the job in another state, without the fields of an attempt, and with ``more``."""
     nothing: dict[str, Any] = dict.fromkeys(_OF_ATTEMPT)
     return replace(job, **nothing | {"state": state, "attempt": attempt} | more)
 
@@ -237,7 +239,7 @@ def _finished(job: Envelope, finished: rec.Finished, at: float) -> Envelope:
             }
             return _moved(job, JobState.DONE, job.attempt, **more)
         case "land":
-            return job  # It is done once it is closed, after it has landed.
+            return job  # The job is done once its issue is closed, after landing.
         case "hand_back" if finished.outcome == "retry":
             return _moved(job, JobState.ENQUEUED, _attempt(finished.attempt + 1))
         case "quarantined" | "hand_back":
@@ -252,12 +254,12 @@ def _finished(job: Envelope, finished: rec.Finished, at: float) -> Envelope:
 
 
 def _seconds(at: float) -> int:
-    """A time as envelopes have it; one of a damaged journal becomes the nearest that there is."""
+    """Return a time in whole seconds; a time of a damaged journal becomes the nearest valid one."""
     return floor(min(max(at, 0.0), SECONDS_MAX))
 
 
 def _next(charged: int) -> int | None:
-    """The number of the attempt that follows, where there has been one."""
+    """Return the number of the next attempt; None if there was none yet."""
     return _attempt(charged + 1) if charged else None
 
 
@@ -266,20 +268,20 @@ def _attempt(number: int) -> int:
 
 
 # --- envelopes -----------------------------------------------------------------------------------
-# An issue of our own tracker as a job envelope: what waits, and what runs have made of it.
+# An issue of the built-in tracker as a job envelope: waiting jobs, and the results of runs.
 #
 # Source: docs/ENVELOPE.md, "Where they come from".
 
 
 EXTRA = "envelope"
-"""The key of an issue under which it keeps what else stood in the envelope that it came with."""
+"""Key of an issue that keeps the other fields of its envelope."""
 
 TAKEN = frozenset(
     {"title", "description", "priority", "labels", "timeout_seconds"}
     | {"trace_context", "correlation_context"}
 )
-"""Keys of an envelope that mean for its issue what they mean for any; never ``command``: what
-others hand in names functions, and runs nothing of their own."""
+"""Keys of an envelope with the same meaning for its issue as for any issue. Never ``command``:
+submitted jobs name functions, and run no commands of their own."""
 
 NO_CALLS = (ISSUE_PATH, SCRIPT_PATH)
 TITLE_CHARS_MAX = 200
@@ -288,9 +290,9 @@ NEVER_SAID = "it is blocked in the tracker"
 
 
 def to_envelope(issue: TrackerIssue, known: Envelope | None = None) -> Envelope:
-    """``known``: what the journal of the running or last run says of it.
+    """Return the envelope of an issue. ``known``: the journal's, of the running or last run.
 
-    Calls are told whole here. Where tracker and journal differ, the tracker has the last word.
+    Calls are complete here. If tracker and journal differ, the tracker counts.
     """
     waiting = _waiting(issue)
     if known is not None and _agrees(issue, known):
@@ -313,9 +315,9 @@ def to_envelope(issue: TrackerIssue, known: Envelope | None = None) -> Envelope:
 
 
 def to_issue(job: Envelope, position: int) -> tuple[TrackerIssue, tuple[str, ...]]:
-    """The issue of a job that is handed in, and what in it was no use; raises ``BadIssue``.
+    """Return the issue of a submitted job, and warnings about ignored fields; raise ``BadIssue``.
 
-    ``position``: how many of its submission come before it; among equals they are taken in order.
+    ``position``: number of jobs before it in its submission; equal jobs are taken in this order.
     """
     if job.job_path in NO_CALLS or not _is_name(job.job_path):
         raise BadIssue(f"job_path: {job.job_path!r} names no callable")
@@ -350,7 +352,7 @@ def to_issue(job: Envelope, position: int) -> tuple[TrackerIssue, tuple[str, ...
 
 
 def _is_name(path: str) -> bool:
-    """Names with dots between them, of whatever is no place of a file and can be read."""
+    """Return whether a path is names separated by dots: printable, and no path of a file."""
     return path.isprintable() and all(path.split(".")) and not _NO_NAME.search(path)
 
 
@@ -367,7 +369,7 @@ def _waiting(issue: TrackerIssue) -> Envelope:
 def _agrees(issue: TrackerIssue, known: Envelope) -> bool:
     match known.state:
         case JobState.DONE:
-            # Its close may be on its way; an open one was opened again.
+            # The close may be pending; an open issue was opened again.
             return issue.status in (CLOSED, IN_PROGRESS)
         case JobState.ERROR:
             return issue.status == BLOCKED or known.reason == "cancelled"

@@ -1,6 +1,6 @@
-"""Jobs as envelopes, for ``list``, ``status`` and ``watch``: read from the journal by the client.
+"""Jobs as envelopes, for ``list``, ``status`` and ``watch``: the client reads them in the journal.
 
-Nothing of it costs the orchestrator anything.
+The orchestrator has no work with them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def unfinished(directory: Path) -> list[dict[str, Any]]:
-    """The jobs of the running or last run that are not done, as JSON objects."""
+    """Return the unfinished jobs of the running or last run, as JSON objects."""
     from beads_workers.integrations.envelopes.wire import JobState, to_fields
 
     jobs = of_last_run(directory).jobs.values()
@@ -29,7 +29,7 @@ def unfinished(directory: Path) -> list[dict[str, Any]]:
 
 
 def of_last_run(directory: Path) -> Envelopes:
-    """Every job of the running or last run."""
+    """Return every job of the running or last run."""
     from beads_workers.integrations.envelopes.fold import Envelopes
     from beads_workers.runtime.journal_file import read_journal
     from beads_workers.runtime.run_directory import RunDirectory
@@ -43,7 +43,7 @@ def of_last_run(directory: Path) -> Envelopes:
 
 
 def print_list(directory: Path, *, closed_too: bool, as_json: bool) -> None:
-    """The jobs of the running or last run and, with an embedded tracker, what waits there."""
+    """Print the jobs of the running or last run and, with a built-in tracker, its waiting jobs."""
     from beads_workers.cli.tracker import print_array
     from beads_workers.core.text import json_line
     from beads_workers.integrations.envelopes.wire import to_fields
@@ -100,14 +100,14 @@ def _row(job: Envelope, width: int) -> str:
 
 
 def watch(client: ControlClient, directory: Path) -> None:
-    """Print what is not done, then every transition as it happens; until the run is over.
+    """Print the unfinished jobs, then every transition as it happens, until the run is over.
 
-    The fleet's word that something has happened only says when to read the journal.
+    The fleet's event only says when to read the journal.
     """
     from beads_workers.runtime.journal_file import JournalTail
 
     client.send("bw.follow")
-    first = client.read()  # From here on nothing is written that we are not told of.
+    first = client.read()  # From here on, every write to the journal is followed by an event.
     if first is None:
         raise CommandError("the fleet ended before it answered")
     run_id = str(first["status"]["run_id"])
@@ -135,7 +135,7 @@ class _Transitions:
 
 
 def print_replay(entries: Iterator[Entry]) -> None:
-    """Every transition of a run."""
+    """Print every transition of a run."""
     _Transitions().print_all(entries)
 
 

@@ -1,7 +1,7 @@
-"""The job envelope, version 1.0: one shape for every job; its schema; submissions of it.
+"""The job envelope, version 1.0: one shape for every job; its schema; submissions of envelopes.
 
 Source: docs/ENVELOPE.md; ``docs/envelope.schema.json`` says the same for other programs. Fields
-that are not known are left out, never null; keys that nobody knows are ignored when one is read.
+without a value are left out, never null; unknown keys are ignored when an envelope is read.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from beads_workers.core.model import value
 VERSION = "1.0"
 
 SECONDS_MAX = 253_402_300_799
-"""The end of the year 9999: later ones cannot be written as the times of an issue."""
+"""The end of the year 9999: later times cannot be written as the times of an issue."""
 
 
 ATTEMPT_MAX = 2**53 - 1
-"""The largest whole number that every reader of JSON takes for what it is."""
+"""The largest whole number that every JSON reader reads exactly."""
 
 
 class JobState(Enum):
-    """The values are the wire names; the set is closed."""
+    """State of a job. The values are the wire names; the set is closed."""
 
     ENQUEUED = "enqueued"
     RUNNING = "running"
@@ -38,13 +38,13 @@ class JobState(Enum):
 
 @value
 class Envelope:
-    """Times are whole seconds since 1970. ``error`` is set in state ``error``, and only there.
+    """One job. Times are whole seconds since 1970. ``error`` is set in state ``error`` only.
 
-    From ``attempt`` on: ours, additive. ``attempt`` is the one that runs, ran or is next;
-    ``next_retry_at`` goes with ``enqueued`` after a failure; ``reason`` says of an error that it
-    was ``cancelled``, ``timeout``, ``lost`` or ``not_found``; ``result``: what a function
-    returned, ``result_file``: where that lies if it is too long; ``omitted``: names of fields that
-    are empty because they were too long to be kept; ``extra``: keys that mean nothing to us.
+    The fields from ``attempt`` on are additions of ours. ``attempt``: number of the attempt that
+    runs, ran or is next. ``next_retry_at``: set with ``enqueued`` after a failure. ``reason`` of an
+    error: ``cancelled``, ``timeout``, ``lost`` or ``not_found``. ``result``: result of a function;
+    ``result_file``: file of a result that is too long. ``omitted``: names of fields that are empty
+    because they were too long to be kept. ``extra``: keys that mean nothing to us.
     """
 
     job_id: str
@@ -66,7 +66,7 @@ class Envelope:
 
 
 def to_fields(envelope: Envelope) -> dict[str, Any]:
-    """The JSON object, in the order of the text; ``args`` and ``kwargs`` are always there."""
+    """Return the JSON object, in the documented order; ``args`` and ``kwargs`` are always there."""
     fields: dict[str, Any] = {
         "job_id": envelope.job_id,
         "job_path": envelope.job_path,
@@ -85,7 +85,10 @@ def to_fields(envelope: Envelope) -> dict[str, Any]:
 
 
 def from_fields(fields: Mapping[str, Any]) -> Envelope:
-    """Read one; raises ``ProtocolError``, which begins with the name of the field that is wrong."""
+    """Return the envelope of an object.
+
+    Raises ``ProtocolError``, which begins with the name of the wrong field.
+    """
     state = _state(fields)
     error = fields.get("error")
     if error is not None and not isinstance(error, str):
@@ -132,7 +135,7 @@ _OPTIONAL = (
 )
 _REQUIRED = ("job_id", "job_path", "args", "kwargs", "state", "ts_enqueued")
 KNOWN = frozenset({*_REQUIRED, *_OPTIONAL, "omitted"})
-"""The keys of an envelope that mean something."""
+"""The keys of an envelope that have a meaning."""
 
 
 def _state(fields: Mapping[str, Any]) -> JobState:
@@ -184,17 +187,17 @@ def _attempt(fields: Mapping[str, Any]) -> int | None:
 
 
 # --- envelope schema -----------------------------------------------------------------------------
-# The job envelope as a JSON Schema (2020-12): what ``envelope.from_fields`` reads, for others.
+# The job envelope as a JSON Schema (2020-12): what ``from_fields`` reads, for other programs.
 #
-# ``docs/envelope.schema.json`` is this, written by ``beads-workers submit --schema``; a test holds
-# both, and ``from_fields``, to the same.
+# ``docs/envelope.schema.json`` is this schema, written by ``beads-workers submit --schema``. A test
+# checks that file, schema and ``from_fields`` agree.
 
 
 _SECONDS = {"minimum": 0, "maximum": SECONDS_MAX}
 
 
 def schema() -> dict[str, Any]:
-    """The schema as a JSON object. Keys that it does not name are allowed, whatever they hold."""
+    """Return the schema as a JSON object. Keys that it does not name may have any value."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"urn:beads-workers:job-envelope:{VERSION}",
@@ -248,24 +251,29 @@ def _epoch(what: str) -> str:
 
 
 # --- submission ----------------------------------------------------------------------------------
-# Envelopes that somebody hands in: JSON Lines, or objects over several lines, one after another.
+# Envelopes that are handed in: JSON Lines, or objects over several lines, one after another.
 #
 # Source: docs/ENVELOPE.md, "Handing one in".
 
 
 PROBLEMS_MAX = 20
-"""After so many the rest is not read: a file that is no submission must not fill the screen."""
+"""Most problems, after which the rest is not read: a file that is no submission must not fill
+the screen."""
 
 _TOKEN = re.compile(rb'"(?:[^"\\\n]|\\.)*+"|["{}\[\]]')
-"""A whole string, whose brackets do not count; a quote that begins no whole one; a bracket."""
+"""A whole string, in which brackets do not count; a quote that begins no whole string; a
+bracket."""
 
 _POSITION = re.compile(r": line \d+ column \d+ \(char \d+\)$")
-"""Within one envelope: only the line of the file means anything to a person."""
+"""Position within one envelope: people only need the line of the file."""
 
 
 @value
 class Submitted:
-    """``where``: the line that it begins on, for people: ``line 3``, or ``FILE: line 3``."""
+    """One job.
+
+    ``where``: the line on which it begins, for people: ``line 3``, or ``FILE: line 3``.
+    """
 
     where: str
     envelope: Envelope
@@ -273,14 +281,17 @@ class Submitted:
 
 @value
 class Submission:
-    """``problems``: one line each, with number and field; with any of them nothing is taken."""
+    """All jobs of a submission.
+
+    ``problems``: one line each, with number and field; with any problem, no job is taken.
+    """
 
     jobs: tuple[Submitted, ...]
     problems: tuple[str, ...]
 
 
 def read_submission(data: bytes, name: str = "") -> Submission:
-    """Every envelope, and everything that is wrong. ``name``: of the file, if it has one."""
+    """Return all envelopes and all problems. ``name``: of the file, if it has one."""
     jobs: list[Submitted] = []
     problems: list[str] = []
     text = data.removeprefix(b"\xef\xbb\xbf")
@@ -323,7 +334,8 @@ def _line_end(text: bytes, at: int) -> int:
 
 
 def _object_end(text: bytes, at: int) -> int | None:
-    """Behind the bracket that closes the first one; None where there is none, or far too late."""
+    """Return the position behind the closing bracket; None if there is none within a line's
+    limit."""
     depth = 0
     for token in _TOKEN.finditer(text, at, at + limits.LINE_BYTES_MAX):
         match token[0]:
@@ -334,7 +346,7 @@ def _object_end(text: bytes, at: int) -> int | None:
                 if depth <= 0:
                     return token.end()
             case b'"':
-                return None  # A string that does not end on its line: so it is no JSON.
+                return None  # The string does not end on its line: this is no JSON.
             case _:
                 if depth == 0:
                     return None

@@ -1,4 +1,4 @@
-"""What a Hero queue in a Redis is as a kind of source."""
+"""The source kind "Hero jobs": a Hero queue in a Redis."""
 
 from __future__ import annotations
 
@@ -14,9 +14,12 @@ SCHEMES = ("redis://", "rediss://", "redis+unix://", "unix://")
 
 @value
 class HeroQueue:
-    """Serving a Hero queue. ``url``: ``connection``, without a secret; ``keys``: the
-    templates of ``wire.Keys``, all of them. ``retry_seconds``: before the second
-    attempt; ``lease_seconds`` and ``reply_seconds``: ``store.ServedQueue``."""
+    """Options of a served Hero queue.
+
+    ``url``: ``connection``, without a secret; ``keys``: the templates of ``wire.Keys``, all of
+    them. ``retry_seconds``: delay before the second attempt; ``lease_seconds`` and
+    ``reply_seconds``: ``store.ServedQueue``.
+    """
 
     url: str
     worker: str
@@ -47,7 +50,7 @@ def _open(opening: Opening) -> Source:
         actor=opening.actor,
         place=f"{opening.host} {settings.state_directory}",
         shared=settings.shared,
-        # What lies with one fleet is out of reach for the others.
+        # A job in one fleet's buffer is out of reach for the other fleets.
         prefetch_max=max(4, settings.workers) if settings.shared else PREFETCH_MAX,
         retry_seconds=hero.retry_seconds,
         attempt_seconds=settings.work.timeout_seconds,

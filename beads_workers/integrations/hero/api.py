@@ -49,9 +49,10 @@ def connect(
     keys: Mapping[str, str] | None = None,
     patience_seconds: float = PATIENCE_SECONDS,
 ) -> HeroClient:
-    """A client of this Redis; connects at its first call. Raises ``ValueError`` for a wrong URL.
+    """Return a client of this Redis; it connects at its first call.
 
-    ``url`` holds no password: that is in a file (``?password_file=PATH``) or in the environment.
-    ``naming`` and ``keys`` (templates) must be those of the fleet that serves the queues.
+    Raises ``ValueError`` for a wrong URL. ``url`` holds no password: that is in a file
+    (``?password_file=PATH``) or in the environment. ``naming`` and ``keys`` (templates) must be
+    those of the fleet that serves the queues.
     """
     return HeroClient(read_url(url).address, keys_of(naming, keys), patience_seconds)

@@ -1,7 +1,7 @@
-"""The jobs of a queue that are with us: which may begin, what the others wait for. Pure.
+"""The local buffer of a queue's jobs: which may begin, and what the others wait for. No I/O.
 
-A job is first in, first out, unless it waits: for other jobs, for its context, for another attempt.
-Two threads share one local buffer; whoever uses it holds its lock. Times are monotonic seconds.
+Jobs are first in, first out, unless they wait for other jobs, their context or another attempt. Two
+threads share one local buffer; hold its lock while you use it. Times are monotonic seconds.
 """
 
 from __future__ import annotations
@@ -16,16 +16,15 @@ from beads_workers.core.model import value
 from beads_workers.integrations.hero.wire import HeroJob
 
 PREFETCH_MAX = 1_000
-"""Jobs in the local buffer that may begin: what the queue's length hides from those who look at
-it."""
+"""Most jobs in the local buffer that may begin: the queue's length in Redis does not count them."""
 HELD_MAX = 10_000
-"""All that are here, those that wait too: some 10 MB."""
+"""Most jobs in the local buffer, including those that wait: some 10 MB."""
 BUSY_SECONDS = 0.25
-"""A context that another orchestrator is busy with is asked for again after this."""
+"""Delay before a context that another orchestrator uses is asked for again."""
 
 
 class JobStanding(Enum):
-    """Where a job is on its way."""
+    """The state of a job in the buffer."""
 
     READY = "may begin"
     BEHIND = "waits for its context"
@@ -37,10 +36,10 @@ class JobStanding(Enum):
 
 @dataclass(slots=True, eq=False)
 class BufferedJob:
-    """One job. ``attempts``: started so far, with the one that is out. ``number``: its place.
+    """One job. ``attempts``: number of attempts begun, with the current one. ``number``: its place.
 
-    ``stopped``: somebody wants it stopped. ``evicted``: others have it now, and what we do with it
-    is in vain; ``again``: since then it has come to us once more.
+    ``stopped``: somebody wants the job stopped. ``evicted``: others have the job now, and our work
+    on it is in vain; ``again``: since then the job has come to us once more.
     """
 
     job: HeroJob
@@ -55,7 +54,7 @@ class BufferedJob:
 
     @property
     def context(self) -> str:
-        """Which context it has for itself; "" for one that runs beside others."""
+        """The context that the job has for itself; "" if it may run beside others."""
         return "" if self.job.concurrent else "c:" + self.job.context_id
 
 
@@ -83,40 +82,41 @@ class LocalBuffer:
         self._waited_for: dict[str, set[str]] = {}
         self._count = dict.fromkeys(JobStanding, 0)
         self.doomed: dict[str, Doomed] = {}
-        """By id: what is to end once Redis can be told."""
+        """Jobs to end once Redis can be told, by id."""
 
     def __contains__(self, job_id: str) -> bool:
         return job_id in self._kept
 
     def get(self, job_id: str) -> BufferedJob | None:
-        """The job, if it is here."""
+        """Return the job, or None if it is not here."""
         return self._kept.get(job_id)
 
     def count(self, standing: JobStanding) -> int:
-        """How many stand so."""
+        """Return the number of jobs in this state."""
         return self._count[standing]
 
     def room(self) -> int:
-        """How many more may be fetched."""
+        """Return how many more jobs may be fetched."""
         ahead = self._prefetch_max - self._count[JobStanding.READY]
         return max(0, min(ahead, self._held_max - len(self._kept)))
 
     def surplus(self, count: int) -> list[BufferedJob]:
-        """The latest that wait for others, where these leave no room for any that could begin."""
+        """Return the latest ``count`` parked jobs if they leave no room for a job that could
+        begin."""
         if self.room() or self._count[JobStanding.READY]:
             return []
         parked = [k for k in self._kept.values() if k.standing is JobStanding.PARKED]
         return sorted(parked, key=lambda kept: kept.number)[-count:]
 
     def rows(self) -> Iterator[BufferedJob]:
-        """What is here and not with the fleet, the oldest first."""
+        """Yield the jobs that are not with the fleet, the oldest first."""
         here = (k for k in self._kept.values() if k.standing is not JobStanding.OUT)
         return iter(sorted(here, key=lambda kept: kept.number))
 
     # --- coming ---------------------------------------------------------------------------------
 
     def add(self, job: HeroJob, attempts: int, waits_for: Iterable[str] = ()) -> BufferedJob:
-        """It was fetched. ``waits_for``: jobs that are not finished."""
+        """Add a fetched job. ``waits_for``: jobs that are not finished."""
         assert job.id not in self._kept, "each is here once"
         self._number += 1
         kept = self._kept[job.id] = BufferedJob(job, attempts, self._number)
@@ -128,7 +128,7 @@ class LocalBuffer:
         return kept
 
     def wait(self, kept: BufferedJob, other: str) -> None:
-        """It may not begin before that other job has finished."""
+        """Keep a job from beginning before that other job has finished."""
         kept.waits_for.add(other)
         self._waited_for.setdefault(other, set()).add(kept.job.id)
         if kept.standing in (JobStanding.READY, JobStanding.BEHIND):
@@ -138,7 +138,7 @@ class LocalBuffer:
     # --- beginning ------------------------------------------------------------------------------
 
     def pick(self, limit: int) -> list[BufferedJob]:
-        """The next ones, which are OUT from now on."""
+        """Return the next jobs, and mark them as ``OUT``."""
         picked: list[BufferedJob] = []
         while self._ready and len(picked) < limit:
             _, job_id = heapq.heappop(self._ready)
@@ -149,19 +149,19 @@ class LocalBuffer:
         return picked
 
     def put_back(self, kept: BufferedJob) -> None:
-        """It was not started after all: the next one again."""
+        """Make a job ready again that was not started after all: it is the next one again."""
         self._stand(kept, JobStanding.READY)
         heapq.heappush(self._ready, (kept.number, kept.job.id))
 
     def cool(self, kept: BufferedJob, until: float) -> None:
-        """Another attempt, no sooner than that; its context is free meanwhile."""
+        """Delay another attempt until then; the job's context is free meanwhile."""
         self._free_context(kept)
         self._stand(kept, JobStanding.COOLING)
         kept.not_before = until
         heapq.heappush(self._cooling, (until, kept.job.id))
 
     def rest(self, kept: BufferedJob, until: float) -> None:
-        """Somebody else is busy with its context: ask again then; nobody overtakes it meanwhile."""
+        """Ask for the job's context again at that time: others use it. The job keeps its turn."""
         self._stand(kept, JobStanding.COOLING)
         kept.not_before = until
         heapq.heappush(self._cooling, (until, kept.job.id))
@@ -169,11 +169,11 @@ class LocalBuffer:
     # --- time and others ------------------------------------------------------------------------
 
     def deadline(self) -> float | None:
-        """When ``warm_up`` is due."""
+        """Return when ``warm_up`` is due."""
         return self._cooling[0][0] if self._cooling else None
 
     def warm_up(self, now: float) -> bool:
-        """Whether some have waited long enough, and may begin."""
+        """End the delays that are over; return whether some jobs may begin now."""
         some = False
         while self._cooling and self._cooling[0][0] <= now:
             until, job_id = heapq.heappop(self._cooling)
@@ -185,11 +185,11 @@ class LocalBuffer:
         return some
 
     def unmet(self) -> list[str]:
-        """The jobs that some here wait for."""
+        """Return the ids of all jobs that some job here waits for."""
         return list(self._waited_for)
 
     def finished(self, other: str) -> bool:
-        """That job has finished: whether others may begin now."""
+        """Note that a job has finished; return whether others may begin now."""
         some = False
         for kept in self._waiting(other):
             kept.waits_for.discard(other)
@@ -199,7 +199,7 @@ class LocalBuffer:
         return some
 
     def failed(self, other: str, error: str) -> None:
-        """That job will never finish: what waits for it ends as well."""
+        """Note that a job will never finish: jobs that wait for it end with this error."""
         for kept in self._waiting(other):
             if kept.standing is JobStanding.PARKED:
                 self.doom(kept, error)
@@ -207,14 +207,14 @@ class LocalBuffer:
     # --- going ----------------------------------------------------------------------------------
 
     def doom(self, kept: BufferedJob, error: str) -> None:
-        """It ends with this error, without having been started."""
+        """Mark a job to end with this error, without being started."""
         assert kept.standing is not JobStanding.OUT, "the fleet has it"
         self._free_context(kept)
         self._stand(kept, JobStanding.DOOMED)
         self.doomed[kept.job.id] = Doomed(kept.job.id, kept.context, error)
 
     def remove(self, kept: BufferedJob) -> None:
-        """It is not ours any longer."""
+        """Remove a job that is not ours any longer."""
         self._free_context(kept)
         self._forget_waiting(kept)
         self.doomed.pop(kept.job.id, None)
@@ -222,7 +222,7 @@ class LocalBuffer:
         del self._kept[kept.job.id]
 
     def evict(self) -> list[BufferedJob]:
-        """Others have all that was ours; returns what the fleet is to end."""
+        """Drop all jobs: others have them. Return those that the fleet is to end."""
         out = []
         for kept in list(self._kept.values()):
             if kept.standing is JobStanding.OUT:
@@ -248,7 +248,7 @@ class LocalBuffer:
         self.put_back(kept)
 
     def _free_context(self, kept: BufferedJob) -> None:
-        """The next one of its context may begin, if this was the one."""
+        """Let the next job of the context begin, if this job had the context."""
         context = kept.context
         if self._heads.get(context) != kept.job.id:
             return

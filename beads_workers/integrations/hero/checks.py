@@ -1,4 +1,4 @@
-"""What ``doctor`` says where jobs come from a Redis: of that, of contexts, and of their logs."""
+"""``doctor`` checks for a Redis source: the Redis, contexts, and logs of jobs."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 
 
 # --- redis checks --------------------------------------------------------------------------------
-# What a Redis that holds queues should be like: rules for what it says of itself.
+# Rules for a Redis that holds queues, applied to what it says of itself.
 
 
 VERSION_MIN = (6, 2)
-"""From here on a job can be moved from a queue to those that are worked on in one step."""
+"""First version that moves a job between lists in one step (LMOVE)."""
 
 NAME = "redis"
 
 
 def version(said: str) -> Check:
-    """Whether it can do what is needed."""
+    """Check that the version is recent enough."""
     numbers = tuple(int(part) for part in said.split(".")[:2] if part.isascii() and part.isdigit())
     needed = ".".join(map(str, VERSION_MIN))
     if len(numbers) < len(VERSION_MIN):
@@ -47,7 +47,7 @@ def version(said: str) -> Check:
 
 
 def eviction(info: Mapping[str, Any], cli: str) -> Check:
-    """Whether it would throw jobs away when its memory is full. ``cli``: how it is called."""
+    """Check that jobs are not evicted when memory is full. ``cli``: the redis-cli command."""
     policy, most = str(info.get("maxmemory_policy", "")), info.get("maxmemory")
     if not policy:
         return warn(NAME, "it does not say what it does when its memory is full")
@@ -55,14 +55,14 @@ def eviction(info: Mapping[str, Any], cli: str) -> Check:
         return ok(NAME, "it throws nothing away: maxmemory-policy is noeviction")
     remedy = f"{cli} CONFIG SET maxmemory-policy noeviction && {cli} CONFIG REWRITE"
     if most == 0:
-        # Without a limit of memory nothing is evicted yet; one day somebody sets one.
+        # Without a limit nothing is evicted yet; one day somebody sets a limit.
         text = f"maxmemory-policy is {policy}: with a maxmemory, jobs would be thrown away"
         return warn(NAME, text, remedy)
     return fail(NAME, f"maxmemory-policy is {policy}: jobs are thrown away when it is full", remedy)
 
 
 def persistence(info: Mapping[str, Any], cli: str) -> Check:
-    """Whether jobs survive its restart."""
+    """Check that jobs survive a restart of the Redis."""
     if "aof_enabled" not in info:
         return warn(NAME, "it does not say whether it keeps anything on disk")
     if info["aof_enabled"] == 1:
@@ -76,7 +76,7 @@ def persistence(info: Mapping[str, Any], cli: str) -> Check:
 
 
 def role(info: Mapping[str, Any]) -> Check | None:
-    """Whether it is the one that may be written."""
+    """Check that the Redis is no replica; None if it is not."""
     if str(info.get("role", "master")) == "master":
         return None
     host, port = info.get("master_host"), info.get("master_port")
@@ -84,15 +84,15 @@ def role(info: Mapping[str, Any]) -> Check | None:
 
 
 # --- redis ---------------------------------------------------------------------------------------
-# A Redis that holds queues: reached, let in, recent enough, kept from losing jobs. Only reads.
+# Checks of a Redis that holds queues: reachable, recent enough, safe for jobs. Only reads.
 
 
 SLOW_SECONDS = 0.05
-"""An answer that takes this long makes every job wait several times as long."""
+"""Slowest good answer: a slower Redis makes every job wait several times as long."""
 
 
 def redis(address: connection.Address, keys: Keys, worker: str) -> list[Check]:
-    """What can be said of it, and of this worker's queue in it."""
+    """Return the checks of the Redis and of this worker's queue in it."""
     try:
         client = connection.connect(address)
         try:
@@ -107,7 +107,7 @@ def redis(address: connection.Address, keys: Keys, worker: str) -> list[Check]:
 
 
 def cli_of(address: connection.Address) -> str:
-    """How redis-cli is called for it; without its password."""
+    """Return the redis-cli command for this Redis, without its password."""
     if address.path:
         words = ["redis-cli", "-s", address.path]
     else:
@@ -133,7 +133,7 @@ def _look(client: Any, address: connection.Address, keys: Keys, worker: str) -> 
     ):
         no_list = Damage(work, kind, "a list")
         return [fail(NAME, no_list.text, no_list.remedy(address))]
-    queued = connection.patiently(lambda: client.llen(work), address, 0.0)  # It connects as well.
+    queued = connection.patiently(lambda: client.llen(work), address, 0.0)  # This also connects.
     took = min(
         _timed(lambda: connection.patiently(lambda: client.llen(work), address, 0.0))
         for _ in range(5)
@@ -165,12 +165,12 @@ DAMAGE_SHOWN = 10
 
 
 OWN_HASHES = ("fleet", "attempts", "holders", "contexts")
-"""What we keep of a queue ourselves; it stands still while one of them holds something else."""
+"""Hashes that we keep for a queue; the queue stands still if one of these keys is no hash."""
 
 
 @value
 class Damage:
-    """A key that holds something else than it should; one of a job costs that job."""
+    """A key of the wrong type; a damaged key of a job costs that job only."""
 
     key: str
     kind: str
@@ -178,17 +178,20 @@ class Damage:
 
     @property
     def text(self) -> str:
-        """What is wrong, on one line."""
+        """The fault, on one line."""
         return f"{printable(self.key)} holds a {self.kind}, not {self.wanted}"
 
     def remedy(self, address: connection.Address) -> str:
-        """What to type, once it is known that nobody needs it."""
+        """Return the command that deletes the key, for when nobody needs it."""
         return f"{cli_of(address)} DEL {shlex.quote(printable(self.key))}"
 
 
 def find_damage(client: Any, keys: Keys, worker: str) -> list[Damage]:
-    """Of the jobs in the queue: what they and their replies lie in, and those that they wait for;
-    the stop requests, and what is ours."""
+    """Return the damaged keys of the queue.
+
+    Checked are the jobs in the queue, their replies, the jobs they wait for, the stop requests, and
+    our own hashes.
+    """
     queued = client.lrange(keys.work_key(worker), -DAMAGE_LOOKED_AT, -1)
     ids = list(dict.fromkeys(map(text_of, queued)))
     wanted = {keys.stop_key(worker): "list"}
@@ -223,7 +226,7 @@ def _waited_for(client: Any, jobs: Sequence[str]) -> Iterator[str]:
     for found in answers:
         said = {k.encode(): text for k, text in zip(WAITS, found, strict=True) if text is not None}
         for name in WAITS:
-            with suppress(WrongField):  # Its job is answered with that.
+            with suppress(WrongField):  # The job is answered with this error when its turn comes.
                 yield from read_ids(said, name)
 
 
@@ -232,11 +235,11 @@ def _kind(client: Any, key: str) -> str:
 
 
 # --- doctor hero ---------------------------------------------------------------------------------
-# What ``doctor`` says where jobs come from a Redis: of that, of contexts, and of their logs.
+# ``doctor`` checks for a Redis source: the Redis, contexts, and logs of jobs.
 
 
 def queue(looked: Looked) -> list[Check]:
-    """The Redis, and the queue in it."""
+    """Check the Redis, and the queue in it."""
     from beads_workers.checks.rules import fail
     from beads_workers.integrations.hero.connection import read_url
     from beads_workers.integrations.hero.fleet_settings import find_queue
@@ -252,7 +255,7 @@ def queue(looked: Looked) -> list[Check]:
 
 
 def scripts(looked: Looked) -> Iterator[Check]:
-    """What runs the scripts, what confines them, and where their logs go."""
+    """Check what runs the scripts, what confines them, and where their logs go."""
     from beads_workers.checks.rules import fail, ok
     from beads_workers.integrations.hero.fleet_settings import find_scripts
 

@@ -1,4 +1,4 @@
-"""Hands in Hero jobs and watches them: what the dispatcher's own client does, over any Redis."""
+"""A client of Hero queues over any Redis: submits jobs and watches them, as Hero's own client."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 # --- answers -------------------------------------------------------------------------------------
-# What the client finds, and what it raises where it finds something else.
+# Results and errors of the client.
 
 
 ROW_FIELDS = (
@@ -35,15 +35,15 @@ ROW_FIELDS = (
     "updated_at",
     "error",
 )
-"""What ``rows`` reads of each job: nothing that is long, and no secret."""
+"""Fields that ``rows`` reads of each job: nothing long, and no secret."""
 
 
 class NoSuchJob(LookupError):
-    """There is no job of this id. ``str()`` is one line."""
+    """No job has this id. ``str()`` is one line."""
 
 
 class JobExists(ValueError):
-    """There is a job of this id already, and nothing was handed in. ``str()`` is one line."""
+    """A job with this id exists already, and no job was handed in. ``str()`` is one line."""
 
 
 class StillUnderWay(TimeoutError):
@@ -52,7 +52,7 @@ class StillUnderWay(TimeoutError):
 
 @value
 class JobRow:
-    """One job of a list: with ``ROW_FIELDS`` only, or ``trouble``, why it cannot be read."""
+    """One job of a list, with ``ROW_FIELDS`` only. ``trouble``: why the job cannot be read."""
 
     id: str
     job: wire.HeroJob | None
@@ -60,7 +60,7 @@ class JobRow:
 
 
 def row_of(job_id: str, values: Sequence[bytes | None]) -> JobRow:
-    """The row of a job from the values of its ``ROW_FIELDS``."""
+    """Return the row of a job from the values of its ``ROW_FIELDS``."""
     fields = {
         name.encode(): value
         for name, value in zip(ROW_FIELDS, values, strict=True)
@@ -73,18 +73,18 @@ def row_of(job_id: str, values: Sequence[bytes | None]) -> JobRow:
 
 
 # --- logs ----------------------------------------------------------------------------------------
-# The log of a job, read where its path leads below the root, and never elsewhere.
+# The log of a job, read only if its path stays below the root.
 
 
 _CHUNK_BYTES = 1 << 16
 TAIL_BYTES_MAX = 16 << 20
-"""The last lines are looked for in so much of the end."""
+"""Most bytes at the end of the log that are searched for the last lines."""
 
 
 class JobLog:
-    """One log, open for reading; follows it when it is rotated.
+    """One log, open for reading; rotation is followed. Use it as a context manager.
 
-    Raises ``UnsafePath``, or ``OSError`` where it is not there, when made. Use it as a context.
+    The constructor raises ``UnsafePath``, or ``OSError`` if the file is not there.
     """
 
     def __init__(self, root: str, path: str) -> None:
@@ -92,18 +92,18 @@ class JobLog:
         self._file = open_to_read(root, path)
 
     def __enter__(self) -> JobLog:
-        """Itself."""
+        """Return the log itself."""
         return self
 
     def __exit__(self, *raised: object) -> None:
-        """The file is not needed any more."""
+        """Close the file."""
         os.close(self._file)
 
     def to_last(self, lines: int) -> None:
-        """Skip all but the last so many lines."""
+        """Skip everything before the last ``lines`` lines."""
         size = os.fstat(self._file).st_size
         at, seen, end = size, b"", max(0, size - TAIL_BYTES_MAX)
-        # The end of the last line begins none.
+        # The newline at the end of the file does not begin another line.
         while at > end and seen.rstrip(b"\n").count(b"\n") < lines:
             step = min(_CHUNK_BYTES, at - end)
             at -= step
@@ -114,7 +114,7 @@ class JobLog:
         os.lseek(self._file, at + left_out, os.SEEK_SET)
 
     def read(self) -> bytes:
-        """What comes next, at most 64 KiB; empty: nothing more for now."""
+        """Return the next bytes, at most 64 KiB; empty if there are none for now."""
         if data := os.read(self._file, _CHUNK_BYTES):
             return data
         newer = open_to_read(self._root, self._path)
@@ -127,29 +127,30 @@ class JobLog:
 
 
 # --- client --------------------------------------------------------------------------------------
-# Hands in Hero jobs and watches them: what the dispatcher's own client does, over any Redis.
+# A client of Hero queues over any Redis: submits jobs and watches them, as Hero's own client.
 #
-# Source: docs/HERO.md, "The data in the Redis". Nothing here blocks Redis: jobs are found by SCAN,
-# and batches go in small transactions.
+# Source: docs/HERO.md, "The data in the Redis". No call blocks Redis: jobs are found by SCAN, and
+# batches go in small transactions.
 
 
 PATIENCE_SECONDS = 30.0
-"""How long a Redis that cannot be reached is tried again before the caller is told."""
+"""Time for which an unreachable Redis is tried again before the caller is told."""
 
 JOBS_AT_ONCE = 200
-"""In one transaction: other clients of the Redis wait for its end, a millisecond or two."""
+"""Most jobs in one transaction: other clients of the Redis wait a millisecond or two for it."""
 
 KEYS_AT_ONCE = 500
-"""Looked at in one SCAN: less than a millisecond of the Redis' time."""
+"""Keys that one SCAN looks at: less than a millisecond of the Redis' time."""
 
 LOOK_SECONDS = 5.0
-"""A reply may be lost, or taken by another: so often the job itself is looked at meanwhile."""
+"""Interval at which a job's hash is read during ``wait``: its reply may be lost, or taken by
+another client."""
 
 T = TypeVar("T")
 
 
 class HeroClient:
-    """One Redis, connected to at the first call; use it as a context, or ``close`` it.
+    """A client of one Redis, connected at the first call; a context manager, or ``close`` it.
 
     Every call may raise ``CannotReach`` after ``patience_seconds`` of trying, and ``RedisMissing``.
     Not for several threads at once.
@@ -164,7 +165,7 @@ class HeroClient:
         self._redis: Redis | None = None
 
     def __enter__(self) -> HeroClient:
-        """Itself."""
+        """Return the client itself."""
         return self
 
     def __exit__(self, *raised: object) -> None:
@@ -172,7 +173,7 @@ class HeroClient:
         self.close()
 
     def close(self) -> None:
-        """End the connection; another call would make a new one."""
+        """Close the connection; another call makes a new one."""
         if self._redis is not None:
             self._redis.close()
             self._redis = None
@@ -180,10 +181,10 @@ class HeroClient:
     # --- handing in ---------------------------------------------------------------------------
 
     def submit(self, jobs: Iterable[wire.HeroJob]) -> list[str]:
-        """Hand in jobs in this order: each its hash first, then its place in its worker's queue.
+        """Hand in jobs in this order: first the hash of each, then its place in its worker's queue.
 
-        A job without an id gets one. Returns their ids. Raises ``JobExists`` before the first is
-        handed in, and ``ValueError`` for one that names no worker or cannot be written.
+        Returns the ids; a job without an id gets a new one. Raises ``JobExists`` before the first
+        job is handed in, and ``ValueError`` for a job that names no worker or cannot be written.
         """
         made = [self._new(job) for job in jobs]
         ids = [job.id for job in made]
@@ -196,12 +197,12 @@ class HeroClient:
         return ids
 
     def run(self, job: wire.HeroJob, seconds: float | None = None) -> wire.HeroJob:
-        """Hand it in and ``wait`` for its end."""
+        """Hand in a job and ``wait`` for its end."""
         (job_id,) = self.submit([job])
         return self.wait(job_id, seconds)
 
     def wait(self, job_id: str, seconds: float | None = None) -> wire.HeroJob:
-        """The job as it has ended, ``finished`` or ``error``: look at its ``status``.
+        """Return the job once it has ended, ``finished`` or ``error``: look at its ``status``.
 
         Raises ``StillUnderWay`` after so many seconds (None: never), ``NoSuchJob``, ``WrongField``.
         """
@@ -211,21 +212,21 @@ class HeroClient:
             left = LOOK_SECONDS if deadline is None else deadline - time.monotonic()
             if left <= 0:
                 raise StillUnderWay(f"{job_id} is {job.status.value} after {seconds:g} s")
-            # The hash is complete before the reply is there, so its text says nothing more.
+            # The hash is complete before the reply arrives, so the reply's text says nothing more.
             self._do(partial(_next_reply, key, min(left, LOOK_SECONDS)))
         return job
 
     # --- looking ------------------------------------------------------------------------------
 
     def get(self, job_id: str) -> wire.HeroJob:
-        """The job as it stands; raises ``NoSuchJob``, or ``WrongField`` for one that is damaged."""
+        """Return the current job; raise ``NoSuchJob``, or ``WrongField`` if it is damaged."""
         fields = self._do(lambda redis: redis.hgetall(self.keys.job_key(job_id)))
         if not fields:
             raise NoSuchJob(f"no such job: {job_id}")
         return wire.read_job(job_id, fields)
 
     def rows(self) -> Iterator[JobRow]:
-        """Every job, in no order, each once; one that comes or goes meanwhile may be missed."""
+        """Yield every job once, in no order; jobs that come or go meanwhile may be missed."""
         seen: set[str] = set()
         for found in self._scan():
             new = [job_id for job_id in found if job_id not in seen]
@@ -233,7 +234,7 @@ class HeroClient:
             yield from self._read_rows(new)
 
     def depths(self, worker_id: str) -> tuple[int, int]:
-        """How many jobs and how many stop requests wait for this worker."""
+        """Return how many jobs and how many stop requests wait for this worker."""
         work, stop = self.keys.work_key(worker_id), self.keys.stop_key(worker_id)
         found = self._do(lambda redis: (redis.llen(work), redis.llen(stop)))
         return int(found[0]), int(found[1])
@@ -241,23 +242,23 @@ class HeroClient:
     # --- stopping, and again ------------------------------------------------------------------
 
     def stop(self, job_id: str, worker_id: str = "") -> wire.HeroJob:
-        """Ask for its end; returns the job as it was before, which may have ended already.
+        """Ask for the end of a job; return the job as it was before, which may have ended already.
 
-        ``worker_id``: where the job does not say whose it is. Who serves the queue ends it, with
-        ``error`` and a reply, whether it runs or waits.
+        ``worker_id``: for a job that names no worker. The fleet that serves the queue ends the job
+        with ``error`` and a reply, whether the job runs or waits.
         """
         job = self.get(job_id)
         if job.status.is_final:
             return job
         key = self.keys.stop_key(_worker_of(job, worker_id))
-        # Twice does no harm: the second one finds a job that has ended.
+        # A repeated request does no harm: the second one finds a job that has ended.
         self._do(lambda redis: redis.lpush(key, job_id))
         return job
 
     def retry(self, job_id: str, worker_id: str = "") -> wire.HeroJob:
-        """Have a job run once more that has ended; returns it as it was, which may not have ended.
+        """Queue an ended job again; return it as it was, or unchanged if it has not ended.
 
-        Its attempts begin anew. ``worker_id``: see ``stop``.
+        Its attempts are counted anew. ``worker_id``: see ``stop``.
         """
         job = self.get(job_id)
         if not job.status.is_final:
@@ -266,7 +267,8 @@ class HeroClient:
         known = self._do(lambda redis: redis.hget(key, "updated_at"))
 
         def hand_in(redis: Any) -> None:
-            # Whatever happened to it since came of this, when an answer was lost.
+            # The hash has changed: an earlier call had been carried out, and only its answer was
+            # lost.
             if redis.hget(key, "updated_at") != known:
                 return
             pipeline = redis.pipeline(transaction=True)
@@ -314,7 +316,8 @@ class HeroClient:
 
         def hand_in(redis: Any) -> None:
             nonlocal tried
-            # All of it or nothing is there: so the first tells whether an answer was lost.
+            # A transaction writes all jobs or none, so the first one tells whether only an answer
+            # was lost.
             if tried and redis.exists(first):
                 return
             tried = True
@@ -350,14 +353,14 @@ class HeroClient:
                 yield row_of(job_id, values)
 
     def _do(self, call: Callable[[Any], Any]) -> Any:
-        # What redis-py says of its own types holds for both of its worlds at once, and so for none.
+        # redis-py's types describe its sync and async clients at once, and so fit neither.
         def once() -> Any:
             if self._redis is None:
-                # Each time anew: a password may have changed meanwhile.
+                # Connected anew each time: a password may have changed meanwhile.
                 self._redis = connect(self.address)
             try:
                 return call(self._redis)
-            except BaseException:  # Whatever happened, its connection may be in the middle.
+            except BaseException:  # The connection may be in the middle of an answer.
                 self.close()
                 raise
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 # --- hero client ---------------------------------------------------------------------------------
-# Which Redis the ``hero`` commands speak to, and how its troubles are told.
+# Which Redis the ``hero`` commands use, and how its errors are shown.
 
 
 URL_VARIABLE = "BEADS_WORKERS_REDIS_URL"
@@ -37,7 +37,7 @@ URL_DEFAULT = "redis://127.0.0.1/0"
 
 
 def seconds(text: str | float) -> float:
-    """Reads a duration that was typed: 90, 90s, 5m."""
+    """Return the seconds of a duration that was typed: 90, 90s, 5m."""
     from beads_workers.core.times import parse_duration
 
     try:
@@ -73,14 +73,14 @@ PATIENCE_DEFAULT = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Here:
-    """What holds for one command. ``worker``: "" where nobody named one."""
+    """Client and settings of one command. ``worker``: "" if nobody named one."""
 
     client: HeroClient
     worker: str
     table: HeroTable
 
     def named_worker(self) -> str:
-        """The worker; raises ``CommandError`` where there is none."""
+        """Return the worker; raise ``CommandError`` if none is named."""
         if not self.worker:
             hint = '--worker ID, or worker = "ID" in [hero] of beads-workers.toml'
             raise CommandError("whose queue? no worker was named", hint, EXIT_USAGE)
@@ -91,9 +91,9 @@ class Here:
 def opened(
     url: str | None, naming: str | None, worker: str | None, patience: float
 ) -> Iterator[Here]:
-    """A client for what was typed, or else for what the environment and the settings file say.
+    """Open a client for the options, or else for the environment and the settings file.
 
-    Whatever the Redis or a job is wrong with becomes a ``CommandError``.
+    Errors of the Redis and of jobs become ``CommandError``.
     """
     from beads_workers.cli.config import need_source, resolve
     from beads_workers.integrations.hero.client import HeroClient
@@ -121,7 +121,7 @@ def opened(
 
 @contextlib.contextmanager
 def told() -> Iterator[None]:
-    """Errors of the client as those of a command."""
+    """Turn errors of the client into ``CommandError``."""
     from beads_workers.integrations.hero.client import JobExists, NoSuchJob
     from beads_workers.integrations.hero.connection import CannotReach, RedisMissing
     from beads_workers.integrations.hero.wire import WrongField
@@ -142,7 +142,7 @@ def told() -> Iterator[None]:
 
 
 # --- questions -----------------------------------------------------------------------------------
-# ``hero list``, ``status``, ``stop`` and ``logs``: jobs that are there already.
+# ``hero list``, ``status``, ``stop``, ``retry`` and ``logs``: jobs that exist already.
 
 
 EXIT_TIMED_OUT = 124
@@ -184,7 +184,7 @@ def list_jobs(
             limit, found, key=lambda row: ((row.job.created_at or 0.0) if row.job else 0.0, row.id)
         )
         for _ in found:
-            pass  # With a limit of nought nothing was looked at.
+            pass  # With a limit of 0, ``nlargest`` has looked at nothing.
     if as_json:
         rows = [row_object(row) for row in newest]
         print(json_line({"jobs": rows, "total": sum(counts.values()), "by_status": counts}))
@@ -284,9 +284,9 @@ def retry(
 
 
 def _each(here: Here, jobs: list[str], act: Callable[[str, str], HeroJob]) -> list[HeroJob]:
-    """Do it to all of them; returns what ``act`` gave: each as it was before.
+    """Call ``act`` for all jobs; return what it returned: each job as it was before.
 
-    One that there is not shall not leave half of it done: they are all looked for first.
+    All jobs are looked up first, so that an unknown id changes nothing.
     """
     for job_id in jobs:
         here.client.get(job_id)
@@ -368,7 +368,7 @@ def _show_line(line: bytes, *, as_json: bool) -> None:
 
 
 def waited(client: HeroClient, job_id: str, patience: float | None) -> HeroJob:
-    """The job as it has ended; a ``CommandError`` where that takes longer than the patience."""
+    """Return the ended job; raise ``CommandError`` if that takes longer than ``patience``."""
     from beads_workers.integrations.hero.client import StillUnderWay
 
     hint = f"it goes on: beads-workers hero status {printable(job_id)}"
@@ -408,7 +408,7 @@ After = Annotated[list[str] | None, typer.Option(metavar="ID", help="A job to fi
 
 @dataclass(frozen=True, slots=True)
 class JobOptions:
-    """What ``submit`` and ``run`` are told of a job, and of the Redis that it goes to."""
+    """Options of ``submit`` and ``run``: the job, and the Redis that it goes to."""
 
     file: ScriptFile = None
     script: ScriptText = None
@@ -493,7 +493,7 @@ def run(
 
 
 def _typed_job(said: JobOptions, worker: str) -> HeroJob:
-    """One job from options; raises ``CommandError``."""
+    """Return one job from options; raise ``CommandError``."""
     from beads_workers.integrations.hero import view
 
     if said.script is not None and said.file is not None:
@@ -519,7 +519,7 @@ def _typed_job(said: JobOptions, worker: str) -> HeroJob:
 
 
 def _ended(job: HeroJob, *, as_json: bool) -> CommandError | None:
-    """Show the JSON of a job that has ended; the error to end with, if it did with one."""
+    """Show an ended job as JSON if asked to; return the error to exit with, None for a success."""
     from beads_workers.integrations.hero.view import as_object
     from beads_workers.integrations.hero.wire import JobStatus
 

@@ -1,7 +1,7 @@
-"""Where a Redis is, how one gets in, and one thread's connection to it.
+"""Address and password of a Redis, and one thread's connection to it.
 
 ``redis://HOST:PORT/DB``, ``rediss://`` with TLS, ``redis+unix:///PATH?db=N``. A user's name may
-stand before the host; a password may not, because whoever may run ``ps`` would see it.
+stand before the host. A password may not, because everybody who can run ``ps`` would see it.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ if TYPE_CHECKING:
     from redis import Redis
 
 PASSWORD_VARIABLES = ("BEADS_WORKERS_REDIS_PASSWORD", "REDISCLI_AUTH")
-"""Where a password is looked for when no file and no variable was named; the second is
+"""Variables that may hold a password if no file and no variable was named; the second is
 redis-cli's."""
 
 PASSWORD_BYTES_MAX = 4096
-"""A longer file holds no password, but was named by mistake."""
+"""Longest password file: a longer file was named by mistake."""
 
 PORT_DEFAULT = 6379
 SCHEMES = ("redis", "rediss", "redis+unix", "unix")
 FORM = "redis://[USER@]HOST[:PORT][/DB], rediss://..., or redis+unix:///PATH?db=N"
 CONTAINER_SECRETS = "/run/secrets/"
-"""Containers have theirs here, for all users of the container."""
+"""Folder of a container's secrets, which all users of the container may read."""
 
 _OWN = frozenset(("db", "password_file", "password_env", "ca", "cert", "key"))
 
 
 @value
 class Address:
-    """One Redis. ``path``: of a Unix socket, instead of ``host`` and ``port``.
+    """Address of one Redis. ``path``: of a Unix socket, instead of ``host`` and ``port``.
 
-    The password is in ``password_file`` or in the variable ``password_env``, and is read at each
-    new connection, so that it may be changed. ``ca``, ``cert``, ``key``: files for TLS.
+    The password is in ``password_file`` or in the variable ``password_env``. It is read at each new
+    connection, so that it may be changed. ``ca``, ``cert``, ``key``: files for TLS.
     """
 
     host: str = "127.0.0.1"
@@ -61,7 +61,7 @@ class Address:
     key: str = ""
 
     def __str__(self) -> str:
-        """For people; there is no secret in it."""
+        """Return the address for people, without secrets."""
         user = f"{quote(self.user, safe='')}@" if self.user else ""
         if self.path:
             return f"redis+unix://{user}{quote(self.path)}?db={self.db}"
@@ -69,7 +69,7 @@ class Address:
         return f"redis{'s' if self.tls else ''}://{user}{host}:{self.port}/{self.db}"
 
     def url(self) -> str:
-        """The whole of it, for ``read_url``: where the secret is, and not the secret."""
+        """Return the whole address for ``read_url``: where the secret is, but not the secret."""
         files = {
             "password_file": self.password_file,
             "password_env": self.password_env,
@@ -83,14 +83,17 @@ class Address:
 
 @value
 class RedisAddress:
-    """What a URL says: where the Redis is, and in ``options`` what else its query holds."""
+    """The content of a URL: the address, and in ``options`` the rest of its query."""
 
     address: Address
     options: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_url(url: str) -> RedisAddress:
-    """Raises ``ValueError``, one line that repeats nothing of what may be a secret."""
+    """Return the parts of a URL.
+
+    Raises ``ValueError``: one line that repeats no possible secret.
+    """
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -122,7 +125,7 @@ def read_url(url: str) -> RedisAddress:
 
 
 def password_of(address: Address, environment: Mapping[str, str] = os.environ) -> str | None:
-    """The password, or None where there is none; raises ``ValueError`` or ``OSError``."""
+    """Return the password, or None if there is none; raise ``ValueError`` or ``OSError``."""
     if address.password_file:
         return _from_file(address.password_file)
     if address.password_env:
@@ -133,7 +136,7 @@ def password_of(address: Address, environment: Mapping[str, str] = os.environ) -
 
 
 def secret_variables(address: Address) -> tuple[str, ...]:
-    """The names of the variables that may hold our password: no task is to inherit them."""
+    """Return the names of variables that may hold our password: no task may inherit them."""
     named = (address.password_env,) if address.password_env else ()
     return (*PASSWORD_VARIABLES, *named)
 
@@ -163,15 +166,15 @@ def _from_file(path: str) -> str:
 
 
 # --- connections ---------------------------------------------------------------------------------
-# A connection to a Redis through redis-py, which is loaded only here, and only when it is used.
+# A connection to a Redis through redis-py, which is imported only here and only on use.
 
 
 ANSWER_SECONDS = 30.0
-"""A Redis that is silent for longer, in the middle of a command, is as good as gone."""
+"""Longest silence in the middle of a command, after which a Redis counts as gone."""
 
 RETRY_SECONDS = 0.1
 RETRY_SECONDS_MAX = 5.0
-"""Between two tries to reach it: twice as long each time, up to this."""
+"""Delay between attempts to reach a Redis: doubled each time, up to this."""
 
 T = TypeVar("T")
 
@@ -183,7 +186,7 @@ class RedisMissing(Exception):
 
 
 class CannotReach(Exception):
-    """The Redis does not answer, or not to us; ``str()`` is one line, ``hint`` says what to do.
+    """The Redis does not answer, or refuses us; ``str()`` is one line, ``hint`` says what to do.
 
     ``lasting``: trying again will not help.
     """
@@ -195,10 +198,10 @@ class CannotReach(Exception):
 
 
 def connect(address: Address) -> Redis:
-    """A client that connects at its first command, and repeats none by itself.
+    """Return a client that connects at its first command, and never repeats a command by itself.
 
-    Raises ``RedisMissing``, or ``CannotReach`` where the password cannot be read. Keys and values
-    are bytes.
+    Raises ``RedisMissing``, or ``CannotReach`` if the password cannot be read. Keys and values are
+    bytes.
     """
     try:
         from redis import Redis
@@ -218,7 +221,7 @@ def connect(address: Address) -> Redis:
         db=address.db,
         username=address.user or None,
         password=password,
-        encoding_errors="surrogateescape",  # Ids that are not UTF-8 go back as they came.
+        encoding_errors="surrogateescape",  # Ids that are not UTF-8 are sent back unchanged.
         protocol=2,  # RESP 3 has nothing that we need, and changes the shape of answers.
         socket_timeout=ANSWER_SECONDS,
         socket_connect_timeout=ANSWER_SECONDS,
@@ -242,7 +245,7 @@ def _place(address: Address) -> dict[str, Any]:
 
 
 def explained(error: Exception, address: Address) -> CannotReach:
-    """What redis-py raised, as one line for people, with what to do about it."""
+    """Return an exception of redis-py as one line for people, with a hint about what to do."""
     from redis.exceptions import (
         AuthenticationError,
         BusyLoadingError,
@@ -283,10 +286,10 @@ def explained(error: Exception, address: Address) -> CannotReach:
 
 
 def patiently(call: Callable[[], T], address: Address, patience_seconds: float) -> T:
-    """Do it, and again while the Redis cannot be reached, waiting twice as long each time.
+    """Call, and repeat while the Redis cannot be reached; the delay doubles each time.
 
-    It must be safe to repeat: a call may have been carried out whose answer was lost. Raises
-    ``CannotReach`` when the patience is over, and at once where that would not help.
+    The call must be safe to repeat: it may have been carried out although its answer was lost.
+    Raises ``CannotReach`` when the patience is over, and at once if a repetition would not help.
     """
     try:
         from redis.exceptions import ConnectionError, RedisError, TimeoutError
@@ -308,7 +311,7 @@ def patiently(call: Callable[[], T], address: Address, patience_seconds: float) 
 
 
 # --- calls ---------------------------------------------------------------------------------------
-# One thread's connection to a Redis: every answer is one, or a ``SourceError``.
+# One thread's connection to a Redis: every call returns an answer or raises ``SourceError``.
 
 
 class Evaluation(NamedTuple):
@@ -320,7 +323,7 @@ class Evaluation(NamedTuple):
 
 
 class RedisLink:
-    """It connects when it is used, and anew after any trouble."""
+    """A connection that is made on use, and anew after any error."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
@@ -328,13 +331,16 @@ class RedisLink:
         self._digests: dict[str, str] = {}
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         if self._redis is not None:
             self._redis.close()
             self._redis = None
 
     def call(self, ask: Callable[[Redis], T]) -> T:
-        """Ask; raises ``SourceError``. Whether it was carried out is not known then."""
+        """Call ``ask``.
+
+        Raises ``SourceError``: then it is unknown whether the call was carried out.
+        """
         try:
             if self._redis is None:
                 self._redis = connect(self._address)
@@ -345,13 +351,13 @@ class RedisLink:
         try:
             return ask(self._redis)
         except (RedisError, OSError) as error:
-            # Whatever is under way would be taken for the answer to the next question.
+            # A pending answer would be taken for the answer to the next question.
             self.close()
             trouble = explained(error, self._address)
             raise SourceError(str(trouble), trouble.hint) from None
 
     def evaluate(self, calls: Sequence[Evaluation]) -> list[Any]:
-        """All of them in one round trip, each in one step, and each safe to repeat."""
+        """Run all scripts in one round trip; each is atomic and safe to repeat."""
         return self.call(lambda redis: self._evaluate(redis, calls))
 
     def _evaluate(self, redis: Redis, calls: Sequence[Evaluation]) -> list[Any]:
@@ -362,7 +368,7 @@ class RedisLink:
                 pipe.evalsha(self._digest(text), len(keys), *keys, *arguments)
             answers = list(pipe.execute(raise_on_error=False))
         unknown = [n for n, answer in enumerate(answers) if isinstance(answer, NoScriptError)]
-        if unknown:  # A new Redis, or one that was told to forget them.
+        if unknown:  # A new Redis, or one whose scripts were flushed.
             for text in {calls[n].text for n in unknown}:
                 redis.script_load(HEAD + text)
             for n, answer in zip(

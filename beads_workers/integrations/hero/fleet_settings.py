@@ -1,4 +1,5 @@
-"""``start --source redis://HOST/DB?worker=ID``: which queue it is, and what runs its scripts."""
+"""``start --source redis://HOST/DB?worker=ID``: which queue is served, and what runs its
+scripts."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 POLL_SECONDS = 30.0
-"""Jobs are told of as they come; this is for what nobody would tell of."""
+"""Interval of polls: jobs are reported as they arrive, and polls find what is not reported."""
 LEASE_SECONDS = 15.0
 REPLY_SECONDS = 86_400.0
 SECONDS_MIN, SECONDS_MAX = 1.0, 366 * 86_400.0
@@ -31,7 +32,7 @@ _DOCS = "docs/HERO.md has the forms: redis://HOST/DB?worker=ID"
 
 
 def prepare_hero(resolved: Resolved, issues: tuple[str, ...], *, owned: bool) -> FleetSettings:
-    """Everything a run is told that serves a queue; raises ``CommandError``."""
+    """Return the settings of a run that serves a queue; raise ``CommandError``."""
     from beads_workers.checks.project import TrackerChoice
     from beads_workers.cli.preparation import settings_of
     from beads_workers.core.policy import Policy
@@ -60,7 +61,7 @@ def prepare_hero(resolved: Resolved, issues: tuple[str, ...], *, owned: bool) ->
 
 
 def look_at_hero(resolved: Resolved, directory: Path) -> FleetSettings:
-    """What ``why`` needs to look into the queue; raises ``CommandError``."""
+    """Return the settings that ``why`` needs to look into the queue; raise ``CommandError``."""
     from beads_workers.core.settings import FleetSettings
 
     queue, state = find_queue(resolved), str(directory)
@@ -69,7 +70,7 @@ def look_at_hero(resolved: Resolved, directory: Path) -> FleetSettings:
 
 
 def find_queue(resolved: Resolved) -> HeroQueue:
-    """What ``--source`` and ``[hero]`` say together; raises ``CommandError``."""
+    """Return the queue that ``--source`` and ``[hero]`` describe; raise ``CommandError``."""
     from beads_workers.integrations.hero import HeroQueue
     from beads_workers.integrations.hero.connection import read_url
     from beads_workers.integrations.hero.source import RETRY_SECONDS
@@ -112,8 +113,11 @@ def find_queue(resolved: Resolved) -> HeroQueue:
 
 
 def find_scripts(resolved: Resolved) -> Work:
-    """What runs the scripts: a command for each context of ``[hero.contexts]``, and the one behind
-    ``--`` for all others. Nothing of what comes in is ever run unasked."""
+    """Return what runs the scripts; without any command, raise ``CommandError``.
+
+    Each context of ``[hero.contexts]`` has its command; the one behind ``--`` is for all others. No
+    incoming script is ever run without such a setting.
+    """
     from beads_workers.cli.preparation import runnable
     from beads_workers.core.scripts import ANY_CONTEXT, Context
     from beads_workers.core.settings import Work
@@ -142,7 +146,7 @@ def find_scripts(resolved: Resolved) -> Work:
 
 
 def _checked(context: Context) -> Context:
-    """The same, of programs that are there: a validator that is not would let nothing pass."""
+    """Return the context with programs that exist: a missing validator would let nothing pass."""
     from beads_workers.cli.preparation import runnable
 
     return replace(

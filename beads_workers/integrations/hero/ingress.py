@@ -1,4 +1,4 @@
-"""The ingress of a Hero queue: one thread that maintains it, and what it has to say to the loop."""
+"""The ingress of a Hero queue: one thread that maintains the queue, and its events for the loop."""
 
 from __future__ import annotations
 
@@ -18,15 +18,18 @@ from beads_workers.integrations.hero.store import JobStore, Runs
 from beads_workers.runtime.loop import Mailbox
 
 RETRY_SECONDS, RETRY_SECONDS_MAX = 0.25, 5.0
-"""Between two tries to reach Redis: twice as long each time. It does nobody harm to be asked."""
+"""Delay between attempts to reach Redis: doubled each time, up to the second. Asking harms
+nobody."""
 
 LEAVE_SECONDS = 2.0
-"""For the round that is under way; it ends by itself, unless Redis is silent."""
+"""Longest wait for the round that is under way; it ends by itself, unless Redis is silent."""
 
 
 class HeroIngress:
-    """See ``runtime.sources.Ingress``. The thread begins at once, and fetches when the fleet
-    asks."""
+    """See ``runtime.sources.Ingress``.
+
+    The thread begins at once, and fetches as soon as the fleet asks for work.
+    """
 
     def __init__(
         self, source: HeroSource, selector: selectors.BaseSelector, tell: Callable[[Event], None]
@@ -43,13 +46,13 @@ class HeroIngress:
         self._thread.start()
 
     def deadline(self) -> float:
-        """When ``tick`` is due (monotonic seconds)."""
+        """Return when ``tick`` is due (monotonic seconds)."""
         with self._holding.lock:
             due = self._holding.buffer.deadline()
         return float("inf") if due is None else due
 
     def tick(self, now: float) -> None:
-        """Tell what the thread has found, and what has waited long enough."""
+        """Deliver the thread's events, and report jobs whose delay is over."""
         for event in self._box.collect():
             self._tell(event)
         with self._holding.lock:
@@ -58,17 +61,17 @@ class HeroIngress:
             self._tell(Arrived())
 
     def open(self) -> None:
-        """What comes before waits, and loses nothing."""
+        """Do nothing: jobs that arrive before wait, and lose nothing."""
 
     def flush(self) -> None:
-        """What is to be written to Redis goes through the tracker thread."""
+        """Do nothing: the tracker thread writes to Redis."""
 
     def stop_accepting(self) -> None:
-        """The run is ending: what we hold is kept, and nothing more is fetched."""
+        """Fetch no more jobs: the run is ending. Jobs that we hold are kept."""
         self._maintenance.stopped_accepting = True
 
     def close(self) -> None:
-        """The run is over; what is left is requeued by the source."""
+        """End the thread: the run is over. The source requeues what is left."""
         self.stop_accepting()
         self._over.set()
         self._holding.wake.set()
@@ -90,7 +93,7 @@ class HeroIngress:
             self._box.post(error)
 
     def _round(self, before: float) -> float:
-        """How long to leave Redis alone; ``before``: how long it was."""
+        """Do one round; return how long to leave Redis alone. ``before``: the last such delay."""
         began = time.monotonic()
         try:
             self._maintenance.round()
@@ -98,10 +101,10 @@ class HeroIngress:
             self._maintenance.failed()
             delay = min(max(RETRY_SECONDS, before * 2), RETRY_SECONDS_MAX)
             self._box.post(Unreachable(str(error), error.hint, delay))
-            # A Redis that takes half a minute to say nothing has had its rest.
+            # The time that Redis took to fail counts as a part of the delay.
             return max(0.01, delay - (time.monotonic() - began))
         if before:
-            self._box.post(Arrived())  # Whatever was held up can be asked again.
+            self._box.post(Arrived())  # What was held up can be asked again.
         return 0.0
 
 

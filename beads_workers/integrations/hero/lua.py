@@ -1,13 +1,13 @@
-"""What happens in Redis in one step, or not at all: small programs that Redis itself runs.
+"""Lua scripts that Redis runs as one step each: a script happens as a whole, or not at all.
 
-Each may be run again when its answer was lost: the second time changes nothing, and answers the
-same. Whoever serves a queue is in ``fleet`` (run id -> who that is, or ``gone`` and since when);
-only while it is there does it hold anything. ``holders`` says which run is at work on a job,
-``attempts`` how often that was begun, ``contexts`` which job a context is busy with.
+Each script may be run again if its answer was lost: the second time changes nothing, and returns
+the same answer. ``fleet`` has the runs that serve a queue: run id -> description, or ``gone`` and
+since when. A run holds jobs only while it is in ``fleet``. ``holders`` says which run works on a
+job, ``attempts`` how often the job was begun, ``contexts`` which job uses a context.
 
-Whoever may add jobs may also put something else under the key of a job, of a reply, or of the stop
-requests. Such a key costs its own job and nothing more: one that is no hash is a job that is over,
-and what has no list to go to is not written.
+Clients that may add jobs may also put something else under the key of a job, of a reply, or of the
+stop requests. Such a key costs its own job and nothing more: a job whose key is no hash counts as
+over, and a reply whose key is no list is not written.
 
 Source: docs/HERO.md, "The data in the Redis".
 """
@@ -71,14 +71,14 @@ if ms ~= '0' then
 end
 return ''
 """
-"""Serve this queue; the answer is "", or who does so already and alone. 0 ms: only look."""
+"""Serve this queue. Answer: "", or the run that already serves the queue alone. 0 ms: only look."""
 
 BEAT = """
 if not serves() then return 0 end
 redis.call('SET', lease, ARGV[2], 'PX', ARGV[3])
 return 1
 """
-"""We live; 0: our jobs have been taken over."""
+"""Renew our lease. Answer 0: our jobs have been taken over."""
 
 FETCH = """
 -- ARGV: run, how many, what the keys of jobs begin and end with, how many stop requests are looked
@@ -103,8 +103,9 @@ for _ = 1, tonumber(ARGV[2]) do
 end
 return found
 """
-"""The next jobs of the queue, oldest first, now in our own list: id, attempts, fields, what its key
-holds where that is no hash, and 1 for one that is to be stopped. nil: we do not serve."""
+"""Move the next jobs of the queue, oldest first, to our own list. Answer for each: id, attempts,
+fields, the type of its key if that is no hash, and 1 if the job is to be stopped. nil: we do not
+serve."""
 
 BEGIN = """
 -- ARGV: run, id, attempts known, attempts at most, context or '', now
@@ -130,8 +131,8 @@ redis.call('HSET', holders, id, run)
 redis.call('HSET', job, 'status', 'started', 'updated_at', now)
 return 'begun'
 """
-"""An attempt begins: ``begun``; ``busy``: its context is, elsewhere; ``spent``: it has had all its
-attempts; ``elsewhere``, ``over``: nothing to be done here; ``evicted``: we do not serve."""
+"""Begin an attempt. Answer: ``begun``; ``busy``: its context is used elsewhere; ``spent``: no
+attempt is left; ``elsewhere``, ``over``: nothing to be done here; ``evicted``: we do not serve."""
 
 END = """
 -- ARGV: run, id, context, attempt or '0' (never started), now, ttl, status, field, value
@@ -153,7 +154,7 @@ if is(job, 'hash') and (is_over(job) or redis.call('EXISTS', job) == 0) then ret
 write_end(job, reply, ARGV[5], ARGV[6], status, ARGV[8], ARGV[9])
 return 'done'
 """
-"""A job ends: its hash, the reply, and its place in our list. ``over``: it had ended already."""
+"""End a job: its hash, the reply, and its place in our list. ``over``: it had ended already."""
 
 AGAIN = """
 -- ARGV: run, id, context, attempt, now, 1 where that attempt was never started
@@ -170,18 +171,18 @@ if not is_over(job) and redis.call('EXISTS', job) == 1 then
 end
 return 'done'
 """
-"""Another attempt will be made: it is ``dispatched`` until then, and stays in our list."""
+"""Allow another attempt: the job is ``dispatched`` until then, and stays in our list."""
 
 DROP = """
 return redis.call('LREM', processing, 1, id)
 """
-"""The same job was queued twice: the later one goes."""
+"""Remove the later entry of a job that was queued twice."""
 
 LATER = """
 if redis.call('LREM', processing, 1, id) == 0 then return 0 end
 return redis.call('LPUSH', work, id)
 """
-"""A job goes to the back of the queue: what it waits for may be behind it."""
+"""Move a job to the back of the queue: the jobs it waits for may be behind it."""
 
 STOP = """
 -- ARGV: run, id, now, ttl, error
@@ -199,7 +200,7 @@ if redis.call('EXISTS', job) == 1 then
 end
 return 'stopped'
 """
-"""A job that is not with us is to be stopped: taken out of the queue, if it is there."""
+"""Stop a job that is not with us: remove it from the queue, if it is there."""
 
 RETURN = """
 -- ARGV: run, how ('dead': its lease must be over; 'known': it is known to be dead; 'leaving': it is
@@ -248,8 +249,8 @@ elseif #kept == 0 then
 end
 return told
 """
-"""What a run holds goes back to the queue, in its old order and before all others; what it was at
-work on, and has no attempt left, is lost."""
+"""Return the jobs of a run to the queue, in their old order and before all others. Jobs that
+were begun and have no attempt left are lost."""
 
 LINK = """
 -- ARGV: run, id, the field to write, now, then the fields that may name it
@@ -276,5 +277,5 @@ ids[#ids + 1] = id
 redis.call('HSET', job, ARGV[3], cjson.encode(ids), 'updated_at', ARGV[4])
 return 1
 """
-"""Another job names this one, which is to name it, too: ``dependents`` and ``prerequisites`` are
-kept in step. ``job`` is the one that is written."""
+"""Add an id to a field of ``job``, unless it is named there: ``dependents`` of one job and
+``prerequisites`` of the other are kept in step."""

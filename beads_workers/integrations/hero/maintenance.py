@@ -1,4 +1,4 @@
-"""The maintenance of a queue: fetching, the lease, stop requests, runs that died."""
+"""The maintenance of a queue: fetching, the lease, stop requests, dead runs."""
 
 from __future__ import annotations
 
@@ -15,34 +15,36 @@ from beads_workers.integrations.hero.buffer import BufferedJob, JobStanding, Loc
 from beads_workers.integrations.hero.store import FETCH_MAX, Fetched, JobEnd, JobStore, Runs
 
 # --- fetch ---------------------------------------------------------------------------------------
-# From the ids of a queue to jobs in the local buffer: read, compared with what is here, made
-# to wait.
+# From the ids of a queue to jobs in the local buffer: read, compared with the buffer, and made to
+# wait.
 
 
 WALK_MAX = 1_000
-"""Jobs that are looked at for a cycle: nobody waits for more."""
+"""Most jobs that are looked at for a cycle: no real job waits for more."""
 
 
 NAMED_MAX = 10_000
-"""Jobs of which it is remembered who names them; then they are read anew."""
+"""Most named jobs that ``Dependents`` remembers; beyond that all jobs are read anew."""
 
 
 @dataclass(slots=True)
 class Dependents:
-    """Which jobs name which others in ``dependents``, as far as they were read. One may be there
-    before the job that names it was fetched, or queued."""
+    """Which jobs name which others in ``dependents``, as far as they were read.
+
+    A named job may be here before the job that names it was fetched, or queued.
+    """
 
     _above: dict[str, list[str]] = field(default_factory=dict)
     _read: set[str] = field(default_factory=set)
 
     def note(self, job_id: str, dependents: Iterable[str]) -> None:
-        """That job was read."""
+        """Note the ``dependents`` of a job that was read."""
         self._read.add(job_id)
         for other in dependents:
             self._above.setdefault(other, []).append(job_id)
 
     def unread(self, job_ids: Collection[str]) -> list[str]:
-        """Those of all jobs that there are which were not read yet."""
+        """Return those of all existing jobs that were not read yet."""
         if len(self._above) > NAMED_MAX:
             self._above.clear()
             self._read.clear()
@@ -50,13 +52,16 @@ class Dependents:
         return [job_id for job_id in job_ids if job_id not in self._read]
 
     def above(self, job_id: str) -> list[str]:
-        """Those that name it."""
+        """Return the jobs that name this job."""
         return self._above.get(job_id, [])
 
 
 @value
 class Fetcher:
-    """``tell`` hands an event to the core, from any thread; ``lock`` is the buffer's."""
+    """Takes fetched jobs into the buffer.
+
+    ``tell`` hands an event to the core, from any thread; ``lock`` is the buffer's.
+    """
 
     store: JobStore
     buffer: LocalBuffer
@@ -65,8 +70,10 @@ class Fetcher:
     dependents: Dependents = field(default_factory=Dependents)
 
     def accept(self, found: Iterable[Fetched]) -> None:
-        """These are in our list now. Raises ``SourceError``: those that are not in the buffer then
-        are to be fetched once more."""
+        """Take in jobs that are in our list now.
+
+        Raises ``SourceError``: then fetch the jobs that are not in the buffer once more.
+        """
         twice: list[str] = []
         over: list[JobEnd] = []
         jobs: list[tuple[wire.HeroJob, int]] = []
@@ -98,7 +105,7 @@ class Fetcher:
         self._add(jobs, stopped)
 
     def look_at_waits(self) -> None:
-        """Ask about all that some here wait for."""
+        """Look up all jobs that some job here waits for."""
         with self.lock:
             unmet = self.buffer.unmet()
         for begin in range(0, len(unmet), WALK_MAX):
@@ -107,7 +114,7 @@ class Fetcher:
                 self.ended(other, standing)
 
     def ended(self, other: str, status: wire.JobStatus | None) -> None:
-        """That job stands so; None: nothing is known of it."""
+        """Note the state of a job that others may wait for; None: nothing is known of it."""
         with self.lock:
             if status is wire.JobStatus.FINISHED and self.buffer.finished(other):
                 self.tell(Arrived())
@@ -118,7 +125,7 @@ class Fetcher:
         with self.lock:
             kept = self.buffer.get(job_id)
             if kept is not None and kept.evicted:
-                kept.again = True  # Taken in once the attempt of old is over.
+                kept.again = True  # Taken in again once the old attempt is over.
                 return
         twice.append(job_id)
 
@@ -153,8 +160,10 @@ class Fetcher:
             self.tell(Arrived())
 
     def _named_by_others(self, jobs: Sequence[wire.HeroJob]) -> dict[str, list[str]]:
-        """Which others name each of these in ``dependents``, and are there: a client may write that
-        alone, and queue them in any order."""
+        """Return, by job, which existing jobs name it in ``dependents``.
+
+        A client may write ``dependents`` alone, and queue the jobs in any order.
+        """
         known = self.dependents
         for job in jobs:
             known.note(job.id, job.dependents)
@@ -198,7 +207,7 @@ class Fetcher:
                 self.buffer.wait(kept, job.id)
 
     def _look_for_cycle(self, kept: BufferedJob) -> None:
-        """One that waits for itself, however far around, will never begin."""
+        """End a job that waits for itself, directly or through others: it would never begin."""
         came_from: dict[str, str] = dict.fromkeys(kept.waits_for, kept.job.id)
         level = list(came_from)
         while level and len(came_from) < WALK_MAX:
@@ -224,12 +233,12 @@ class Fetcher:
 
 
 def failed_because_of(other: str) -> str:
-    """``error`` of a job that waited for one which failed."""
+    """Return the ``error`` of a job that waited for a failed job."""
     return f"prerequisite {other} failed"
 
 
 def _named_in(fields: dict[bytes, bytes], names: Sequence[str]) -> list[str]:
-    """The jobs that these fields of a job name, while it has not ended."""
+    """Return the jobs that these fields of a job name; none if that job has ended."""
     try:
         if wire.read_status(fields).is_final:
             return []
@@ -239,31 +248,30 @@ def _named_in(fields: dict[bytes, bytes], names: Sequence[str]) -> list[str]:
 
 
 # --- maintenance ---------------------------------------------------------------------------------
-# What serving a queue takes all the time: fetching, the lease, stop requests, those who have died.
+# Continuous work for a queue: fetching, the lease, stop requests, dead runs.
 #
-# One thread does it, round after round; the fleet's own turns are ``source``'s. Times are monotonic
+# One thread does it, round after round; ``source`` does the fleet's own turns. Times are monotonic
 # seconds. Source: docs/HERO.md, "The data in the Redis".
 
 
 STOPS_SECONDS = 0.25
-"""How long a stop request may wait to be heard."""
+"""Interval at which stop requests are read."""
 WAITS_SECONDS = 1.0
-"""The same for the end of a job that others here wait for, where another fleet runs it."""
+"""Interval at which jobs are looked up that others here wait for and another fleet runs."""
 UNKNOWN_SECONDS_MAX = 10.0
-"""A stop request for a job that is nowhere near is looked at again after this at the latest."""
+"""Longest delay until a stop request for a job that is not here is looked at again."""
 MISSING_SECONDS = 60.0
-"""A stop request for a job that does not exist is forgotten after this."""
+"""Time after which a stop request for a job that does not exist is forgotten."""
 
 
 @dataclass(slots=True)
 class SharedState:
-    """What the thread and the fleet's tracker thread share. ``lock`` goes around every use of
-    ``buffer``.
+    """State shared by the maintenance thread and the tracker thread.
 
-    ``opened``: the fleet has asked for work, so that all that is older is settled. ``wake``: there
-    may be room again, or something is to be ended. ``evicted``: Redis says that we do not serve.
-    ``unsure``: our list in Redis may hold what is not here. ``stuck``: Redis stalls, and may yet
-    bring one more job into our list when we have left.
+    Hold ``lock`` to use ``buffer``. ``opened``: the fleet has asked for work, so everything older
+    is settled. ``wake``: there may be room again, or something is to be ended. ``evicted``: Redis
+    says that we do not serve. ``unsure``: our list in Redis may hold jobs that are not here.
+    ``stuck``: Redis stalls, and may still move one more job into our list after we have left.
     """
 
     buffer: LocalBuffer = field(default_factory=LocalBuffer)
@@ -277,7 +285,7 @@ class SharedState:
 
 @dataclass(slots=True)
 class _Unknown:
-    """A stop request for a job that is not here. ``missing_since``: it does not exist at all."""
+    """A stop request for a job that is not here. ``missing_since``: first found missing."""
 
     again_at: float
     delay: float
@@ -285,11 +293,14 @@ class _Unknown:
 
 
 class ServedElsewhere(Exception):
-    """Somebody else serves this queue, and does not share it. ``str()`` is one line."""
+    """Another orchestrator serves this queue, and does not share it. ``str()`` is one line."""
 
 
 class Maintenance:
-    """``round`` does what is due and fetches; ``failed`` is to be told when that raised."""
+    """The work of the maintenance thread.
+
+    ``round`` does what is due and fetches; call ``failed`` if ``round`` raised ``SourceError``.
+    """
 
     def __init__(
         self,
@@ -301,8 +312,10 @@ class Maintenance:
         clock: Callable[[], float] = time.monotonic,
         patience_seconds: float = STOPS_SECONDS,
     ) -> None:
-        """``who``: see ``Runs.join``. ``tell`` is called in this thread. ``patience_seconds``: a
-        round waits so long for jobs at most."""
+        """``who``: see ``Runs.join``. ``tell`` is called in this thread.
+
+        ``patience_seconds``: longest wait for jobs in one round.
+        """
         self._store = store
         self._runs = runs
         self._holding = holding
@@ -320,11 +333,13 @@ class Maintenance:
         self._unknown: dict[str, _Unknown] = {}
         self._is_deaf = False
         self.stopped_accepting = False
-        """The run is ending: nothing more is fetched, and what we hold is kept."""
+        """Whether the run is ending: nothing more is fetched, and jobs that we hold are kept."""
 
     def round(self) -> None:
-        """Whatever is due, then wait for jobs until something else is. Raises ``SourceError``, and
-        ``ServedElsewhere``."""
+        """Do what is due, then wait for jobs until something else is due.
+
+        Raises ``SourceError`` and ``ServedElsewhere``.
+        """
         now = self._clock()
         if self._holding.evicted.is_set():
             self._evicted("another orchestrator has taken it over")
@@ -346,8 +361,11 @@ class Maintenance:
         self._fetch()
 
     def failed(self) -> None:
-        """Redis could not be asked. What is in our list there is compared with ours afterwards;
-        where others could have taken it over by now, nobody goes on with it."""
+        """Note that Redis could not be asked.
+
+        Our list there is compared with the buffer afterwards. If others could have taken over our
+        jobs by now, the fleet ends its work on them.
+        """
         self._holding.unsure.set()
         self._missing.clear()
         silent = self._clock() - self._alive_at
@@ -377,7 +395,7 @@ class Maintenance:
             self._tell(Withdrawn(tuple(IssueId(kept.job.id) for kept in out), why))
 
     def _look_after_others(self, now: float) -> None:
-        """Whoever has been silent for two leases is dead: what it held goes back to the queue."""
+        """Requeue the jobs of dead runs: those whose lease has been over for another lease."""
         self._others_at = now + self._lease / 3
         for run, dead in self._runs.others().items():
             if not dead:
@@ -393,7 +411,8 @@ class Maintenance:
     # --- fetching -------------------------------------------------------------------------------
 
     def _fetch_what_is_ours(self) -> None:
-        """What is in our list, and not here: an answer of Redis was lost, or it came back to us."""
+        """Fetch the jobs in our list that are not here: an answer was lost, or they came back to
+        us."""
         self._holding.unsure.clear()
         held = self._store.held()
         with self._holding.lock:
@@ -422,10 +441,11 @@ class Maintenance:
         return min(max(0.0, due - self._clock()), self._patience_seconds)
 
     def _make_room(self) -> None:
-        """What all here wait for may lie behind them in the queue."""
+        """Put surplus jobs behind: the jobs that they wait for may lie behind them in the queue."""
         with self._holding.lock:
             surplus = self._buffer.surplus(FETCH_MAX)
-            # Before Redis is asked: what is still in our list after a lost answer is fetched anew.
+            # Removed before Redis is asked: jobs left in our list after a lost answer are fetched
+            # anew.
             for kept in surplus:
                 self._buffer.remove(kept)
         self._store.put_behind(reversed([kept.job.id for kept in surplus]))

@@ -1,4 +1,5 @@
-"""``start --source redis://...`` and ``[hero]``: which queue it is, and what runs its scripts."""
+"""``start --source redis://...`` and ``[hero]``: which queue is served, and what runs its
+scripts."""
 
 from __future__ import annotations
 
@@ -20,9 +21,9 @@ ROTATED_MAX = 100
 
 @dataclass(frozen=True, slots=True)
 class HeroTable:
-    """What is said there. ``keys``: templates that replace those of ``naming``.
+    """The table ``[hero]``. ``keys``: templates that replace those of ``naming``.
 
-    ``url`` and ``worker`` are "" where they are not said.
+    ``url`` and ``worker``: "" if they are not given.
     """
 
     url: str = ""
@@ -33,7 +34,7 @@ class HeroTable:
     log_root: LogRoot | None = None
 
     def made_keys(self) -> Keys:
-        """What everything is called in the Redis."""
+        """Return the names of all keys in the Redis."""
         from beads_workers.integrations.hero.wire import (
             keys_of,  # ``start`` reads this module, too.
         )
@@ -41,7 +42,7 @@ class HeroTable:
         return keys_of(self.naming, self.keys)
 
     def as_table(self) -> dict[str, Any]:
-        """It as the file says it; what is not said is left out."""
+        """Return the table as the file has it, without unset values."""
         root = self.log_root
         return _said(
             url=self.url,
@@ -76,7 +77,7 @@ Reader = Callable[[Any], Any]
 
 
 def read_hero(value: Any) -> HeroTable:
-    """The whole table; raises ``ValueError`` saying what may be."""
+    """Return the whole table; raise ``ValueError`` whose text says what is allowed."""
     if isinstance(value, HeroTable):
         return value
     if not isinstance(value, dict):
@@ -143,7 +144,7 @@ def _context(name: str, table: Any) -> Context:
 
 
 class _InnerTable(ValueError):
-    """Says by itself which table is wrong, and how."""
+    """An error whose text names the wrong table by itself."""
 
 
 def _read(table: dict[str, Any], readers: Mapping[str, Reader], where: str) -> dict[str, Any]:
@@ -157,7 +158,7 @@ def _read(table: dict[str, Any], readers: Mapping[str, Reader], where: str) -> d
         try:
             said[key] = readers[key](value)
         except _InnerTable:
-            raise  # It names itself.
+            raise  # The error names its table.
         except ValueError as error:
             raise _InnerTable(f"a table whose {where}.{key} is {error}") from None
     return said

@@ -1,4 +1,4 @@
-"""The fleet's view of a Hero queue: take what may begin, and tell Redis what became of it."""
+"""The fleet's view of a Hero queue: take jobs that may begin, and report outcomes to Redis."""
 
 from __future__ import annotations
 
@@ -24,21 +24,20 @@ from beads_workers.integrations.hero.maintenance import SharedState
 from beads_workers.integrations.hero.store import DAMAGED, JobEnd, JobStore, Runs, ServedQueue
 
 # --- answers -------------------------------------------------------------------------------------
-# What an attempt means for its job, in Hero's words. Pure. Source: docs/HERO.md, "The data in the
-# Redis".
+# The outcome of an attempt in Hero's words. No I/O. Source: docs/HERO.md, "The data in the Redis".
 
 
 RETRY_SECONDS = 1.0
-"""Before the second attempt, unless it is said otherwise; then twice as long each time."""
+"""Default delay before the second attempt; doubled for each further one."""
 RETRY_SECONDS_MAX = 60.0
 
 NOT_WITH_US = "Redis has it with another orchestrator, or has forgotten it"
-"""Why a settlement changes nothing."""
+"""Reason why a settlement changes nothing."""
 
 
 @value
 class Ends:
-    """The job is over: its ``output``, or its ``error``."""
+    """The job is over. ``said``: its ``output`` or its ``error``."""
 
     status: wire.JobStatus
     said: str
@@ -46,7 +45,10 @@ class Ends:
 
 @value
 class Again:
-    """Another attempt, after so long; ``never``: this one was not started, and does not count."""
+    """Another attempt after a delay.
+
+    ``never``: this attempt was not started, and does not count.
+    """
 
     delay_seconds: float = 0.0
     never: bool = False
@@ -60,9 +62,10 @@ def judge(
     stopped: bool = False,
     retry_seconds: float = RETRY_SECONDS,
 ) -> Ends | Again:
-    """``outcome``: None where it was never started. ``attempts``: started so far, with this one.
+    """Return what an attempt means for its job.
 
-    ``stopped``: somebody asked for that; work that was done all the same is done.
+    ``outcome``: None if the attempt was never started. ``attempts``: number begun so far, with this
+    one. ``stopped``: somebody asked for that; work that succeeded nevertheless counts.
     """
     if outcome is not None and outcome.kind is OutcomeKind.SUCCESS:
         return Ends(wire.JobStatus.FINISHED, output_of(outcome))
@@ -81,7 +84,7 @@ def judge(
 
 
 def output_of(outcome: Outcome) -> str:
-    """``output``: a text as it is, any other value as JSON."""
+    """Return the ``output`` of a job: a text as it is, any other value as JSON."""
     if not outcome.result:
         return ""
     value = json.loads(outcome.result)
@@ -89,12 +92,13 @@ def output_of(outcome: Outcome) -> str:
 
 
 def error_of(outcome: Outcome) -> str:
-    """``error`` of a job whose last attempt went so."""
+    """Return the ``error`` of a job whose last attempt had this outcome."""
     match outcome.kind:
         case OutcomeKind.TIMEOUT:
             return wire.TIMED_OUT
         case OutcomeKind.LOST | OutcomeKind.CANCELLED:
-            # Cut short by a crash, a stop, another orchestrator: it may have had effects.
+            # The attempt was cut short by a crash, a stop or another orchestrator: it may have had
+            # effects.
             return wire.LOST
         case OutcomeKind.ERROR | OutcomeKind.NOT_FOUND:
             return outcome.error or "failed without a word"
@@ -107,14 +111,15 @@ def error_of(outcome: Outcome) -> str:
 
 
 # --- past ----------------------------------------------------------------------------------------
-# Settling what an earlier run of ours left: its journal knows more than Redis does.
+# Settling the jobs of an earlier run of ours: its journal knows more than Redis does.
 
 
 def settle_past(
     store: JobStore, runs: Runs, dead: source.CrashedRun, run: str, retry_seconds: float
 ) -> list[source.Settled]:
-    """First what its journal says, which Redis was not told; then all that it holds goes back to
-    the queue, and what it was at work on counts as an attempt. Raises ``SourceError``.
+    """Report the outcomes in a dead run's journal to Redis, then requeue all its other jobs.
+
+    A job that it worked on without an outcome has used an attempt. Raises ``SourceError``.
     """
     outcomes: dict[IssueId, Outcome | None] = dict.fromkeys(dead.unstarted)
     outcomes |= {job_id: Outcome(OutcomeKind.SUCCESS) for job_id in dead.unclosed}
@@ -153,7 +158,7 @@ def _known(store: JobStore, job_ids: Sequence[IssueId]) -> dict[IssueId, tuple[w
         try:
             found[job_id] = wire.read_job(job_id, fields), count
         except wire.WrongField:
-            continue  # It went wrong since: what is left of it is requeued.
+            continue  # The hash was damaged since: the job is requeued with the rest.
     return found
 
 
@@ -165,7 +170,7 @@ def _past_settled(action: source.Action, job_id: str, answer: str) -> source.Set
 
 
 # --- lookups -------------------------------------------------------------------------------------
-# A job as people are shown it who ask. Pure.
+# Jobs as they are shown to people. No I/O.
 
 
 STATUS = {
@@ -174,11 +179,14 @@ STATUS = {
     wire.JobStatus.FINISHED: "closed",
     wire.JobStatus.ERROR: "closed",
 }
-"""A job that failed is closed as well: nobody takes it again."""
+"""Status in the words of trackers. A failed job is closed as well: it is not taken again."""
 
 
 def seen_of(job_id: IssueId, fields: Mapping[bytes, bytes]) -> source.Seen:
-    """A hash that makes no sense is shown as ``blocked``, with what is wrong in its title."""
+    """Return a job for display.
+
+    A hash that makes no sense is shown as ``blocked``, with the fault in its title.
+    """
     if fields == DAMAGED:
         return source.Seen(job_id, "its key in Redis holds no hash", "blocked", issue_type="script")
     try:
@@ -196,13 +204,13 @@ def seen_of(job_id: IssueId, fields: Mapping[bytes, bytes]) -> source.Seen:
 
 
 def title_of(job: wire.HeroJob) -> str:
-    """What people are shown: the script itself may hold what is nobody's business."""
+    """Return the title of a job: without its script, which may be confidential."""
     whose = f" for {job.caller_id}" if job.caller_id else ""
     return f"{job.context_id or 'script'}{whose}"
 
 
 def read_names(job_id: str, fields: Mapping[bytes, bytes]) -> wire.HeroJob:
-    """As much of a job as its title takes; whatever else it has may be wrong."""
+    """Return a job with the fields of its title only; the other fields may be wrong."""
     texts = {name: fields.get(name, b"").decode("utf-8", "replace") for name in fields}
     return wire.HeroJob(
         job_id, context_id=texts.get(b"context_id", ""), caller_id=texts.get(b"caller_id", "")
@@ -210,18 +218,17 @@ def read_names(job_id: str, fields: Mapping[bytes, bytes]) -> wire.HeroJob:
 
 
 # --- source --------------------------------------------------------------------------------------
-# The fleet's view of a Hero queue: take what may begin, and tell Redis what became of it.
+# The fleet's view of a Hero queue: take jobs that may begin, and report outcomes to Redis.
 
 
 LISTED_MAX = 200
 
 
 class HeroSource:
-    """See ``Source``. ``holding`` is shared with the thread that maintains the queue
-    (``maintenance``).
+    """See ``Source``. ``holding`` is shared with the maintenance thread (``maintenance``).
 
-    ``place``: where we are, in words; ``shared``: others may serve the same queue, and then
-    ``prefetch_max``, jobs of the local buffer that may begin, is better small.
+    ``place``: where we are, in words. ``shared``: others may serve the same queue; then
+    ``prefetch_max``, jobs of the local buffer that may begin, should be small.
     """
 
     name = "hero"
@@ -253,7 +260,8 @@ class HeroSource:
         self._clock = clock
 
     def describe(self) -> str:
-        """Where jobs come from; raises ``SourceError`` where somebody else serves it alone."""
+        """Return where jobs come from; raise ``SourceError`` if another run serves the queue
+        alone."""
         version = self._runs.version()
         if other := self._runs.join(self.who, only_look=True):
             raise source.SourceError(
@@ -266,7 +274,7 @@ class HeroSource:
     # --- taking ---------------------------------------------------------------------------------
 
     def take(self, limit: int, skip: Collection[IssueId]) -> source.Taken:
-        """Begin the next ones: Redis says ``started`` before a worker has them."""
+        """Begin the next jobs: Redis says ``started`` before a worker has them."""
         holding, buffer = self.holding, self.holding.buffer
         holding.opened.set()
         holding.wake.set()
@@ -275,18 +283,20 @@ class HeroSource:
             picked = buffer.pick(limit)
         jobs = self._begin(picked) if picked else ()
         with holding.lock:
-            # What waits for jobs that never come must not keep a fleet from ending.
+            # Not parked jobs: they may wait for jobs that never come, and must not keep a fleet
+            # from ending.
             here = (kept for kept in buffer.rows() if kept.standing is not JobStanding.PARKED)
             rows = [_row(kept) for _, kept in zip(range(LISTED_MAX), here, strict=False)]
             blocked = buffer.count(JobStanding.PARKED)
         if not jobs and not rows:
-            # --until-empty must not end while there is something in the queue.
+            # --until-empty must not end the run while jobs are queued.
             rows = self._queued()
         on_the_way = 0 if jobs or rows else self._on_the_way()
         return source.Taken(tuple(jobs), tuple(rows), blocked=blocked, waiting=on_the_way)
 
     def _on_the_way(self) -> int:
-        """What is in our list in Redis, and not here yet: the other thread has it."""
+        """Return how many jobs are in our list in Redis and not parked here, e.g. on their way
+        here."""
         ids = self._store.held()
         with self.holding.lock:
             here = [self.holding.buffer.get(job_id) for job_id in ids]
@@ -354,7 +364,7 @@ class HeroSource:
     # --- settling -------------------------------------------------------------------------------
 
     def settle(self, settlements: Sequence[source.Settlement]) -> list[source.Settled]:
-        """Tell Redis: each job ends, with its reply, or will have another attempt."""
+        """Report outcomes to Redis: each job ends with a reply, or will have another attempt."""
         verdicts = [self._judge(settlement) for settlement in settlements]
         endings = [
             JobEnd(k.job.id, k.context, k.attempts, v.status, v.said)
@@ -423,33 +433,35 @@ class HeroSource:
     # --- the rest -------------------------------------------------------------------------------
 
     def renew(self, issue_ids: Sequence[IssueId]) -> source.Renewed:
-        """The lease is the run's, and kept by the maintenance thread."""
+        """Do nothing: the lease is the run's, and the maintenance thread renews it."""
         return source.Renewed()
 
     def recover(self, dead: source.CrashedRun) -> list[source.Settled]:
-        """Settle what a run of ours left that is known to be dead."""
+        """Settle the jobs of a run of ours that is known to be dead."""
         return settle_past(self._store, self._runs, dead, run_of(dead.actor), self._retry_seconds)
 
     def look(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, source.Seen]:
-        """These jobs as their hashes are now."""
+        """Return these jobs as their hashes are now."""
         found = zip(issue_ids, self._store.hashes(issue_ids), strict=True)
         return {job_id: seen_of(job_id, fields) for job_id, fields in found if fields}
 
     def unfinished(self, rows_max: int) -> list[source.Seen]:
-        """What is with fleets, and then what lies in the queue, the oldest first."""
+        """Return the jobs of fleets and then those of the queue, the oldest first, without ended
+        ones."""
         known = dict.fromkeys([*self._runs.in_hand(rows_max), *self._store.queued(rows_max)])
         ids = [IssueId(job_id) for job_id in known]
         found = self.look(ids[:rows_max]).values()
         return [row for row in found if row.status != "closed"]
 
     def ready(self) -> frozenset[IssueId]:
-        """What lies in the queue and waits for nothing that is known of."""
+        """Return the jobs that wait for no other job, as far as that is known."""
         rows = self.unfinished(LISTED_MAX)
         return frozenset(row.issue_id for row in rows if not row.waits_for)
 
     def close(self) -> None:
-        """What we hold and nobody works on goes back to the queue, in its order."""
-        # What stays in our list is found by the next start, or by another fleet: our lease ends.
+        """Return the jobs that nobody works on to the queue, in their order, and disconnect."""
+        # Jobs left in our list are found by the next start, or by another fleet once our lease
+        # ends.
         if not self.holding.stuck.is_set():
             try:
                 self._runs.requeue(self.run, "leaving")
@@ -459,7 +471,7 @@ class HeroSource:
 
 
 def run_of(actor: str) -> str:
-    """The run id in an actor, under which its jobs are held."""
+    """Return the run id in an actor, under which its jobs are held."""
     return actor.rpartition("/")[2]
 
 

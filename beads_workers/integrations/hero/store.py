@@ -1,4 +1,4 @@
-"""The jobs of a queue in Redis, and who serves it, in as few round trips as possible."""
+"""The jobs of a queue in Redis and the runs that serve it, in as few round trips as possible."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 
 # --- queue ---------------------------------------------------------------------------------------
-# What is said about a queue and its jobs to Redis, and by it.
+# Values for questions about a queue and its jobs, and for the answers.
 
 
 @value
 class ServedQueue:
-    """Which queue of which Redis, and how it is served.
+    """A queue in a Redis, and how it is served.
 
-    ``lease_seconds``: who is silent for so long is taken for dead. ``reply_seconds``: a reply that
-    nobody has fetched by then is forgotten.
+    ``lease_seconds``: a lease ends after so much silence; after twice the time the run is dead.
+    ``reply_seconds``: time after which a reply that nobody has fetched is deleted.
     """
 
     address: Address
@@ -37,9 +37,11 @@ class ServedQueue:
 
 
 class Fetched(NamedTuple):
-    """A job of the queue that is in our list now. ``attempts``: those begun before. ``damaged``:
-    what its key holds where that is no hash, as ``TYPE`` names it. ``stopped``: a stop request for
-    it was there before."""
+    """A fetched job, which is in our list now.
+
+    ``attempts``: number begun before. ``damaged``: type of its key if that is no hash, as ``TYPE``
+    names it. ``stopped``: a stop request for the job was there before.
+    """
 
     job_id: str
     attempts: int
@@ -49,7 +51,7 @@ class Fetched(NamedTuple):
 
 
 class JobEnd(NamedTuple):
-    """How a job ends. ``attempt``: which one it was; 0: it was never started."""
+    """The end of a job. ``attempt``: number of the attempt; 0: it was never started."""
 
     job_id: str
     context: str
@@ -59,11 +61,11 @@ class JobEnd(NamedTuple):
 
 
 # --- requests ------------------------------------------------------------------------------------
-# Asking about one queue, in the name of one run: keys and times are put in here.
+# Questions about one queue in the name of one run: keys and times are added here.
 
 
 class Asker:
-    """``run``: the id of ours, under which everything is held; ``link``: of the thread."""
+    """``run``: id of our run, which holds the jobs; ``link``: connection of this thread."""
 
     def __init__(
         self,
@@ -80,7 +82,7 @@ class Asker:
         self._call = self._link.call
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         self._link.close()
 
     def _now(self) -> str:
@@ -107,21 +109,21 @@ class Asker:
         return self._link.evaluate([call])[0]
 
     def _scripts(self, calls: Sequence[Evaluation]) -> list[Any]:
-        """All of them in one round trip."""
+        """Run all scripts in one round trip."""
         return self._link.evaluate(calls) if calls else []
 
 
 def text_of(value: Any) -> str:
-    """What Redis said, as a text. An id that is not UTF-8 goes back as it came."""
+    """Return an answer of Redis as text. An id that is not UTF-8 can be sent back unchanged."""
     return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else str(value)
 
 
 DAMAGED = {b"status": b"error"}
-"""Instead of the fields of a job whose key holds something else: it has failed."""
+"""Fields that stand for a job whose key holds no hash: the job has failed."""
 
 
 def _is_damage(answer: Any) -> bool:
-    """Whether a key holds something else than was asked for; raises whatever else went wrong."""
+    """Return whether a key has the wrong type; raise any other error."""
     if isinstance(answer, Exception) and not str(answer).startswith("WRONGTYPE"):
         raise answer
     return isinstance(answer, Exception)
@@ -130,27 +132,27 @@ def _is_damage(answer: Any) -> bool:
 # --- store ---------------------------------------------------------------------------------------
 # The jobs of a queue in Redis as a run of ours sees them, in as few round trips as possible.
 #
-# Blocking; each thread has one of its own. Whatever goes wrong is a ``SourceError``: nothing is
-# known then, and everything may be asked again.
+# Calls block; each thread has a store of its own. Every error is a ``SourceError``: then nothing is
+# known, and everything may be asked again.
 
 
 FETCH_MAX = 200
-"""Jobs in one step: Redis does nothing else meanwhile, for a millisecond or two."""
+"""Most jobs in one step: Redis does nothing else for a millisecond or two."""
 
 STOPS_MAX = 10_000
-"""Stop requests that are looked at; more of them are nonsense."""
+"""Most stop requests that are read; more of them are nonsense."""
 
 LOOKED_THROUGH_MAX = 2_000
-"""Keys of a Redis in which all jobs are looked for, at each fetch: 2 ms of work for 1,000."""
+"""Most keys of a Redis in which all jobs are looked for at each fetch: 2 ms for 1,000 keys."""
 KEYS_AT_ONCE = 1_000
-"""So many with one SCAN."""
+"""Keys that one SCAN looks at."""
 
 
 class JobStore(Asker):
     """The jobs of a queue; raises ``SourceError`` throughout."""
 
     def wait(self, seconds: float) -> str | None:
-        """The next job's id, now in our list; None when nothing came in this time."""
+        """Wait for the next job; return its id, now in our list; None if no job came in time."""
         said = self._call(
             lambda redis: redis.blmove(
                 self.queue.keys.work_key(self.queue.worker),
@@ -163,8 +165,10 @@ class JobStore(Asker):
         return None if said is None else text_of(said)
 
     def fetch(self, count: int, here: Sequence[str] = ()) -> list[Fetched] | None:
-        """Those that are ``here`` in our list already, and up to so many more; None: we do not
-        serve, according to Redis."""
+        """Return the jobs of ``here``, which are in our list already, and up to ``count`` new ones.
+
+        None: Redis says that we do not serve.
+        """
         job = self.queue.keys.around_job_id()
         found = self._script(lua.FETCH, self.run, count, *job, STOPS_MAX, *here)
         if found is None:
@@ -181,12 +185,15 @@ class JobStore(Asker):
         ]
 
     def held(self) -> list[str]:
-        """What is in our list, the latest first."""
+        """Return the ids in our list, the latest first."""
         key = self._own(f"processing:{self.run}")
         return [text_of(each) for each in self._call(lambda redis: redis.lrange(key, 0, -1))]
 
     def begin(self, jobs: Iterable[tuple[str, str, int, int]]) -> list[str]:
-        """Id, context, attempts so far, and at most; the answers of ``lua.BEGIN``."""
+        """Begin jobs: id, context, attempts so far, most attempts.
+
+        Returns the answers of ``lua.BEGIN``.
+        """
         now = self._now()
         calls = [
             self._of_job(lua.BEGIN, job_id, known, most, context, now)
@@ -195,7 +202,10 @@ class JobStore(Asker):
         return [text_of(answer) for answer in self._scripts(calls)]
 
     def end(self, endings: Iterable[JobEnd], run: str = "") -> list[str]:
-        """The answers of ``lua.END``. ``run``: whose they are, if not ours."""
+        """End jobs; return the answers of ``lua.END``.
+
+        ``run``: the run that holds them, if not ours.
+        """
         now, ttl = self._now(), self.queue.reply_seconds
         calls = [
             self._of_job(
@@ -207,7 +217,10 @@ class JobStore(Asker):
         return [text_of(answer) for answer in self._scripts(calls)]
 
     def again(self, jobs: Iterable[tuple[str, str, int, bool]], run: str = "") -> list[str]:
-        """Id, context, attempt, and whether that was never started; the answers of ``AGAIN``."""
+        """Allow other attempts; return the answers of ``lua.AGAIN``.
+
+        Each job: id, context, attempt, and whether that attempt was never started.
+        """
         now = self._now()
         calls = [
             self._of_job(lua.AGAIN, job_id, context, attempt, now, int(never), run=run)
@@ -216,17 +229,17 @@ class JobStore(Asker):
         return [text_of(answer) for answer in self._scripts(calls)]
 
     def drop_later(self, job_ids: Iterable[str]) -> None:
-        """These came twice: the later one goes."""
+        """Remove the later entries of jobs that came twice."""
         self._scripts([self._of_job(lua.DROP, job_id) for job_id in job_ids])
 
     def put_behind(self, job_ids: Iterable[str]) -> None:
-        """These go to the back of the queue."""
+        """Move jobs to the back of the queue."""
         self._scripts([self._of_job(lua.LATER, job_id) for job_id in job_ids])
 
     # --- stop requests --------------------------------------------------------------------------
 
     def stop_requests(self) -> list[str] | None:
-        """All that wait, whoever they are for; None where their key holds no list."""
+        """Return all stop requests of this queue; None if their key holds no list."""
         key = self.queue.keys.stop_key(self.queue.worker)
 
         def ask(redis: Redis) -> list[Any]:
@@ -240,13 +253,13 @@ class JobStore(Asker):
         return list(dict.fromkeys(map(text_of, found)))
 
     def stop_queued(self, job_ids: Sequence[str]) -> list[str]:
-        """Stop jobs that are not with us; the answers of ``lua.STOP``."""
+        """Stop jobs that are not with us; return the answers of ``lua.STOP``."""
         now, ttl = self._now(), self.queue.reply_seconds
         calls = [self._of_job(lua.STOP, job_id, now, ttl, STOPPED) for job_id in job_ids]
         return [text_of(answer) for answer in self._scripts(calls)]
 
     def forget_stops(self, job_ids: Sequence[str]) -> None:
-        """These will never be for anybody."""
+        """Delete stop requests for jobs that do not exist."""
         key = self.queue.keys.stop_key(self.queue.worker)
 
         def forget(redis: Redis) -> None:
@@ -261,7 +274,8 @@ class JobStore(Asker):
     # --- what jobs wait for ---------------------------------------------------------------------
 
     def fields_of(self, job_ids: Sequence[str], names: Sequence[str]) -> list[dict[bytes, bytes]]:
-        """These fields of these jobs, as far as they are there; ``DAMAGED`` for what is no hash."""
+        """Return these fields of these jobs, as far as they exist; ``DAMAGED`` if a job is no
+        hash."""
 
         def ask(redis: Redis) -> list[Any]:
             with redis.pipeline(transaction=False) as pipe:
@@ -279,8 +293,11 @@ class JobStore(Asker):
         ]
 
     def all_jobs(self) -> list[str]:
-        """Every job that there is; none where there are too many keys to look through for that, or
-        the rules of our user do not allow it."""
+        """Return the ids of all jobs.
+
+        None are returned if there are too many keys to look through, or if the rules of our user
+        forbid that.
+        """
         keys = self.queue.keys
 
         def ask(redis: Redis) -> list[bytes]:
@@ -297,7 +314,8 @@ class JobStore(Asker):
         return [job_id for job_id in found if job_id]
 
     def link(self, named: Iterable[tuple[str, str]], field: str, others: Sequence[str]) -> None:
-        """Each pair: a job, and another that its ``field`` is to name (``lua.LINK``)."""
+        """Add names to fields: each pair is a job, and a job that its ``field`` is to name
+        (``lua.LINK``)."""
         now = self._now()
         calls = [
             self._of_job(lua.LINK, other, field, now, *others, key_of=job_id)
@@ -308,13 +326,13 @@ class JobStore(Asker):
     # --- looking --------------------------------------------------------------------------------
 
     def queued(self, count: int) -> list[str]:
-        """The next ids of the queue, oldest first; nothing is taken."""
+        """Return the next ids of the queue, oldest first; nothing is taken."""
         key = self.queue.keys.work_key(self.queue.worker)
         found = self._call(lambda redis: redis.lrange(key, -count, -1))
         return [text_of(each) for each in reversed(found)]
 
     def attempts_of(self, job_ids: Sequence[str]) -> list[int]:
-        """How often each was begun, as far as that is known."""
+        """Return how often each job was begun, as far as that is known."""
         if not job_ids:
             return []
         key = self._own("attempts")
@@ -322,7 +340,7 @@ class JobStore(Asker):
         return [int(each or 0) for each in found]
 
     def hashes(self, job_ids: Sequence[str]) -> list[dict[bytes, bytes]]:
-        """The whole hashes of these jobs; empty where there is none, ``DAMAGED`` for what is no
+        """Return the whole hashes of these jobs; empty if there is none, ``DAMAGED`` if it is no
         hash."""
 
         def ask(redis: Redis) -> list[Any]:
@@ -336,18 +354,19 @@ class JobStore(Asker):
 
 
 # --- runs ----------------------------------------------------------------------------------------
-# Who serves a queue: our run among others, the living and the dead.
+# The runs that serve a queue: ours and others, alive and dead.
 
 
 GONE_SECONDS = 86_400
-"""A run that was taken over is remembered so long: it may have been asleep, and bring one more."""
+"""Time for which a dead run is remembered: it may only have been suspended, and take another
+job."""
 
 
 class Runs(Asker):
     """The runs of a queue; raises ``SourceError`` throughout."""
 
     def version(self) -> str:
-        """Of the Redis; raises ``SourceError`` where that is too old."""
+        """Return the version of the Redis; raise ``SourceError`` if it is too old."""
         said = str(self._call(lambda redis: redis.info("server")).get("redis_version", "0"))
         numbers = [int(part) for part in said.split(".")[:2] if part.isdecimal()]
         if numbers < [6, 2]:
@@ -355,19 +374,25 @@ class Runs(Asker):
         return said
 
     def join(self, who: str, *, only_look: bool = False) -> str:
-        """Serve it, or say who does so alone. ``who``: ``shared`` or ``alone``, then a place."""
+        """Serve the queue; return "", or who serves it alone.
+
+        ``who``: ``shared`` or ``alone``, a place.
+        """
         ms = 0 if only_look else int(self.queue.lease_seconds * 1000)
         answer = self._script(lua.JOIN, self.run, who, ms, self._own("lease:"))
         return bytes(answer).decode("utf-8", "replace")
 
     def beat(self, who: str) -> bool:
-        """Keep our lease; False: our jobs have been taken over."""
+        """Renew our lease; return False if our jobs have been taken over."""
         ms = int(self.queue.lease_seconds * 1000)
         return bool(self._script(lua.BEAT, self.run, who, ms))
 
     def others(self) -> dict[str, bool]:
-        """The other runs that are known, and whether they seem to be dead: their lease is over, and
-        what they have, if anything, is to be taken over. Those long gone are forgotten."""
+        """Return the other known runs, and whether each seems to be dead.
+
+        A dead run has no lease; its jobs, if any, are to be taken over. Runs that are gone for long
+        are forgotten.
+        """
         known = self._call(self._look_at_all)
         found = {}
         for run, (lease, held, who) in known.items():
@@ -379,7 +404,8 @@ class Runs(Asker):
         return found
 
     def requeue(self, run: str, how: str) -> list[tuple[str, str]]:
-        """Return what a run holds (``lua.RETURN``): each job, and ``queued`` or ``lost``."""
+        """Return the jobs of a run to the queue (``lua.RETURN``): each id, and ``queued`` or
+        ``lost``."""
         keys = self.queue.keys
         job, reply = keys.around_job_id(), keys.around_reply_id()
         answer = self._script(
@@ -389,7 +415,7 @@ class Runs(Asker):
         return [(text_of(job_id), text_of(what)) for job_id, what in answer]
 
     def in_hand(self, count: int) -> list[str]:
-        """Jobs that are with some run, the oldest of each first; up to so many of each."""
+        """Return the jobs of all runs, the oldest of each run first; up to ``count`` of each."""
 
         def ask(redis: Redis) -> list[list[bytes]]:
             with redis.pipeline(transaction=False) as pipe:

@@ -1,4 +1,4 @@
-"""Hero jobs as people type them, and as they are shown. Nothing is printed unescaped."""
+"""Hero jobs as people type them, and as they are shown. Output is always escaped."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 # --- hero jobs -----------------------------------------------------------------------------------
-# What was typed, or stands in a file, as Hero jobs: all are read before any is handed in.
+# Typed jobs and files of jobs: all are read before any is handed in.
 
 
 STDIN = "-"
 PROBLEMS_MAX = 20
-"""So many wrong lines are named: whoever made the file makes the same mistake in all of them."""
+"""Most wrong lines that are named: the same mistake is usually in all lines of a file."""
 
 FIELDS = (
     "id",
@@ -44,11 +44,11 @@ FIELDS = (
     "dependencies",
     "dependents",
 )
-"""What a line of a batch may hold; the rest of a job is written by who serves it."""
+"""Fields allowed in a line of a batch; the fleet that serves a job writes the others."""
 
 
 def batch(files: Sequence[str], worker: str) -> list[HeroJob]:
-    """The jobs of files of JSON Lines; raises ``CommandError`` that names what is wrong in them.
+    """Return the jobs in files of JSON Lines; raise ``CommandError`` that names all faults.
 
     ``worker``: for lines that name none.
     """
@@ -71,7 +71,7 @@ def batch(files: Sequence[str], worker: str) -> list[HeroJob]:
 
 
 def read_line(line: str) -> HeroJob:
-    """One line of a batch; raises ``ValueError``."""
+    """Return the job in one line of a batch; raise ``ValueError``."""
     from beads_workers.core.framing import strict_loads
 
     try:
@@ -89,7 +89,7 @@ def read_line(line: str) -> HeroJob:
 
 
 def job_of(fields: Mapping[str, Any]) -> HeroJob:
-    """A job from JSON values, read as its hash would be; raises ``ValueError``."""
+    """Return a job from JSON values, read as its hash would be; raise ``ValueError``."""
     from beads_workers.integrations.hero.wire import WrongField, read_job
 
     given = fields.get("id") or ""
@@ -97,14 +97,14 @@ def job_of(fields: Mapping[str, Any]) -> HeroJob:
         raise ValueError("id: no text")
     written = {name.encode(): text.encode() for name, text in _as_hash(fields)}
     try:
-        # Without an id of its own it is read under one that it does not keep.
+        # A job without an id is read under a temporary one.
         return replace(read_job(given or "new", written), id=given)
     except WrongField as error:
         raise ValueError(str(error)) from None
 
 
 def default_caller() -> str:
-    """Who is asking: the user's name at this machine."""
+    """Return the default caller: the user's name at this machine."""
     import getpass
 
     try:
@@ -147,7 +147,7 @@ def variable(text: str) -> tuple[str, str]:
 
 
 def text_of(file: str) -> str:
-    """Return what stands in a file, or comes from stdin; raises ``CommandError``."""
+    """Return the content of a file or of stdin; raise ``CommandError``."""
     if file == STDIN and sys.stdin.isatty():
         print("reading from the terminal; Ctrl-D ends", file=sys.stderr)
     try:
@@ -171,14 +171,14 @@ def _refusal(problems: Sequence[str]) -> CommandError:
 
 
 # --- hero text -----------------------------------------------------------------------------------
-# How Hero jobs are shown. Nothing from a job is printed unescaped, and no value of a variable.
+# Hero jobs as text. Everything is escaped, and values of variables are never shown.
 
 
 _ERROR_COLUMNS = 60
 
 
 def as_object(job: HeroJob) -> dict[str, Any]:
-    """A job as JSON: the names of its hash, values of their own types; variables without values."""
+    """Return a job as JSON: names of its hash, typed values; variables without their values."""
     return {
         "id": job.id,
         "caller_id": job.caller_id,
@@ -206,7 +206,7 @@ def _place(job: HeroJob) -> str:
 
 
 def row_object(row: JobRow) -> dict[str, Any]:
-    """One job of a list as JSON: only what was read of it."""
+    """Return one job of a list as JSON: only the fields that were read."""
     if row.job is None:
         return {"id": row.id, "status": None, "trouble": row.trouble}
     whole = as_object(row.job)
@@ -215,7 +215,7 @@ def row_object(row: JobRow) -> dict[str, Any]:
 
 
 def rows_text(rows: Sequence[JobRow]) -> Iterator[str]:
-    """One line for each; columns as wide as they need to be."""
+    """Yield one line for each job; columns are as wide as needed."""
     width = max((len(printable(row.id)) for row in rows), default=0)
     places = max((len(_place(row.job)) for row in rows if row.job), default=0)
     for row in rows:
@@ -233,7 +233,7 @@ def rows_text(rows: Sequence[JobRow]) -> Iterator[str]:
 
 
 def details(job: HeroJob) -> Iterator[str]:
-    """Everything about one, a line for each field that says anything."""
+    """Yield everything about a job, a line for each field that has a value."""
     for name, value in as_object(job).items():
         if value in (None, "", [], {}, False):
             continue
@@ -246,7 +246,7 @@ def details(job: HeroJob) -> Iterator[str]:
 
 
 def summary(counts: dict[str, int], shown: int) -> str:
-    """How many there are of each state, and how many of them are not shown."""
+    """Return the number of jobs in each state, and a hint if some are not shown."""
     total = sum(counts.values())
     states = ", ".join(f"{count:,} {state}" for state, count in counts.items() if count)
     more = f"; the newest {shown:,} are shown, --limit N shows more" if shown < total else ""
@@ -254,7 +254,7 @@ def summary(counts: dict[str, int], shown: int) -> str:
 
 
 def print_output(text: str) -> None:
-    """What a job printed: as it is into a pipe, made safe for a terminal."""
+    """Print the output of a job: unchanged into a pipe, escaped on a terminal."""
     if not sys.stdout.isatty():
         sys.stdout.write(text if text.endswith("\n") or not text else text + "\n")
         return

@@ -16,11 +16,11 @@ from beads_workers.core.model import value
 from beads_workers.core.times import read_time, write_time
 
 # --- jobs ----------------------------------------------------------------------------------------
-# What a Hero job is, and which states it may go to.
+# Hero jobs and their states.
 
 
 class JobStatus(Enum):
-    """The values are what stands in the field ``status``."""
+    """State of a job; the values are those of the field ``status``."""
 
     DISPATCHED = "dispatched"
     """Created, in a queue, or between two attempts."""
@@ -30,26 +30,26 @@ class JobStatus(Enum):
 
     @property
     def is_final(self) -> bool:
-        """Whether it ends a job: whoever waits has been told, or is just being told."""
+        """Whether the state ends a job: its reply has been sent, or is being sent."""
         return self in (JobStatus.FINISHED, JobStatus.ERROR)
 
 
 STOPPED = "stopped_by_request"
-"""``error`` of a job that was stopped; we write this of the text's two spellings."""
+"""``error`` of a job that was stopped; we write this one of the specification's two spellings."""
 TIMED_OUT = "timeout"
 """``error`` of a job that took longer than its ``timeout``."""
 LOST = "lost"
-"""``error`` of a job that was cut short, and has no attempt left; ours, the text has no word."""
+"""``error`` of a job that was cut short and has no attempt left; a word of ours."""
 
 
 @value
 class HeroJob:
-    """One job. Times are epoch seconds; None where the field is missing. Without an id it is not
-    handed in yet.
+    """One job. Times are epoch seconds, None if the field is missing.
 
-    ``timeout_seconds``: for one attempt; None: no limit. ``retries``: attempts beyond the first.
-    ``concurrent``: it may run beside others of its context; False: beside no other that says False.
-    ``prerequisites`` and ``dependencies`` mean the same: ``waits_for`` has both.
+    ``id``: "" before the job is handed in. ``timeout_seconds``: for one attempt; None: no limit.
+    ``retries``: attempts beyond the first. ``concurrent``: True: the job may run beside others of
+    its context; False: beside no other job that says False. ``prerequisites`` and ``dependencies``
+    mean the same: ``waits_for`` has both.
     """
 
     id: str = ""
@@ -73,32 +73,32 @@ class HeroJob:
 
     @property
     def waits_for(self) -> tuple[str, ...]:
-        """What must be finished before it: each once, in order."""
+        """The jobs that must be finished before this job: each once, in order."""
         return tuple(dict.fromkeys((*self.prerequisites, *self.dependencies)))
 
     @property
     def attempts_max(self) -> int:
-        """How often it may be started at most."""
+        """Most attempts that may be started."""
         return self.retries + 1
 
 
 # --- keys ----------------------------------------------------------------------------------------
-# What everything is called in Redis: templates, so that another naming is a setting.
+# Names of all keys in Redis, as templates: another naming is a setting.
 #
-# ``{id}`` and ``{worker}`` are replaced; ``{{`` and ``}}`` are braces, which mark the hash tag of
-# a cluster.
+# ``{id}`` and ``{worker}`` are replaced; ``{{`` and ``}}`` are braces, which mark the hash tag of a
+# cluster.
 
 
 ID_CHARS_MAX = 500
-"""Of a job's or a worker's id: they stand in key names and in every record; real ones are UUIDs."""
+"""Longest id of a job or a worker: ids are in key names and records; real ones are UUIDs."""
 
 
 @value
 class Keys:
-    """The names of all keys. ``job`` and ``reply`` hold ``{id}``, ``work`` and ``stop``
-    ``{worker}``.
+    """The names of all keys.
 
-    ``own``: what we keep beside the text's keys begins so; it may hold ``{worker}``.
+    ``job`` and ``reply`` hold ``{id}``, ``work`` and ``stop`` ``{worker}``. ``own``: prefix of our
+    own keys beside those of the specification; may hold ``{worker}``.
     """
 
     job: str = "hero:job:{id}"
@@ -108,7 +108,7 @@ class Keys:
     own: str = "hero:beads_workers:{worker}:"
 
     def __post_init__(self) -> None:
-        """Raises ``ValueError``, with the name of the template."""
+        """Raise ``ValueError`` that names an invalid template."""
         for name in ("job", "reply"):
             _check(name, getattr(self, name), "id", needed=True)
         for name in ("work", "stop"):
@@ -118,48 +118,48 @@ class Keys:
             raise ValueError("two of the key names are the same")
 
     def job_key(self, job_id: str) -> str:
-        """The hash of a job."""
+        """Return the key of a job's hash."""
         return _fill(self.job, "id", job_id)
 
     def reply_key(self, job_id: str) -> str:
-        """The list in which whoever waits for a job finds its result."""
+        """Return the key of the list in which clients that wait for a job find its result."""
         return _fill(self.reply, "id", job_id)
 
     def work_key(self, worker_id: str) -> str:
-        """The queue of a worker: ids of jobs, pushed on the left."""
+        """Return the key of a worker's queue: ids of jobs, pushed on the left."""
         return _fill(self.work, "worker", worker_id)
 
     def stop_key(self, worker_id: str) -> str:
-        """The stop requests of a worker: ids of jobs."""
+        """Return the key of a worker's stop requests: ids of jobs."""
         return _fill(self.stop, "worker", worker_id)
 
     def own_key(self, worker_id: str, name: str) -> str:
-        """A key of ours, for all that serve this worker's queue."""
+        """Return a key of ours, common to all runs that serve this worker's queue."""
         return _fill(self.own, "worker", worker_id) + name
 
     def jobs_pattern(self) -> str:
-        """What SCAN is told to find the hashes of all jobs."""
+        """Return the SCAN pattern that matches the hashes of all jobs."""
         before, after = self.around_job_id()
         return f"{escaped(before)}*{escaped(after)}"
 
     def job_id_of(self, key: str) -> str | None:
-        """The id in the name of a job's hash; None for another key."""
+        """Return the id in the key of a job's hash; None for another key."""
         before, after = self.around_job_id()
         if not (key.startswith(before) and key.endswith(after)):
             return None
         return key[len(before) : len(key) - len(after)] or None
 
     def around_job_id(self) -> tuple[str, str]:
-        """What stands before the id in the key of a job, and what behind it."""
+        """Return the text before and after the id in the key of a job."""
         return _around(self.job)
 
     def around_reply_id(self) -> tuple[str, str]:
-        """The same for the key of a reply."""
+        """Return the text before and after the id in the key of a reply."""
         return _around(self.reply)
 
 
 def keys_of(naming: str = "text", templates: Mapping[str, str] | None = None) -> Keys:
-    """A naming, with some of its templates replaced by others. Raises ``ValueError``."""
+    """Return a naming with some of its templates replaced. Raises ``ValueError``."""
     known = NAMINGS.get(naming)
     if known is None:
         raise ValueError(f"no such naming: {naming[:40]!r}; known: {', '.join(NAMINGS)}")
@@ -172,24 +172,24 @@ def keys_of(naming: str = "text", templates: Mapping[str, str] | None = None) ->
 
 
 def is_id(text: str) -> bool:
-    """Whether it can be a job's or a worker's id: printable, and of a sensible length."""
+    """Return whether a text can be the id of a job or a worker: printable, and not too long."""
     return 0 < len(text) <= ID_CHARS_MAX and text.isprintable()
 
 
 def _fill(template: str, name: str, value: str) -> str:
-    # Values are put in last: one that holds braces stays what it is.
+    # Values are inserted last: a value with braces is left unchanged.
     parts = template.replace("{{", "\1").replace("}}", "\2").split("{" + name + "}")
     return value.join(part.replace("\1", "{").replace("\2", "}") for part in parts)
 
 
 def _around(template: str) -> tuple[str, str]:
-    # A mark that no template holds: ``_fill`` knows what is a brace and what a placeholder.
+    # The mark "\0" is in no template: ``_fill`` tells braces from placeholders.
     before, _, after = _fill(template, "id", "\0").partition("\0")
     return before, after
 
 
 def escaped(text: str) -> str:
-    """For a pattern of SCAN: nothing in it means more than itself."""
+    """Return a text escaped for a SCAN pattern: every character matches only itself."""
     return "".join("\\" + c if c in "*?[]^\\" else c for c in text)
 
 
@@ -206,7 +206,7 @@ def _check(name: str, template: str, wanted: str, *, needed: bool) -> None:
 
 
 DEFAULT = Keys()
-"""The naming of the text."""
+"""The naming of the specification."""
 
 LATER = Keys(
     work="hero:q:work:type:{worker}",
@@ -222,27 +222,27 @@ CLUSTER = Keys(
     reply="{{hero}}:reply:{id}",
     own="{{hero}}:beads_workers:{worker}:",
 )
-"""The text's names behind one hash tag: what goes together lies on one node of a cluster."""
+"""The specification's names behind one hash tag: all keys are on one node of a cluster."""
 
 NAMINGS = {"text": DEFAULT, "later": LATER, "cluster": CLUSTER}
 
 
 # --- readers -------------------------------------------------------------------------------------
-# The hash of a job read: tolerant about forms, strict about meaning; an error names its field.
+# Readers of a job's hash: tolerant about forms, strict about meaning; an error names its field.
 
 
 RETRIES_MAX = 1_000
-"""More would be a mistake: an attempt takes a millisecond at least."""
+"""Most retries: more would be a mistake, since an attempt takes at least a millisecond."""
 TIMEOUT_SECONDS_MAX = 366 * 86_400.0
 IDS_MAX = 10_000
-"""Jobs that one waits for, or that wait for one."""
+"""Most jobs that one job waits for, or that wait for one job."""
 
 _TRUE = frozenset(("true", "1", "yes", "on"))
 _FALSE = frozenset(("", "false", "0", "no", "off"))
 
 
 class WrongField(ProtocolError):
-    """A field says nothing that could be meant. ``field`` names it; ``str()`` is one line."""
+    """A field without a valid value. ``field`` names it; ``str()`` is one line."""
 
     def __init__(self, field: str, why: str) -> None:
         super().__init__(f"{field}: {why}")
@@ -250,14 +250,14 @@ class WrongField(ProtocolError):
 
 
 Hash = Mapping[bytes, bytes]
-"""What HGETALL brings."""
+"""The result of HGETALL."""
 
 
 def read_job(job_id: str, fields: Hash) -> HeroJob:
-    """The job of this hash; raises ``WrongField``.
+    """Return the job of this hash; raise ``WrongField``.
 
-    ``job_id`` is the one in the key and in the queue: ``id`` may be missing, not another one.
-    Missing and empty fields have their defaults, and unknown ones are passed over.
+    ``job_id`` is the one in the key and in the queue: the field ``id`` may be missing, but must not
+    differ. Missing and empty fields have their defaults, and unknown fields are ignored.
     """
     if not is_id(job_id):
         raise WrongField("id", "empty, too long, or not printable")
@@ -286,7 +286,7 @@ def read_job(job_id: str, fields: Hash) -> HeroJob:
 
 
 def read_status(fields: Hash) -> JobStatus:
-    """The state alone; ``dispatched`` where there is none. Raises ``WrongField``."""
+    """Return only the state; ``dispatched`` if there is none. Raises ``WrongField``."""
     said = _text(fields, "status").strip()
     try:
         return JobStatus(said.lower() or "dispatched")
@@ -295,11 +295,14 @@ def read_status(fields: Hash) -> JobStatus:
 
 
 WAITS = ("prerequisites", "dependencies")
-"""The fields that name what a job waits for."""
+"""The fields that name the jobs a job waits for."""
 
 
 def read_ids(fields: Hash, name: str) -> tuple[str, ...]:
-    """Ids of jobs: a JSON array, or ids with commas between them. Raises ``WrongField``."""
+    """Return ids of jobs from a JSON array, or from ids separated by commas.
+
+    Raises ``WrongField``.
+    """
     said = _text(fields, name).strip()
     if said in ("", "null"):
         return ()
@@ -335,7 +338,7 @@ def _timeout(fields: Hash) -> float | None:
     said = _text(fields, "timeout").strip()
     if not said:
         return None
-    # As in ``retries``: digits, not all that Python takes for a number ("1_0", "1e3", "nan").
+    # As in ``retries``: digits only, not all forms that Python accepts ("1_0", "1e3", "nan").
     seconds = float(said) if _SECONDS.fullmatch(said) else TIMEOUT_SECONDS_MAX + 1
     if seconds > TIMEOUT_SECONDS_MAX:
         raise WrongField("timeout", f"{said[:40]!r} is no number of seconds")
@@ -374,7 +377,7 @@ def _variables(fields: Hash) -> dict[str, str]:
     if not isinstance(value, dict):
         raise WrongField("env_vars", "no JSON object")
     for name, text in value.items():
-        # What ``execve`` does not take: it is better said here than met in the middle.
+        # ``execve`` refuses these; an error here is clearer than one at the start of the job.
         if not name or "=" in name or "\0" in name:
             raise WrongField("env_vars", f"{name[:40]!r} is no name of a variable")
         if not isinstance(text, str) or "\0" in text:
@@ -393,11 +396,11 @@ def _json(name: str, said: str) -> object:
 
 
 # --- writers -------------------------------------------------------------------------------------
-# The hash of a job written: texts, "true" and "false", RFC 3339 in UTC, JSON where it is JSON.
+# Writers of a job's hash: texts, "true" and "false", RFC 3339 in UTC, and JSON where needed.
 
 
 def write_job(job: HeroJob) -> dict[str, str]:
-    """All fields, in the text's order; what is not known is left out.
+    """Return all known fields, in the order of the specification.
 
     Raises ``ValueError`` for a time that cannot be written.
     """
@@ -425,12 +428,12 @@ def write_job(job: HeroJob) -> dict[str, str]:
 
 
 def status_fields(status: JobStatus, now: float) -> dict[str, str]:
-    """What a change of state writes. ``now``: epoch seconds."""
+    """Return the fields that a change of state writes. ``now``: epoch seconds."""
     return {"status": status.value, "updated_at": write_time(now)}
 
 
 def write_ids(ids: Sequence[str]) -> str:
-    """A JSON array of ids."""
+    """Return a JSON array of ids."""
     return _as_json(list(ids))
 
 

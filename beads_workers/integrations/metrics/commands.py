@@ -47,5 +47,5 @@ def _families(answer: dict[str, Any]) -> list[Family]:
         raise CommandError(f"the fleet has no figures: {answer.get('error')}", hint)
     workers = tuple((pid, name) for pid, name in answer["workers"])
     whose = WatchedProcesses(answer["orchestrator"], workers, frozenset(answer["own"]))
-    # Read here, where nobody waits for it.
+    # The processes are read here, where nobody waits for it.
     return [*from_json(answer["families"]), *usage_families(whose, read_all())]

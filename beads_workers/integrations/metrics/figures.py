@@ -1,4 +1,4 @@
-"""From a board to figures for a monitoring system. docs/METRICS.md lists them all."""
+"""Figures for a monitoring system, made from a board. docs/METRICS.md lists all figures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from beads_workers.core.snapshot import BUCKETS, Board, Durations, worker_order
 from beads_workers.core.status import SHOWN_STATES
 
 # --- exposition ----------------------------------------------------------------------------------
-# Families of figures as Prometheus' text format 0.0.4, and as JSON.
+# Families of figures in Prometheus' text format 0.0.4, and as JSON.
 
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -42,12 +42,12 @@ class Family:
 
 
 def to_text(families: Iterable[Family]) -> str:
-    """The whole answer to a scrape."""
+    """Return the whole answer to a scrape."""
     return "".join(line + "\n" for family in families for line in _lines(family))
 
 
 def to_json(families: Iterable[Family]) -> list[dict[str, Any]]:
-    """The same for programs; infinity is the text ``+Inf`` there, as in the labels."""
+    """Return families as JSON; infinity is the text ``+Inf`` in labels."""
     return [
         {
             "name": family.name,
@@ -63,7 +63,7 @@ def to_json(families: Iterable[Family]) -> list[dict[str, Any]]:
 
 
 def from_json(value: list[dict[str, Any]]) -> list[Family]:
-    """Read back what ``to_json`` gave; for a client of the fleet that said it."""
+    """Return the families that ``to_json`` wrote; for a client of the fleet."""
     return [
         Family(
             each["name"],
@@ -97,7 +97,7 @@ def _escaped(value: str) -> str:
 
 
 def number(value: float) -> str:
-    """A value as the format writes it: ``3``, ``0.25``, ``+Inf``, ``NaN``."""
+    """Return a value as the format writes it: ``3``, ``0.25``, ``+Inf``, ``NaN``."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
@@ -115,8 +115,9 @@ RUN_STATES = ("running", "paused", "draining", "stopping")
 
 
 def families(board: Board, elapsed: float) -> Iterator[Family]:
-    """Everything that the journal tells, worked out as it is asked for: a crowd of workers takes
-    milliseconds. ``elapsed``: seconds of the run now.
+    """Yield all figures that come from the journal; many workers take milliseconds.
+
+    ``elapsed``: seconds of the run now.
     """
     yield from _run(board, elapsed)
     yield from _queue(board)
@@ -385,15 +386,15 @@ def _only(names: Iterable[str], one: str) -> dict[str, float]:
 
 
 # --- usage ---------------------------------------------------------------------------------------
-# What workers and the orchestrator cost the machine: whose a process is, and the figures of it.
+# The use of the machine by workers and the orchestrator: owners of processes, and their figures.
 #
-# A worker's part is everything in its session, and everything below it: the worker, its tasks, and
-# what those have left behind, for the orphans of a task become children of its worker.
+# A worker owns all processes of its session, and their descendants: the worker, its tasks, and what
+# the tasks have left behind, because orphans of a task become children of its worker.
 
 
 @value
 class ProcessUse:
-    """One process as /proc has it. ``reaped_seconds``: CPU time of children it has waited for."""
+    """One process as in /proc. ``reaped_seconds``: CPU time of children it has waited for."""
 
     pid: int
     parent: int
@@ -405,7 +406,8 @@ class ProcessUse:
 
 @value
 class WatchedProcesses:
-    """Whose use is asked for: worker ids by pid, and which of them lead a session of ours."""
+    """Processes whose use is wanted: worker ids by pid, and which workers lead a session of
+    ours."""
 
     orchestrator: int
     workers: tuple[tuple[int, str], ...] = ()
@@ -414,21 +416,22 @@ class WatchedProcesses:
 
 @dataclass(slots=True)
 class Use:
-    """What one worker uses with all that belongs to it."""
+    """Use of one worker and of all processes it owns."""
 
     cpu_seconds: float = 0.0
     resident_bytes: int = 0
     processes: int = 0
 
     def add(self, process: ProcessUse) -> None:
-        """One more process of it."""
+        """Add a process of the worker."""
         self.cpu_seconds += process.cpu_seconds + process.reaped_seconds
         self.resident_bytes += process.resident_bytes
         self.processes += 1
 
 
 def watched(board: Board) -> WatchedProcesses:
-    """Whom a board knows; a process that serves several slots goes by the first of them."""
+    """Return the processes that a board knows; a process with several slots has the first one's
+    name."""
     workers: dict[int, str] = {}
     own = set()
     for name in sorted(board.workers, key=worker_order):
@@ -442,7 +445,10 @@ def watched(board: Board) -> WatchedProcesses:
 
 
 def usage_families(whose: WatchedProcesses, processes: Iterable[ProcessUse]) -> list[Family]:
-    """Use by worker, and the orchestrator's own. A worker that is gone meanwhile has no sample."""
+    """Return the use of each worker, and the orchestrator's.
+
+    A worker that is gone has no sample.
+    """
     known = {process.pid: process for process in processes}
     names, used = dict(whose.workers), dict[int, Use]()
     for process in known.values():
@@ -479,7 +485,7 @@ def _owner(
         return process.session
     seen = set()
     above: ProcessUse | None = process
-    # Read one after another, parents may form a ring of pids that were used again.
+    # Processes are read one after another: with reused pids, parents may form a ring.
     while above is not None and above.pid not in seen:
         if above.pid in names:
             return above.pid
@@ -522,7 +528,8 @@ def _worker_family(name: str, kind: str, told: str, values: Iterable[tuple[str, 
 
 
 def scraped(board: Board, elapsed: float) -> dict[str, Any]:
-    """The answer to ``bw.metrics``: the figures, and whose use the client is to read."""
+    """Return the answer to ``bw.metrics``: the figures, and the processes whose use the client
+    reads."""
     whose = watched(board)
     return {
         "families": to_json(families(board, elapsed)),

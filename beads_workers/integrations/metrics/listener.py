@@ -1,5 +1,6 @@
-"""Figures for a monitoring system, read from /proc and served over HTTP: a port of the loopback
-interface, taken before a fleet starts. What serves there is loaded only where it is wanted.
+"""The port of the loopback interface on which figures are served, taken before a fleet starts.
+
+The server itself is loaded only if it is wanted.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ LOOPBACK = "127.0.0.1"
 
 
 def listen(port: int) -> TcpListener:
-    """Take the port, 0: any that is free. Raises ``StartRefused``."""
+    """Take the port; 0: any free one. Raises ``StartRefused``."""
     try:
         return TcpListener(LOOPBACK, port)
     except OSError as error:
@@ -31,7 +32,7 @@ def listen(port: int) -> TcpListener:
 
 
 def url_of(listener: TcpListener) -> str:
-    """Where the figures are."""
+    """Return the URL of the figures."""
     return f"http://{LOOPBACK}:{listener.port}/metrics"
 
 
@@ -41,7 +42,7 @@ def serve(
     tell: Callable[[Event], None],
     look: Callable[[], tuple[Board, float]],
 ) -> MetricsServer:
-    """What the loop ticks."""
+    """Return the server, which the loop ticks."""
     from beads_workers.integrations.metrics.server import MetricsServer
 
     return MetricsServer(listener, selector, tell, look)

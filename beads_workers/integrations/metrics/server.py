@@ -22,13 +22,13 @@ from beads_workers.integrations.metrics.figures import CONTENT_TYPE, ProcessUse,
 from beads_workers.runtime.sockets import Acceptor, Peers, TcpListener
 
 # --- http get ------------------------------------------------------------------------------------
-# The little of HTTP/1.1 that a scrape needs: one GET on a connection, one answer, closed.
+# The part of HTTP/1.1 that a scrape needs: one GET on a connection, one answer, closed.
 #
-# Source: RFC 9112. Pure: bytes in, bytes out.
+# Source: RFC 9112. No I/O: bytes in, bytes out.
 
 
 HEAD_BYTES_MAX = 8192
-"""A scraper's request is some hundred bytes; browsers send cookies."""
+"""Longest head of a request: a scraper sends some hundred bytes; browsers send cookies."""
 
 _LINE = re.compile(rb"([A-Z]{1,16}) (\S{1,2000}) HTTP/1\.[01]", re.ASCII)
 
@@ -37,7 +37,7 @@ _HOST = re.compile(rb"(?im)^host[ \t]*:[ \t]*([^\r\n]*?)[ \t]*\r?$", re.ASCII)
 
 
 class HttpStatus(Enum):
-    """What can be answered."""
+    """Status of an answer."""
 
     OK = "200 OK"
     BAD_REQUEST = "400 Bad Request"
@@ -49,16 +49,16 @@ class HttpStatus(Enum):
 
 @value
 class HttpRequest:
-    """A whole request, judged. ``head_only``: the answer goes without its body (HEAD)."""
+    """A whole request, judged. ``head_only``: the answer is sent without its body (HEAD)."""
 
     status: HttpStatus
     head_only: bool = False
 
 
 def judge(received: bytes, path: str) -> HttpRequest | None:
-    """What to answer to all that was received so far; None while the head is not complete.
+    """Return the answer to the bytes received so far; None while the head is not complete.
 
-    ``path``: the one that there is; what stands behind a question mark is ignored.
+    ``path``: the only valid path; a query behind a question mark is ignored.
     """
     end = re.search(rb"\r?\n\r?\n", received[:HEAD_BYTES_MAX])
     if end is None:
@@ -76,15 +76,16 @@ def judge(received: bytes, path: str) -> HttpRequest | None:
 
 
 def _is_for_us(head: bytes) -> bool:
-    """Whether it was meant for this machine: a page elsewhere may give its own name our address.
+    """Return whether a request names this machine as its host.
 
-    Who names no host is no browser.
+    A page elsewhere may give its own name our address. A request without a host is not from a
+    browser.
     """
     return all(is_local(found[1].decode("latin-1")) for found in _HOST.finditer(head))
 
 
 def response(asked: HttpRequest, content_type: str, body: bytes) -> bytes:
-    """The whole answer, after which the connection is to be closed."""
+    """Return the whole answer; close the connection after it."""
     allow = "Allow: GET, HEAD\r\n" if asked.status is HttpStatus.NOT_ALLOWED else ""
     head = (
         f"HTTP/1.1 {asked.status.value}\r\n"
@@ -96,7 +97,7 @@ def response(asked: HttpRequest, content_type: str, body: bytes) -> bytes:
 
 
 # --- processes -----------------------------------------------------------------------------------
-# What every process of this machine uses, read from /proc, one at a time. Linux.
+# The use of every process of this machine, read from /proc, one process at a time. Linux.
 
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -104,9 +105,9 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 def read_all() -> Iterator[ProcessUse]:
-    """Every process that is there now; who comes or goes meanwhile may be missed.
+    """Yield every process that exists now; those that come or go meanwhile may be missed.
 
-    Takes some 15 microseconds for each: whoever must not wait takes them in pieces.
+    Takes some 15 microseconds for each: callers that must not block stop in between.
     """
     for name in [entry.name for entry in os.scandir("/proc")]:
         if name.isdigit() and (process := read(int(name))) is not None:
@@ -114,13 +115,13 @@ def read_all() -> Iterator[ProcessUse]:
 
 
 def read(pid: int) -> ProcessUse | None:
-    """One process; None where there is none of that pid (any more)."""
+    """Return one process; None if there is none with that pid (any more)."""
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
             stat = file.read()
     except OSError:
         return None
-    # The name stands in parentheses and may hold any byte: fields count from the last one.
+    # The name is in parentheses and may hold any byte: fields count from the last parenthesis.
     fields = stat[stat.rfind(b")") + 2 :].split()
     user, system, user_reaped, system_reaped = map(int, fields[11:15])
     return ProcessUse(
@@ -136,37 +137,37 @@ def read(pid: int) -> ProcessUse | None:
 # --- server --------------------------------------------------------------------------------------
 # Source: docs/METRICS.md.
 #
-# A scrape is worked out in slices after a turn's replies have left, so that no worker waits for it.
-# Whoever is slow, asks for something else or comes in crowds is cut off.
+# A scrape is computed in slices after a turn's replies have been sent, so that no worker waits for
+# it. Clients that are slow, ask for something else or are too many are disconnected.
 
 
 PATH = "/metrics"
 VISITORS_MAX = 16
-"""At a time; a monitoring system is one or two."""
+"""Most connections at a time; a monitoring system has one or two."""
 
 VISIT_SECONDS = 5.0
-"""From the first byte to the last; whoever is slower is cut off."""
+"""Longest time from the first byte to the last; slower clients are disconnected."""
 
 FRESH_SECONDS = 1.0
-"""An answer serves whoever comes so soon after: nobody can make us work without end."""
+"""Time for which an answer is reused: nobody can make us work without end."""
 
 SLICE_SECONDS = 0.0005
-"""Of each turn of the loop: less than what handing out a task takes."""
+"""Work on a scrape in each turn of the loop: less time than handing out a task takes."""
 
 LINGER_BYTES_MAX = 1 << 16
-"""Of what a visitor still says after its request: with it unread, the kernel would throw our answer
-away."""
+"""Most bytes that a client may send after its request. They are read, or the kernel would
+discard our answer."""
 
 Look = Callable[[], tuple[Board, float]]
-"""The board as it is now, and the elapsed seconds of the run."""
+"""Returns the board as it is now, and the elapsed seconds of the run."""
 
 
 @dataclass(slots=True, eq=False)
 class HttpClient:
     """One connection. ``asked``: its request, once complete; ``answer``: what is left to send.
 
-    ``answer`` is None until it is known, and empty when all was sent. ``silent``: it says no more,
-    but may still read. ``mask``: what the selector watches, 0 for nothing.
+    ``answer`` is None until it is known, and empty once all was sent. ``silent``: the client sends
+    no more, but may still read. ``mask``: events that the selector watches, 0 for none.
     """
 
     socket: socket.socket
@@ -181,7 +182,7 @@ class HttpClient:
 
 @dataclass(slots=True)
 class Visits:
-    """How they went, by the names that dispatcherd has for them."""
+    """Counts of connections and answers, with dispatcherd's names."""
 
     connections_total: int = 0
     metrics_requests_served: int = 0
@@ -192,7 +193,7 @@ class Visits:
     request_timeouts: int = 0
 
     def answered(self, status: HttpStatus) -> None:
-        """A request has got its answer."""
+        """Count an answer."""
         if status is HttpStatus.OK:
             self.metrics_requests_served += 1
         elif status is HttpStatus.NOT_FOUND:
@@ -203,7 +204,7 @@ class Visits:
 
 @dataclass(slots=True)
 class Scrape:
-    """The last answer, and the one in the making."""
+    """The last answer, and the next one in the making."""
 
     look: Look
     body: bytes = b""
@@ -211,11 +212,11 @@ class Scrape:
     _making: Iterator[bytes] | None = None
 
     def is_fresh(self, now: float) -> bool:
-        """Whether ``body`` will do."""
+        """Return whether ``body`` is recent enough."""
         return now - self.made_at < FRESH_SECONDS
 
     def go_on(self, until: float) -> bool:
-        """Work on the next one until that time (monotonic); True when ``body`` is new."""
+        """Work on the next answer until that time (monotonic); return True once ``body`` is new."""
         if self._making is None:
             self._making = self._make()
         for body in self._making:
@@ -243,7 +244,7 @@ class Scrape:
 
 
 class MetricsServer:
-    """Ticked by the loop; see the module text."""
+    """The server of figures, ticked by the loop; see the section text."""
 
     def __init__(
         self,
@@ -265,18 +266,19 @@ class MetricsServer:
         return any(v.asked is not None and v.answer is None for v in self._visitors)
 
     def deadline(self) -> float:
-        """When ``tick`` is due (monotonic seconds)."""
+        """Return when ``tick`` is due (monotonic seconds)."""
         return min([self._acceptor.deadline(), *(v.until for v in self._visitors)])
 
     def tick(self, now: float) -> None:
-        """Cut off who takes too long."""
+        """Disconnect clients that take too long."""
         self._acceptor.tick(now)
         for visitor in [v for v in self._visitors if now >= v.until]:
             self._visits.request_timeouts += visitor.answer is None
             self._drop(visitor)
 
     def flush(self, now: float) -> None:
-        """Another slice of work, once in each turn of the loop; answers whom it can."""
+        """Do another slice of work, once in each turn of the loop; answer clients if it is
+        complete."""
         if not self.pending:
             return
         if self._scrape.is_fresh(now) or self._scrape.go_on(now + SLICE_SECONDS):
@@ -284,13 +286,13 @@ class MetricsServer:
                 self._answer(visitor, self._scrape.body)
 
     def describe(self) -> dict[str, Any]:
-        """Where it serves and what it has served, with the keys of dispatcherd's own."""
+        """Return address and counts of the server, with dispatcherd's keys."""
         host, port = self._place
         served = asdict(self._visits) | {"is_running": True}
         return {"host": host, "port": port, "ready": True, "http_server": served}
 
     def close(self) -> None:
-        """The run is over."""
+        """Close the port and all connections: the run is over."""
         self._acceptor.close()
         for visitor in list(self._visitors):
             self._drop(visitor)
@@ -331,7 +333,7 @@ class MetricsServer:
         except OSError:
             data = b""
         if not data and visitor.asked is not None and (visitor.answer is None or visitor.answer):
-            visitor.silent = True  # ``nc -N`` ends its side first, and waits for the answer.
+            visitor.silent = True  # ``nc -N`` closes its side first, and waits for the answer.
             self._watch(visitor)
         elif not data:
             self._visits.client_disconnects += visitor.asked is None

@@ -1,4 +1,4 @@
-"""What being an RRQ executor is as a kind of source; ``beads-workers rrq-executor`` starts it."""
+"""The source kind "an RRQ orchestrator": this fleet is an RRQ executor (``rrq-executor``)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,14 @@ from beads_workers.kinds import Capabilities, Late, Opening, SourceKind
 
 @value
 class RrqExecutor:
-    """Being an RRQ executor. ``address``: ``integrations.rrq.source``, as text; ``function_prefix``
-    stands before the names of functions, with a dot. ``parent``: the process with which it ends; 0
-    for none. ``alone_seconds``: it ends when nobody has connected for so long. ``open_by``: it
-    listens when a worker is ready, and by then at the latest (monotonic seconds)."""
+    """The options of an RRQ executor.
+
+    ``address``: text form of an address in ``integrations.rrq.source``. ``function_prefix``: prefix
+    of every function name, joined by a dot. ``parent``: process id; the executor ends with that
+    process; 0 for none. ``alone_seconds``: the executor ends if nobody has connected for this long.
+    ``open_by``: the executor listens as soon as a worker is ready, and at this time at the latest
+    (monotonic seconds).
+    """
 
     address: str
     function_prefix: str = ""

@@ -1,4 +1,4 @@
-"""``rrq-executor``: our workers run what a real RRQ orchestrator sends."""
+"""``rrq-executor``: our workers run the requests of a real RRQ orchestrator."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 
 # --- slots ---------------------------------------------------------------------------------------
-# State directories for several executors of one folder: each takes the first that is free.
+# State directories for several executors of one folder: each executor takes the first free one.
 
 
 def take_slot(folder: Path) -> tuple[Path, int]:
-    """``folder/1``, ``folder/2``, ...: one that nobody has, and the descriptor that holds it.
+    """Lock the first free slot of ``folder/1``, ``folder/2``, ...; return its path and descriptor.
 
-    It is ours until the descriptor is closed; an orchestrator that is still ending keeps its own.
-    Raises ``OSError``.
+    The slot is ours until the descriptor is closed. A slot of an orchestrator that is still ending
+    is not free. Raises ``OSError``.
     """
     for number in count(1):
         slot = folder / str(number)
@@ -48,16 +48,17 @@ def take_slot(folder: Path) -> tuple[Path, int]:
 
 
 FOLDER = "rrq"
-"""Below the run directory of a project: one folder for each executor that runs at the same time."""
+"""Folder below the run directory of a project: one slot for each executor that runs there."""
 
 POLL_SECONDS = 3600.0
-"""Nothing is to be found by asking: requests come by themselves."""
+"""Interval of polls, which find nothing: requests arrive on their own."""
 
 OPEN_SECONDS = 8.0
-"""Of the 15 s that an orchestrator gives an executor for its start."""
+"""Seconds until the executor listens, of the 15 s that an orchestrator gives it for its start."""
 
 ALONE_SECONDS = 60.0
-"""An orchestrator connects as soon as it can, and gives up after 15 s."""
+"""Seconds without a connection, after which an executor ends. An orchestrator connects as soon
+as it can, and gives up after 15 s."""
 
 
 def register(app: typer.Typer) -> None:
@@ -127,7 +128,7 @@ def rrq_executor(
     served = RrqExecutor(str(address), prefix, parent, alone_seconds, BEGUN[1] + OPEN_SECONDS)
     folder = Path.cwd()
     check_modules(work.allow_modules, folder)
-    # Held until this process ends: nobody else comes to have the same state.
+    # Held until this process ends: no other executor gets the same state directory.
     place, _ = (
         (Path(said.state_dir), -1) if said.state_dir else take_slot(folder / STATE_FOLDER / FOLDER)
     )
@@ -153,19 +154,20 @@ def rrq_executor(
 
 
 def ends_with() -> tuple[int, float | None]:
-    """The process to end with, 0 for none, and how long nobody may connect.
+    """Return the process to end with, 0 for none, and how long nobody may connect, None for ever.
 
-    Whose parent is the first process of the machine or the container, or of another session, may
-    have lost its own before its first line: or it was started so, and its orchestrator will
-    connect. Raises ``CommandError`` where the parent has gone since.
+    The time limit applies if the parent is process 1 (of the machine or a container) or belongs to
+    another session. Such an executor may have lost its orchestrator before its first line, or was
+    started that way on purpose: then its orchestrator will connect. Raises ``CommandError`` if the
+    parent is gone.
     """
-    from beads_workers import BEGUN  # As it is now: a test begins where all is loaded.
+    from beads_workers import BEGUN  # Imported here: a test replaces it.
 
     parent, _ = BEGUN
     if parent != os.getppid():
         raise CommandError("whoever has started it is gone", "--no-parent serves all the same")
     alone = parent == 1
-    with suppress(ProcessLookupError):  # Gone by now: that is seen as soon as it is watched.
+    with suppress(ProcessLookupError):  # The parent is gone by now: the ingress notices.
         alone = alone or (parent > 1 and os.getsid(parent) != os.getsid(0))
     return (parent if parent > 1 else 0), ALONE_SECONDS if alone else None
 

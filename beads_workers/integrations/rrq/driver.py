@@ -25,7 +25,7 @@ from beads_workers.runtime.slots import Slot, SlotsProcess, own_process
 def run_driver(
     settings: WorkerSettings, connect_delays: Sequence[float] = limits.CONNECT_DELAYS_SECONDS
 ) -> int:
-    """Be a worker with slots until told to leave; returns the exit status, as ``run_worker``."""
+    """Run a worker with slots until told to leave; return the exit status, as ``run_worker``."""
     return own_process(settings, lambda: _Driver(settings, connect_delays))
 
 
@@ -37,28 +37,28 @@ class _Driver(SlotsProcess):
         self._described = settings.work.executors
         self._executors = {each.name: DrivenExecutor(each, *around) for each in self._described}
         self._at: dict[int, DrivenExecutor] = {}
-        """Whose request each slot has."""
+        """Executor that has the request, by slot number."""
         self._prefix, self._asked = str(uuid.uuid4())[:-12], 0
-        """Of request ids: their last twelve digits are counted up, and each is a UUID, too."""
+        """Prefix of request ids, each of which is a UUID: the last twelve digits are counted up."""
 
     def run(self) -> int:
-        """Until told to leave; returns the exit status."""
+        """Run until told to leave; return the exit status."""
         try:
             return super().run()
         finally:
             self._sockets.close()
 
     def deadlines(self) -> Iterable[float | None]:
-        """When an executor is to be looked after."""
+        """Return when each executor needs attention; see ``DrivenExecutor.deadline``."""
         return [each.deadline() for each in self._executors.values()]
 
     def tick(self, now: float) -> None:
-        """Look after the executors."""
+        """Call ``tick`` of every executor."""
         for executor in self._executors.values():
             executor.tick(now)
 
     def pids(self) -> list[int]:
-        """Of the executors."""
+        """Return the process ids of the executors that run."""
         return [each.pid for each in self._executors.values() if each.pid is not None]
 
     # --- what a slot asks for -----------------------------------------------------------------
@@ -97,7 +97,7 @@ class _Driver(SlotsProcess):
         slot.tell(event)
 
     def leave(self) -> None:
-        """End the executors."""
+        """Ask all executors to end, and wait until they have."""
         for executor in self._executors.values():
             executor.leave()
         until = time.monotonic() + TERM_SECONDS

@@ -1,4 +1,4 @@
-"""One executor of a driver: its process and its connections, as ``driving`` asks."""
+"""One executor of a driver: its process and its connections."""
 
 from __future__ import annotations
 
@@ -30,21 +30,25 @@ from beads_workers.runtime.sessions import kill, with_variable
 from beads_workers.runtime.steps import CannotStart, RunningStep, launch
 
 # --- places --------------------------------------------------------------------------------------
-# Where an executor is to listen: a Unix socket below the run, or a port of this machine.
+# Addresses that an executor listens at: a Unix socket below the run, or a port of this machine.
 
 
 UNIX_PATH_BYTES_MAX = 107
-"""What the kernel's address of a Unix socket holds, without the zero behind it."""
+"""Longest path that the kernel accepts for a Unix socket, without the closing zero."""
 LOOPBACK = "127.0.0.1"
 REACH_SECONDS = 1.0
-"""Connecting takes microseconds here, but for a process whose queue is full."""
+"""Longest time for a connection: it takes microseconds here, unless the executor's queue is
+full."""
 
 Address = str | tuple[str, int]
 """A path, or a host and a port."""
 
 
 class SocketFolder:
-    """Nobody else may reach into it. It is the run's, and goes with that, whoever is killed."""
+    """The folder of the executors' sockets: only our user can enter it.
+
+    It belongs to the run and is removed with it, whichever process is killed.
+    """
 
     def __init__(self, run_directory: str, worker_id: str) -> None:
         self._prefix = worker_id
@@ -53,10 +57,11 @@ class SocketFolder:
         self._opened = os.open(self._folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def unix(self, name: str, number: int) -> str:
-        """A path that is short enough, and holds while this process lives; nothing is there."""
+        """Return a free path for a Unix socket: short enough, and valid while this process
+        lives."""
         path = self._path(self._folder, name, number)
         if len(os.fsencode(path)) > UNIX_PATH_BYTES_MAX:
-            # The same folder by another name, which is short however far down it lies.
+            # The same folder under a name that is short, however deep the folder lies.
             path = self._path(f"/proc/{os.getpid()}/fd/{self._opened}", name, number)
         if len(os.fsencode(path)) > UNIX_PATH_BYTES_MAX:
             raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), path)
@@ -64,20 +69,23 @@ class SocketFolder:
         return path
 
     def log(self, name: str) -> str:
-        """Where what the executor prints is kept."""
+        """Return the path of the file that keeps the output of the executor."""
         return f"{self._folder}/{name}.{self._prefix}.log"
 
     def note_works(self, name: str) -> None:
-        """A process of this executor accepts connections. Raises ``OSError``."""
+        """Record that a process of this executor accepts connections. Raises ``OSError``."""
         os.close(os.open(self._works(name), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
     def works(self, name: str) -> bool:
-        """Whether one ever did in this run, at whatever driver: that it does not start is no fault
-        of its description then."""
+        """Return whether a process of this executor ever accepted a connection in this run.
+
+        It may have been that of another driver. If so, a failed start is no fault of the
+        description.
+        """
         return os.path.exists(self._works(name))  # noqa: PTH110
 
     def close(self) -> None:
-        """It is not needed any more."""
+        """Close the folder's descriptor."""
         os.close(self._opened)
 
     def _works(self, name: str) -> str:
@@ -88,15 +96,17 @@ class SocketFolder:
 
 
 def tcp() -> tuple[str, int]:
-    """A loopback port that is free now; who takes it meanwhile has the executor end, and start
-    anew."""
+    """Return a loopback port that is free now.
+
+    If another process takes the port meanwhile, the executor ends and is started again.
+    """
     with socket.socket() as found:
         found.bind((LOOPBACK, 0))
         return LOOPBACK, int(found.getsockname()[1])
 
 
 def reach(address: Address) -> socket.socket:
-    """A connection; raises ``OSError``. Takes ``REACH_SECONDS`` at most."""
+    """Return a connection; raise ``OSError``. Takes ``REACH_SECONDS`` at most."""
     unix = isinstance(address, str)
     connection = socket.socket(socket.AF_UNIX if unix else socket.AF_INET)
     try:
@@ -109,10 +119,9 @@ def reach(address: Address) -> socket.socket:
 
 
 def begin(address: Address) -> socket.socket:
-    """A connection that does not block; over TCP one that may still have to come to stand.
+    """Return a connection that does not block; over TCP it may not be established yet.
 
-    Raises ``BlockingIOError`` where so many connect at once that another one has to come back, and
-    ``OSError``.
+    Raises ``BlockingIOError`` if too many connect at once: try again later. Raises ``OSError``.
     """
     unix = isinstance(address, str)
     connection = socket.socket(socket.AF_UNIX if unix else socket.AF_INET)
@@ -127,7 +136,7 @@ def begin(address: Address) -> socket.socket:
 
 
 def forget(address: Address | None) -> None:
-    """What a dead executor has left of its address."""
+    """Remove the socket that a dead executor has left at its address."""
     if isinstance(address, str):
         _remove(address)
 
@@ -140,11 +149,11 @@ def _remove(path: str) -> None:
 
 
 # --- line ----------------------------------------------------------------------------------------
-# One slot's connection to an executor: frames out, frames in, and never more than one of each.
+# The connection of one slot to an executor: at most one frame at a time in each direction.
 
 
 class InvalidReply(Exception):
-    """What came is none, and nothing more can; ``str()`` says why."""
+    """The executor sent something that is no reply; the connection is useless. ``str()``: why."""
 
 
 class ConnectionClosed(Exception):
@@ -152,7 +161,7 @@ class ConnectionClosed(Exception):
 
 
 class ExecutorConnection:
-    """It connects at once, and is watched by the selector that it is given."""
+    """A connection that is made at once, and watched by the given selector."""
 
     def __init__(
         self, address: Address, selector: selectors.BaseSelector, ready: Callable[[int], None]
@@ -163,13 +172,13 @@ class ExecutorConnection:
         selector.register(self._stream.socket, selectors.EVENT_READ, ready)
 
     def send(self, payload: bytes) -> None:
-        """Send what fits; ``flush`` sends the rest. Raises ``ConnectionClosed``."""
+        """Send as much as possible; ``flush`` sends the rest. Raises ``ConnectionClosed``."""
         assert not self._stream.unsent, "one request at a time"
         self._stream.queue(wire.frame(payload))
         self.flush()
 
     def flush(self) -> None:
-        """Call when it can be written to. Raises ``ConnectionClosed``."""
+        """Send the rest: call when the connection is writable. Raises ``ConnectionClosed``."""
         stream = self._stream
         stream.flush()
         if stream.closed:
@@ -180,8 +189,10 @@ class ExecutorConnection:
             self._selector.modify(stream.socket, selectors.EVENT_READ | writing, self._ready)
 
     def read(self) -> list[wire.RequestOutcome]:
-        """Call when it can be read. Raises ``InvalidReply`` for what is none, and
-        ``ConnectionClosed``."""
+        """Return the replies: call when the connection is readable.
+
+        Raises ``InvalidReply`` for anything that is no reply, and ``ConnectionClosed``.
+        """
         payloads = self._stream.read(time.monotonic())
         if self._stream.closed:
             raise ConnectionClosed
@@ -191,13 +202,13 @@ class ExecutorConnection:
         return answers
 
     def close(self) -> None:
-        """It is over, for us at least."""
+        """Close our end of the connection."""
         self._selector.unregister(self._stream.socket)
         self._stream.socket.close()
 
 
 def send_once(address: Address, payload: bytes) -> None:
-    """On a connection of its own, which is closed again; raises ``OSError``."""
+    """Send the payload on a connection of its own, and close it; raise ``OSError``."""
     with reach(address) as connection:
         connection.sendall(wire.frame(payload))
 
@@ -213,21 +224,21 @@ def _answer(payload: bytes) -> wire.RequestOutcome:
 
 
 # --- executor ------------------------------------------------------------------------------------
-# One executor of a driver: its process and its connections, as
-# ``integrations.rrq.executor_process`` asks.
+# One executor of a driver: its process and its connections, on behalf of
+# ``integrations.rrq.executor_process``.
 #
 # Source: docs/RRQ.md, "RRQ executors".
 
 
 MARK = "BW_EXECUTOR"
-"""In the environment of an executor, and of all that it starts: which one of which worker."""
+"""Environment variable of an executor and every process it starts: run, worker, executor name."""
 CONNECT_AGAIN_SECONDS = 0.02
 TERM_SECONDS = 1.0
-"""What one that is asked to leave has for that; there is no request in it."""
+"""Seconds that an executor has to end once asked to leave; there is no request in it."""
 
 
 class DrivenExecutor:
-    """Tell ``ask`` and ``end``; ``answer`` is called once for each that was asked."""
+    """One executor. Call ``ask`` and ``end``; ``answer`` is called once for each request."""
 
     def __init__(
         self,
@@ -251,7 +262,7 @@ class DrivenExecutor:
         self._lines: dict[int, ExecutorConnection] = {}
         self._payloads: dict[int, bytes] = {}
         self._queued: dict[int, None] = {}
-        """Slots that could not connect yet: so many others do."""
+        """Slots that could not connect yet, because too many connect at once."""
         self._connect_at = 0.0
         self._said: dict[int, str] = {}
         self._look_at = 0.0
@@ -259,20 +270,20 @@ class DrivenExecutor:
 
     @property
     def pid(self) -> int | None:
-        """Of its process, while that is not buried."""
+        """Process id of the executor until the process has been reaped, else None."""
         return None if self._process is None else self._process.pid
 
     def ask(self, slot: int, request: wire.Request, payload: bytes) -> None:
-        """Have it executed, ``payload`` is how it is sent; the slot has nothing else under way."""
+        """Send a request for a slot that has none; ``payload`` is its encoded form."""
         self._payloads[slot] = payload
         self._tell(ev.RequestArrived(slot, request))
 
     def end(self, slot: int, *, hard: bool) -> None:
-        """Cancel what the slot has, or, ``hard``, end the process; the answer follows."""
+        """Cancel the slot's request or, if ``hard``, kill the process; the answer follows."""
         self._tell(ev.EndAsked(slot, hard))
 
     def deadline(self) -> float | None:
-        """When ``tick`` is due (monotonic seconds)."""
+        """Return when ``tick`` is due (monotonic seconds)."""
         due = self._core.deadline()
         if self._process is None:
             return due
@@ -280,7 +291,7 @@ class DrivenExecutor:
         return look_at if due is None else min(due, look_at)
 
     def tick(self, now: float) -> None:
-        """Call when ``deadline()`` has passed; harmless when it has not."""
+        """Do what is due; harmless before ``deadline()``."""
         self._drain(self._core.on_deadline(now))
         if self._queued and now >= self._connect_at:
             queued, self._queued = self._queued, {}
@@ -292,12 +303,12 @@ class DrivenExecutor:
             self._look_at = now + self._process.output.look_seconds
 
     def leave(self) -> None:
-        """TERM: there is nothing left for it to do; ``close`` follows."""
+        """Send TERM: no request is left in the executor. Call ``close`` afterwards."""
         if self._process is not None:
             self._process.end(hard=False)
 
     def close(self, until: float) -> None:
-        """Wait for its end until then, and KILL what is left."""
+        """Wait until then for the process to end, and KILL what is left."""
         if self._process is not None:
             with selectors.DefaultSelector() as waiting:
                 waiting.register(self._process.fd, selectors.EVENT_READ)
@@ -313,7 +324,7 @@ class DrivenExecutor:
 
     def _drain(self, commands: Sequence[ev.Command] = ()) -> None:
         if self._draining:
-            return  # Whoever was answered asks for something: that waits for its turn.
+            return  # A caller that was answered asks for something new: that waits for its turn.
         self._draining = True
         self._carry_out(commands)
         while self._events:
@@ -376,7 +387,7 @@ class DrivenExecutor:
             "BW_RUN_ID": self._settings.run_id,
             "BW_WORKER_ID": self._settings.worker_id,
             MARK: self._mark,
-            # What an executor starts ends with it: a daemon for everybody must not be born there.
+            # What an executor starts is killed with it: no shared daemon may be started there.
             "BEADS_AUTO_START_DAEMON": "false",
         }
         if isinstance(address, str):
@@ -414,7 +425,7 @@ class DrivenExecutor:
             reach(self._address).close()
         except OSError:
             return False
-        with suppress(OSError):  # A disk that is full: others learn it by themselves.
+        with suppress(OSError):  # The disk is full: other drivers find out on their own.
             self._sockets.note_works(self.described.name)
         return True
 
@@ -451,7 +462,7 @@ class DrivenExecutor:
             self._said[slot] = error_lines(answer)
             self._tell(ev.Heard(slot, answer))
             if self._said.pop(slot, None) is not None:
-                self._drop(slot)  # Nobody had asked for that: it has no right to say more.
+                self._drop(slot)  # Unrequested answer: the connection is not trusted any more.
                 return
 
     def _cancel(self, cancel: wire.CancelRequest) -> None:
@@ -468,6 +479,6 @@ class DrivenExecutor:
 
 
 def inherited() -> Mapping[bytes, bytes]:
-    """Our own environment, but for what another orchestrator of RRQ may have put there."""
+    """Return our environment without the variables of another RRQ orchestrator."""
     names = (wire.SOCKET_VARIABLE.encode(), wire.TCP_VARIABLE.encode())
     return {name: value for name, value in os.environb.items() if name not in names}

@@ -1,4 +1,4 @@
-"""One executor process and the requests in it: events and the time in, commands out."""
+"""One executor process and its requests: events and the time in, commands out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from beads_workers.core.model import Outcome, OutcomeKind, value
 from beads_workers.integrations.rrq import wire
 
 # --- driver events -------------------------------------------------------------------------------
-# What the driver of an executor is told (past tense), and what it asks for (imperative).
+# Events that the driver of an executor is told (past tense), and its commands (imperative).
 
 
 # --- events -----------------------------------------------------------------------------------
@@ -21,7 +21,7 @@ from beads_workers.integrations.rrq import wire
 
 @value
 class RequestArrived:
-    """A slot has a request; ``SlotAnswer`` comes of it, once. The slot had none."""
+    """A slot that was free has a request; one ``SlotAnswer`` follows."""
 
     slot: int
     request: wire.Request
@@ -29,7 +29,7 @@ class RequestArrived:
 
 @value
 class EndAsked:
-    """The slot's request is to end: by a cancel, or, ``hard``, with the whole process."""
+    """The slot's request is to end: by a cancel or, if ``hard``, with the whole process."""
 
     slot: int
     hard: bool
@@ -37,12 +37,12 @@ class EndAsked:
 
 @value
 class ProcessStarted:
-    """It runs now; it may not accept connections yet."""
+    """The process runs now; it may not accept connections yet."""
 
 
 @value
 class ProcessNotStarted:
-    """There is none. ``missing``: no such program; else the machine is full."""
+    """The process could not be started. ``missing``: no such program; else the machine is full."""
 
     error: str
     missing: bool
@@ -50,8 +50,11 @@ class ProcessNotStarted:
 
 @value
 class ProcessEnded:
-    """It is gone, and all it had started with it. ``why``: one line. ``works``: one of its program
-    has accepted connections in this run, here or at another driver."""
+    """The process and everything it had started are gone.
+
+    ``why``: one line. ``works``: a process of this program has accepted connections in this run,
+    here or at another driver.
+    """
 
     why: str
     works: bool = False
@@ -59,7 +62,7 @@ class ProcessEnded:
 
 @value
 class Probed:
-    """What came of ``Probe``."""
+    """The result of ``Probe``."""
 
     accepts: bool
 
@@ -74,14 +77,14 @@ class Heard:
 
 @value
 class HungUp:
-    """A slot's connection is over; the process may be ending, too."""
+    """A slot's connection was closed; the process may be ending, too."""
 
     slot: int
 
 
 @value
 class Broken:
-    """A slot's connection could not be made, or said what makes no sense; ``why``: one line."""
+    """A slot's connection failed, or delivered something invalid; ``why``: one line."""
 
     slot: int
     why: str
@@ -104,17 +107,17 @@ Event = (
 
 @value
 class StartProcess:
-    """Answer with ``ProcessStarted`` or ``ProcessNotStarted``."""
+    """Start the process; answer with ``ProcessStarted`` or ``ProcessNotStarted``."""
 
 
 @value
 class Probe:
-    """Try to connect, and close again; answer with ``Probed``."""
+    """Connect, and close the connection again; answer with ``Probed``."""
 
 
 @value
 class SendRequest:
-    """Send a request on the slot's connection, which is made when there is none."""
+    """Send a request on the slot's connection; connect first if there is none."""
 
     slot: int
     request: wire.Request
@@ -129,12 +132,12 @@ class SendCancel:
 
 @value
 class Kill:
-    """KILL the process and all it has started; ``ProcessEnded`` follows."""
+    """KILL the process and everything it has started; ``ProcessEnded`` follows."""
 
 
 @value
 class SlotAnswer:
-    """How the slot's request ended. ``unusable``: no request of this fleet can ever be run."""
+    """The end of the slot's request. ``unusable``: no request of this fleet can ever be run."""
 
     slot: int
     outcome: Outcome
@@ -143,7 +146,7 @@ class SlotAnswer:
 
 @value
 class ExecutorLog:
-    """One line for whoever looks after executors."""
+    """One line for the log of the executor."""
 
     text: str
 
@@ -152,27 +155,27 @@ Command = StartProcess | Probe | SendRequest | SendCancel | Kill | SlotAnswer | 
 
 
 # --- suspects ------------------------------------------------------------------------------------
-# Jobs that were in a process together with others when it died: one of them may be why.
+# Jobs that were in a process together with others when it died: each may be the cause.
 
 
 SUSPECTS_MAX = 1000
-"""More are forgotten, oldest first: they run among others again."""
+"""Most suspects: the oldest are forgotten beyond that, and run among other jobs again."""
 
 
 class Suspects:
-    """By job id. Each is to run alone, until it has been answered."""
+    """Suspected jobs by id. Each runs alone until it has been answered."""
 
     def __init__(self) -> None:
         self._jobs: dict[str, None] = {}
 
     def add(self, job_id: str) -> None:
-        """It may be guilty of a death."""
+        """Add a job that may have caused a death."""
         self._jobs[job_id] = None
         if len(self._jobs) > SUSPECTS_MAX:
             del self._jobs[next(iter(self._jobs))]
 
     def clear_of(self, job_id: str) -> None:
-        """It was answered: it is none any more."""
+        """Remove a job that was answered."""
         self._jobs.pop(job_id, None)
 
     def __contains__(self, job_id: str) -> bool:
@@ -183,18 +186,17 @@ class Suspects:
 
 
 # --- translation ---------------------------------------------------------------------------------
-# What an executor answered, as the end of an attempt.
+# The answer of an executor as the outcome of an attempt.
 
 
 VERSION_REFUSED = "Unsupported protocol version"
-"""All that the real executors say of a version that they do not speak: no type, and no code."""
+"""Message of the real executors for a version that they do not speak; it has no type or code."""
 
 
 def to_outcome(answer: wire.RequestOutcome) -> Outcome:
-    """The outcome of an attempt; retries and their limits are left to our own policy.
+    """Return the outcome of an attempt; our own policy decides about retries.
 
-    A handler that nobody knows and a version that it does not speak are ``NOT_FOUND``: trying again
-    would change neither.
+    An unknown handler and an unsupported version are ``NOT_FOUND``: a retry would change neither.
     """
     error = _text(answer)
     match answer.status:
@@ -226,28 +228,30 @@ def _text(answer: wire.RequestOutcome) -> str:
 
 
 # --- driver --------------------------------------------------------------------------------------
-# One executor process and the requests in it: events and the time in, commands out.
+# One executor process and its requests: events and the time in, commands out.
 #
-# It is started when it is first needed, and again when it has died. Each slot has one request at a
-# time and a connection of its own. Who is to blame for a death is charged, and nobody else: when it
-# was one of several, they are all suspects, and each is alone in the process when it runs next.
+# The process is started when it is first needed, and again after it has died. Each slot has one
+# request at a time and a connection of its own. Only the job that caused a death is charged. If
+# several jobs were in the process, all are suspects, and each is alone in the process when it runs
+# next.
 #
 # Source: docs/RRQ.md, "RRQ executors". Times are monotonic seconds.
 
 
 PROBE_SECONDS = 0.05
-"""Between the tries to connect to one that is starting; the real ones take 0.3 s and more."""
+"""Time between attempts to connect to a starting process; the real ones take 0.3 s and more."""
 DYING_SECONDS = 2.0
-"""A process that dies hangs up first: only one that still lives then hung up on purpose."""
+"""Grace after a lost connection: a dying process hangs up first. If it still lives after this
+time, it closed the connection on purpose."""
 START_SECONDS = 60.0
-"""One that does not accept by then never will."""
+"""Longest time until a process accepts connections."""
 STARTS_MAX = 3
-"""Deaths before it ever accepted a connection: after so many in a row it is given up."""
+"""Failed starts in a row, after which an executor that never accepted a connection is given up."""
 AGAIN_SECONDS, AGAIN_SECONDS_MAX = 0.5, 30.0
 
 
 class ProcessState(Enum):
-    """Of the process."""
+    """State of the process."""
 
     DOWN = "there is none"
     STARTING = "it runs, or is about to, and does not accept connections yet"
@@ -257,7 +261,7 @@ class ProcessState(Enum):
 
 @dataclass(slots=True)
 class _Flight:
-    """A request that is not answered. ``sent``: the executor has it."""
+    """A request that is not answered. ``sent``: the executor has the request."""
 
     request: wire.Request
     sent: bool = False
@@ -272,13 +276,13 @@ class _Timer(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _StillAlive:
-    """Timer key: it hung up on this slot's request, and should have died by now."""
+    """Timer key: the process hung up on this slot's request, and should have died by now."""
 
     slot: int
 
 
 class ExecutorProcess:
-    """See the module text. ``version`` is what the process speaks."""
+    """See the section text. ``version``: protocol version that the process speaks."""
 
     def __init__(self, version: str) -> None:
         self.state = ProcessState.DOWN
@@ -290,14 +294,14 @@ class ExecutorProcess:
         self._was_up = False
         self._failed_starts = 0
         self._culprit: int | None = None
-        """The slot because of which we killed it."""
+        """Slot because of which we killed the process."""
 
     def deadline(self) -> float | None:
-        """When ``on_deadline`` is due."""
+        """Return when ``on_deadline`` is due."""
         return self._timers.deadline()
 
     def on_deadline(self, now: float) -> list[Command]:
-        """Call when ``deadline()`` has passed; harmless when it has not."""
+        """Return the commands that are due; harmless before ``deadline()``."""
         for key in self._timers.due(now):
             match key:
                 case _Timer.PROBE:
@@ -312,7 +316,7 @@ class ExecutorProcess:
         return self._hand_in()
 
     def handle(self, event: Event, now: float) -> list[Command]:
-        """Tell it what happened; carry out what it answers, in order."""
+        """Process an event; return the commands to carry out, in order."""
         match event:
             case RequestArrived(slot, request):
                 assert slot not in self._flights, "one request at a time for each slot"
@@ -331,7 +335,7 @@ class ExecutorProcess:
             case Heard(slot, answer):
                 self._heard(slot, answer)
             case HungUp(slot):
-                # The connection of one that was not sent was left from an earlier request.
+                # The flight was not sent: the connection is left from an earlier request.
                 if (
                     slot in self._flights
                     and self._flights[slot].sent
@@ -361,7 +365,7 @@ class ExecutorProcess:
         for slot, flight in waiting:
             if self._is_suspect(flight):
                 if running:
-                    return  # Nobody overtakes it, or it would never be alone.
+                    return  # No other request overtakes a suspect, or it would never be alone.
                 self._send(slot, flight)
                 return
             self._send(slot, flight)
@@ -408,7 +412,8 @@ class ExecutorProcess:
     def _broken(self, slot: int, why: str) -> None:
         self._log(why)
         if slot in self._flights and self.state is ProcessState.UP:
-            # It may still be at it: only its death lets another one begin.
+            # The request may still be running: only the death of the process lets another one
+            # begin.
             self._kill(slot)
 
     def _answer(self, slot: int, outcome: Outcome, *, unusable: bool = False) -> None:
@@ -465,7 +470,7 @@ class ExecutorProcess:
             self._timers.set(_Timer.START, now + min(delay, AGAIN_SECONDS_MAX))
 
     def _blame(self, why: str, *, killed: bool) -> None:
-        """Answer those that were in it when it died."""
+        """Answer the requests that were in the process when it died."""
         dead = [(slot, flight) for slot, flight in self._flights.items() if flight.sent]
         for slot, flight in dead:
             if killed:

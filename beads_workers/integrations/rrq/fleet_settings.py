@@ -1,4 +1,4 @@
-"""``start --executor``: programs that serve functions, which the fleet drives."""
+"""``start --executor``: programs that serve functions and are driven by the fleet."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ from beads_workers.integrations.rrq.requests import find, route
 from beads_workers.options import Options
 
 Absolute = Callable[[tuple[str, ...]], tuple[str, ...]]
-"""Gives a command with a path that holds from anywhere."""
+"""Return a command whose path is valid from any folder."""
 
 NAME_DEFAULT = "rrq"
 
 
 def find_executors(options: Options, absolute: Absolute) -> Work | Check:
-    """What a fleet of executors runs, or why it cannot. ``absolute`` gives a command a path that
-    holds from anywhere; whether it can be run is not asked here."""
+    """Return the work of a fleet of executors, or the reason why it cannot run.
+
+    ``absolute`` makes the path of a command valid from any folder. Whether the command can be run
+    is not checked here.
+    """
     executors = tuple(_executor(text, absolute) for text in options.executor or ())
     names = [each.name for each in executors]
     for name in names:
@@ -51,12 +54,12 @@ def find_executors(options: Options, absolute: Absolute) -> Work | Check:
 
 
 def commands_of(options: Options) -> list[tuple[str, ...]]:
-    """How each is called, in words as they were typed."""
+    """Return the command of each executor, in words as they were typed."""
     return [_executor(text, lambda argv: argv).argv for text in options.executor or ()]
 
 
 def shown_executors(work: Work) -> str:
-    """What is run, as one would type it."""
+    """Return the executors as text, in the form of ``--executor``."""
     shown = (f"{e.name}={e.protocol}:{shlex.join(e.argv)}" for e in work.executors)
     return ", ".join(shown)
 

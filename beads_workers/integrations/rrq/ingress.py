@@ -1,4 +1,4 @@
-"""The sockets of an RRQ executor, in the loop of the orchestrator: bytes to requests, and back."""
+"""The sockets of an RRQ executor in the loop of the orchestrator: bytes to requests and back."""
 
 from __future__ import annotations
 
@@ -29,22 +29,23 @@ from beads_workers.runtime.handshake import StartRefused
 from beads_workers.runtime.sockets import Acceptor, Peers, clear_dead
 
 # --- frame stream --------------------------------------------------------------------------------
-# One stream socket of frames: payloads in, bytes out, never blocking, never without bound.
+# One stream socket of frames: payloads in, bytes out; never blocks, and is bounded.
 
 
 RECEIVE_BYTES = 1 << 16
-"""One of twice that size may be mapped anew for each read, which takes longer than the read."""
+"""Size of a read buffer. One of twice this size may be mapped anew for each read, which takes
+longer than the read."""
 OUTBOX_BYTES_MAX = 4 * FRAME_BYTES_MAX
-"""A peer that leaves so much unread is not going to."""
+"""Most unread bytes: a peer that leaves more unread will not read them."""
 OUTBOX_BYTES_CALM = 1 << 20
-"""With more than this unread, nothing more is read from it either."""
+"""Unread bytes above which nothing more is read from the peer."""
 
 
 class FrameStream:
-    """``closed`` is set when the other end is gone; ``broken`` says what came that is no frame.
+    """A stream of frames. ``closed``: the other end is gone. ``broken``: why reading ended.
 
-    ``began``: when the frame was begun that is not complete yet (monotonic seconds). ``unread``:
-    how many bytes of it are held.
+    ``began``: when the current incomplete frame was begun (monotonic seconds). ``unread``: number
+    of bytes of that frame that are held.
     """
 
     __slots__ = ("_outbox", "_reader", "began", "closed", "socket", "unread")
@@ -60,21 +61,21 @@ class FrameStream:
 
     @property
     def broken(self) -> str:
-        """Why nothing more can be read."""
+        """Reason why nothing more can be read, or ""."""
         return self._reader.broken
 
     @property
     def unsent(self) -> int:
-        """How many bytes the peer has not taken yet."""
+        """Number of bytes that the peer has not taken yet."""
         return len(self._outbox)
 
     @property
     def takes_more(self) -> bool:
-        """Whether it reads what it is sent."""
+        """Whether the peer reads what it is sent."""
         return len(self._outbox) <= OUTBOX_BYTES_CALM
 
     def read(self, now: float) -> list[bytes]:
-        """What is complete; at the end of the stream ``closed`` is set."""
+        """Return the complete payloads; set ``closed`` at the end of the stream."""
         try:
             data = self.socket.recv(RECEIVE_BYTES)
         except (BlockingIOError, InterruptedError):
@@ -92,13 +93,13 @@ class FrameStream:
         return payloads
 
     def queue(self, data: bytes) -> None:
-        """Send with the next ``flush``; a peer that does not read is closed at a limit."""
+        """Add data for the next ``flush``; a peer that leaves too much unread is closed."""
         self._outbox += data
         if len(self._outbox) > OUTBOX_BYTES_MAX:
             self.closed = True
 
     def flush(self) -> None:
-        """Send what the socket takes."""
+        """Send as much as the socket takes."""
         if self.closed or not self._outbox:
             return
         try:
@@ -111,41 +112,44 @@ class FrameStream:
         del self._outbox[:sent]
 
     def send_rest(self, until: float) -> None:
-        """Send the rest, and wait for its being taken, no longer than that."""
+        """Send the rest, and wait until the peer has taken it, no longer than ``until``."""
         while self._outbox and not self.closed and (left := until - time.monotonic()) > 0:
             self.socket.settimeout(left)
             self.flush()
 
 
 # --- ingress -------------------------------------------------------------------------------------
-# The sockets of an RRQ executor, in the loop of the orchestrator: bytes to requests, and back.
+# The sockets of an RRQ executor in the loop of the orchestrator: bytes to requests and back.
 #
-# What is said and answered is decided in ``integrations.rrq.request_table``. Source:
-# docs/RRQ.md, "Being an RRQ executor".
+# ``integrations.rrq.request_table`` decides what is answered. Source: docs/RRQ.md, "Being an RRQ
+# executor".
 
 
 CONNECTIONS_MAX = 1024
-"""More than any orchestrator opens; whoever comes after that is turned away."""
+"""Most connections: more than any orchestrator opens; further ones are closed at once."""
 
 UNREAD_BYTES_MAX = 64 << 20
-"""Of frames that are not complete, on all connections together: four of the largest."""
+"""Most bytes of incomplete frames on all connections together: four of the largest frames."""
 
 FRAME_SECONDS = 60.0
-"""A frame that was begun is complete by then, or never."""
+"""Longest time for a frame from its first byte to its last."""
 
 WAITING = (
     "{workers} are worked on, and the deadline of those that wait here runs: "
     "set max_in_flight in rrq.toml to {workers}, or start more workers (-n, --in-flight)"
 )
-"""What RRQ keeps in its own queue loses no time; what has timed out goes to its dead letters."""
+"""Warning text: requests in RRQ's own queue lose no time, but a timed-out request goes to its
+dead letters."""
 
 FAREWELL_SECONDS = 1.0
-"""At the end, for answers that are still on their way to a peer."""
+"""Time at the end of the run for answers that are still unsent."""
 
 
 class RrqIngress:
-    """Tells the core what has arrived, and sends what is pending. See
-    ``runtime.sources.Ingress``."""
+    """The ingress of RRQ requests: tells the core what has arrived, and sends what is pending.
+
+    See ``runtime.sources.Ingress``.
+    """
 
     def __init__(
         self,
@@ -159,10 +163,12 @@ class RrqIngress:
         open_by: float = 0.0,
         unread_bytes_max: int = UNREAD_BYTES_MAX,
     ) -> None:
-        """Listen, at ``open`` or at ``open_by`` (monotonic seconds): who can connect takes us for
-        ready. ``workers``: people are told once when there are more requests than these; 0 for
-        never. ``alone_seconds``: the run ends when nobody has connected for so long. Raises
-        ``OSError`` where something is in the way."""
+        """Listen, at ``open`` or at ``open_by`` (monotonic seconds).
+
+        Peers that can connect take us for ready. ``workers``: people are told once if there are
+        more requests than workers; 0 for never. ``alone_seconds``: the run ends if nobody has
+        connected for this long. Raises ``OSError`` if the address cannot be used.
+        """
         self._workers = workers
         self._alone_seconds = alone_seconds
         self._alone_at = inf
@@ -175,9 +181,9 @@ class RrqIngress:
         self._streams: dict[ev.ConnId, FrameStream] = {}
         self._masks: dict[ev.ConnId, int] = {}
         self._touched: set[ev.ConnId] = set()
-        """Those whose mask may be another one now."""
+        """Connections whose selector mask may have changed."""
         self._full: set[ev.ConnId] = set()
-        """Those that are not read from, for they have too much unsent."""
+        """Connections that are not read from: too many of their requests are unanswered."""
         self._arrived = False
         """Whether the core was told since the last ``flush``: once is enough."""
         self._last = 0
@@ -197,7 +203,7 @@ class RrqIngress:
             look_at(place)
 
     def deadline(self) -> float:
-        """When ``tick`` is due (monotonic seconds)."""
+        """Return when ``tick`` is due (monotonic seconds)."""
         due = [self._look_at, self._alone_at, self._open_by]
         if self._acceptor is not None:
             due.append(self._acceptor.deadline())
@@ -206,7 +212,7 @@ class RrqIngress:
         return min(due)
 
     def tick(self, now: float) -> None:
-        """Whatever time has come for."""
+        """Do what is due."""
         if self._acceptor is not None:
             self._acceptor.tick(now)
         self._serving.on_deadline(now)
@@ -220,7 +226,7 @@ class RrqIngress:
             self._tell(ev.StopAsked(why=text))
 
     def open(self) -> None:
-        """A worker is ready: listen from now on."""
+        """Listen from now on: a worker is ready."""
         if self._open_by < inf:
             try:
                 self._listen()
@@ -228,7 +234,7 @@ class RrqIngress:
                 self._tell(ev.FatalError(f"cannot listen at {self._place}: {error.strerror}"))
 
     def flush(self) -> None:
-        """Carry out what is asked, and send what is pending, once in each turn of the loop."""
+        """Carry out the commands, and send what is pending; once in each turn of the loop."""
         self._arrived = False
         self._gather()
         for conn_id in list(self._full):
@@ -238,10 +244,10 @@ class RrqIngress:
         while self._touched:
             self._pump(self._touched.pop())
         if self._serving.has_commands:
-            self.flush()  # Somebody has gone while he was sent something.
+            self.flush()  # A peer has disconnected while data was sent to it.
 
     def stop_accepting(self) -> None:
-        """The run is ending: nobody is let in any more, and nothing is begun."""
+        """Accept no more connections and begin no more requests: the run is ending."""
         if self._over:
             return
         self._over, self._open_by = True, inf
@@ -251,7 +257,7 @@ class RrqIngress:
         self._serving.finish()
 
     def close(self) -> None:
-        """The run is over: the last answers, as far as their peers take them."""
+        """Send the last answers, as far as the peers take them, and close the connections."""
         self.stop_accepting()
         self._serving.abandon()
         self.flush()
@@ -264,7 +270,7 @@ class RrqIngress:
 
     def _listen(self) -> None:
         self._open_by = inf
-        compile_values()  # Or the first request would.
+        compile_values()  # Otherwise the first request would do that.
         if self._alone_seconds is not None:
             self._alone_at = time.monotonic() + self._alone_seconds
         name = "the RRQ socket"
@@ -304,7 +310,7 @@ class RrqIngress:
         self._masks[conn_id] = selectors.EVENT_READ
         self._selector.register(sock, selectors.EVENT_READ, partial(self._ready, conn_id))
         self._serving.connected(conn_id)
-        # Whoever connects has something to say, and most have said it by now.
+        # A peer that connects has something to say, and mostly has said it by now.
         self._ready(conn_id, selectors.EVENT_READ)
 
     def _ready(self, conn_id: ev.ConnId, mask: int) -> None:
@@ -313,7 +319,8 @@ class RrqIngress:
             self._read(conn_id, stream)
         if stream.closed or mask & selectors.EVENT_WRITE or conn_id in self._full:
             self._touched.add(conn_id)
-        # Told now, it is taken in the turn that begins, together with what else has come.
+        # The core is told now: it takes the request in the turn that begins, with all other
+        # arrivals.
         self._gather()
 
     def _read(self, conn_id: ev.ConnId, stream: FrameStream) -> None:
@@ -406,7 +413,7 @@ def open_ingress(
 
 
 def look_at(place: Path | tuple[str, int]) -> None:
-    """Raise ``OSError`` where nobody could listen; nobody can connect meanwhile."""
+    """Raise ``OSError`` if nobody could listen at this place; nobody can connect meanwhile."""
     if isinstance(place, Path):
         clear_dead(place)
         return
@@ -416,9 +423,12 @@ def look_at(place: Path | tuple[str, int]) -> None:
 
 
 def end_with(parent: int, selector: selectors.BaseSelector) -> None:
-    """End as TERM has it once that process is gone: an orchestrator of RRQ that was killed tells
-    nobody, and the next one wants the port. Not by the kernel's own means, which tell of the end of
-    the thread that has started us. Raises ``StartRefused`` where it is gone already."""
+    """Raise SIGTERM here as soon as the parent process is gone.
+
+    A killed RRQ orchestrator tells nobody, and the next one wants the port. The kernel's own means
+    (``PR_SET_PDEATHSIG``) are not used: they report the end of the thread that started us. Raises
+    ``StartRefused`` if the parent is gone already.
+    """
     if not parent:
         return
     try:

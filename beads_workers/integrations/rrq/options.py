@@ -1,4 +1,4 @@
-"""``start --executor``: programs that serve functions, which the fleet drives."""
+"""``start --executor``: programs that serve functions and are driven by the fleet."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ ALLOWED = '"rrq:PROGRAM ARGUMENT...", or with rrq-tcp: or rrq2:, or with NAME= b
 
 
 def read_executor(value: Any) -> str:
-    """``[NAME=]PROTOCOL:COMMAND``, also from a table with ``name``, ``protocol``, ``command``.
+    """Return ``[NAME=]PROTOCOL:COMMAND``; ``value`` is that text or a table.
 
-    Raises ``ValueError`` saying what may be.
+    The table has ``name``, ``protocol`` and ``command``. Raises ``ValueError`` whose text says what
+    is allowed.
     """
     text = _as_text(value) if isinstance(value, dict) else value
     if not isinstance(text, str) or "\0" in text or not (form := FORM.fullmatch(text)):

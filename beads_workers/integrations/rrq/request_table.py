@@ -1,4 +1,4 @@
-"""Requests from their arrival to their answer: pure, told the time, no I/O."""
+"""Requests from their arrival to their answer: no I/O; the time is an argument."""
 
 from __future__ import annotations
 
@@ -14,27 +14,29 @@ from beads_workers.integrations.rrq import wire
 from beads_workers.integrations.rrq.wire import frame, parse
 
 # --- answers -------------------------------------------------------------------------------------
-# How an attempt went, in RRQ's words. Source: docs/RRQ.md, "Being an RRQ executor".
+# Outcomes of attempts in RRQ's words. Source: docs/RRQ.md, "Being an RRQ executor".
 
 
 TIMEOUT = "timeout"
 LOST = "worker_lost"
-"""``ErrorInfo.type``: the worker died with it. Whether it is tried again, the orchestrator says."""
+"""``ErrorInfo.type``: the worker died with the request. The orchestrator decides about a retry."""
 ENDING = "the executor is ending"
 DUPLICATE = "duplicate_request"
 """``ErrorInfo.code``: a request of that id is still unanswered."""
 
 
 class Ids(NamedTuple):
-    """What an answer names."""
+    """The ids that an answer names."""
 
     request_id: str
     job_id: str
 
 
 def from_outcome(ids: Ids, outcome: Outcome | None) -> bytes:
-    """The frame that answers a request whose attempt ended so; None: it was never started, and the
-    executor ends."""
+    """Return the frame that answers a request with this outcome of its attempt.
+
+    None: the attempt was never started, and the executor ends.
+    """
     if outcome is None:
         return failed(ids, "never started: " + ENDING, type=wire.CANCELLED)
     error = outcome.error
@@ -60,13 +62,13 @@ def from_outcome(ids: Ids, outcome: Outcome | None) -> bytes:
 
 
 def failed(ids: Ids, message: str, *, type: str | None = None, code: str | None = None) -> bytes:
-    """An ``error``, framed."""
+    """Return a frame with an ``error``."""
     info = wire.ErrorInfo(message, type, code)
     return _framed(wire.RequestOutcome(wire.RequestStatus.ERROR, *ids, error=info))
 
 
 def timed_out(ids: Ids, message: str) -> bytes:
-    """A ``timeout``, framed."""
+    """Return a frame with a ``timeout``."""
     info = wire.ErrorInfo(message, TIMEOUT)
     return _framed(wire.RequestOutcome(wire.RequestStatus.TIMEOUT, *ids, error=info))
 
@@ -74,7 +76,7 @@ def timed_out(ids: Ids, message: str) -> bytes:
 def _succeeded(ids: Ids, result: str) -> bytes:
     try:
         return frame(wire.encode_success(*ids, result))
-    except ValueError as error:  # It is too long.
+    except ValueError as error:  # The result is too long.
         return failed(ids, f"the result cannot be sent: {error}"[:500])
 
 
@@ -83,16 +85,16 @@ def _framed(answer: wire.RequestOutcome) -> bytes:
 
 
 # --- unanswered ----------------------------------------------------------------------------------
-# What is known of a request that is to get an answer, and what is asked of the sockets for it.
+# What is known of an unanswered request, and the commands to the sockets that follow from it.
 
 
 UNANSWERED_MAX = 128
-"""So many requests of one connection may be unanswered; then it is not read from. The real ones of
-version 2 send 64."""
+"""Most unanswered requests of one connection: at this number it is not read from. The real peers
+of version 2 send 64."""
 UNANSWERED_BYTES_MAX = 64 << 20
-"""The same for all connections together: four requests of the largest size that there is."""
+"""Most bytes of unanswered requests of all connections: four requests of the largest size."""
 ID_CHARS_MAX = 500
-"""Of ids and function names: they stand in every record, and real ones are UUIDs and paths."""
+"""Longest id or function name: every record holds them, and real ones are UUIDs and paths."""
 
 
 @value
@@ -105,7 +107,7 @@ class SendFrame:
 
 @value
 class CloseConnection:
-    """Close the connection; ``gone`` is to be said, as for any other end."""
+    """Close the connection; ``gone`` follows, as for any other end of a connection."""
 
     conn_id: ConnId
     reason: str
@@ -113,12 +115,13 @@ class CloseConnection:
 
 @value
 class Offer:
-    """There is something new to be taken."""
+    """Tell the core that there is something new to take."""
 
 
 @value
 class Withdraw:
-    """What was taken is not wanted any more; its settlement is still awaited."""
+    """Tell the core that a taken request is not wanted any more; ``settled`` still has to be
+    called."""
 
     issue_id: IssueId
     why: str
@@ -129,10 +132,10 @@ Command = SendFrame | CloseConnection | Offer | Withdraw
 
 @dataclass(slots=True, eq=False)
 class Unanswered:
-    """One request. ``conn_id`` is None once nobody is there to hear the answer.
+    """One request. ``conn_id``: None once the connection is gone.
 
-    ``issue_id`` is set when its turn has come, ``answer``, a frame, when it is known.
-    ``deadline``: as far as it has one.
+    ``issue_id`` is set when the request's turn has come. ``answer``: a frame, once it is known.
+    ``deadline``: monotonic seconds, None without one.
     """
 
     number: int
@@ -150,7 +153,10 @@ class Unanswered:
 
 @dataclass(slots=True)
 class RrqConnection:
-    """``line``: requests in turn, the first is under way. ``over``: nothing more is heard of it."""
+    """``line``: requests answered in turn; the first is under way.
+
+    ``over``: ignore further input.
+    """
 
     line: list[Unanswered] = field(default_factory=list)
     unanswered: dict[int, Unanswered] = field(default_factory=dict)
@@ -158,11 +164,12 @@ class RrqConnection:
 
 
 # --- service -------------------------------------------------------------------------------------
-# Requests from their arrival to their answer: pure, told the time, no I/O.
+# Requests from their arrival to their answer: no I/O; the time is an argument.
 #
-# Every request that was read is answered exactly once, while its connection lives: a request of
-# version 1 in its turn (the connection's next one begins when it is answered), others when they are
-# done. What is to be done about it all is in ``collect``: call it after anything else.
+# Every request is answered exactly once while its connection lives. Requests of version 1 are
+# answered in turn: the next one of a connection begins when its predecessor is answered. Other
+# requests are answered when they are done. ``collect`` returns the resulting commands: call it
+# after any other method.
 #
 # Source: docs/RRQ.md, "Being an RRQ executor". Times are monotonic seconds.
 
@@ -184,11 +191,11 @@ class RequestTable:
     # --- what the connections do --------------------------------------------------------------
 
     def connected(self, conn_id: ConnId) -> None:
-        """Somebody came, perhaps only to see whether we are there."""
+        """Register a new connection; it may be a mere probe."""
         self._connections[conn_id] = RrqConnection()
 
     def received(self, conn_id: ConnId, payload: bytes, now: float, epoch: float) -> None:
-        """A whole frame. ``epoch``: the wall clock at ``now``, for deadlines."""
+        """Handle a whole frame. ``epoch``: the wall clock at ``now``, for deadlines."""
         connection = self._connections.get(conn_id)
         if connection is None or connection.over:
             return
@@ -211,14 +218,14 @@ class RequestTable:
                 self.misread(conn_id, "an executor is sent no response")
 
     def misread(self, conn_id: ConnId, why: str) -> None:
-        """What came is no frame, or none for us: where the next begins is not to be trusted."""
+        """Close a connection that sent no valid frame: the start of the next frame is unknown."""
         connection = self._connections.get(conn_id)
         if connection is not None and not connection.over:
             connection.over = True
             self._commands.append(CloseConnection(conn_id, why))
 
     def gone(self, conn_id: ConnId) -> None:
-        """The connection is over: nobody hears its answers, so what it asked for is ended."""
+        """Forget a closed connection and end its requests: nobody receives their answers."""
         connection = self._connections.pop(conn_id, None)
         for unanswered in connection.unanswered.values() if connection else ():
             unanswered.conn_id = None
@@ -226,48 +233,48 @@ class RequestTable:
             self._end(unanswered, "whoever asked for it has left")
 
     def is_full(self, conn_id: ConnId) -> bool:
-        """Whether nothing more is to be read from it for now."""
+        """Return whether nothing more is to be read from the connection for now."""
         connection = self._connections.get(conn_id)
         mine = len(connection.unanswered) if connection else 0
         return mine >= UNANSWERED_MAX or self._bytes >= UNANSWERED_BYTES_MAX
 
     def deadline(self) -> float | None:
-        """When ``on_deadline`` is due."""
+        """Return when ``on_deadline`` is due."""
         return self._timers.deadline()
 
     def on_deadline(self, now: float) -> None:
-        """Requests whose time is over are answered, and ended."""
+        """Answer and end the requests whose deadline has passed."""
         for unanswered in self._timers.due(now):
             assert isinstance(unanswered, Unanswered)
             self._time_out(unanswered)
 
     def finish(self) -> None:
-        """The executor ends: what nobody works on is answered, and nothing more is begun."""
+        """Answer the requests that were not taken, and begin no more: the executor ends."""
         self._ending = True
         for unanswered in list(self._by_request.values()):
             if unanswered.issue_id not in self._taken:
                 self._answer(unanswered, from_outcome(unanswered.ids, None))
 
     def abandon(self) -> None:
-        """The last moment: whatever is still unanswered is answered now."""
+        """Answer everything that is still unanswered: the executor ends now."""
         self.finish()
         for unanswered in list(self._by_request.values()):
             self._answer(unanswered, failed(unanswered.ids, ENDING, type=wire.CANCELLED))
 
     def collect(self) -> list[Command]:
-        """What is to be done since the last time, in order."""
+        """Return the commands since the last call, in order."""
         commands, self._commands = self._commands, []
         return commands
 
     @property
     def has_commands(self) -> bool:
-        """Whether ``collect`` would bring anything."""
+        """Whether ``collect`` would return anything."""
         return bool(self._commands)
 
     # --- what the fleet does ------------------------------------------------------------------
 
     def take(self, limit: int) -> list[Unanswered]:
-        """The next ones to work on, oldest first; each is to get a ``settled``."""
+        """Return the next requests to work on, oldest first; call ``settled`` for each of them."""
         taken: list[Unanswered] = []
         while self._waiting and len(taken) < limit:
             issue_id = next(iter(self._waiting))
@@ -276,13 +283,15 @@ class RequestTable:
         return taken
 
     def settled(self, issue_id: IssueId, outcome: Outcome | None) -> str:
-        """How it went; None: it was never started. Returns ``PAST_DEADLINE`` where it was answered
-        so, else ""."""
+        """Record the outcome of a taken request; None: it was never started.
+
+        Returns ``PAST_DEADLINE`` if the request was answered with that before, else "".
+        """
         unanswered = self._taken.pop(issue_id, None)
         if unanswered is None or unanswered.answer is not None:
             return PAST_DEADLINE if unanswered is not None and unanswered.timed_out else ""
         if unanswered.cancelled and (outcome is None or outcome.kind is not OutcomeKind.SUCCESS):
-            # However its attempt was ended: it was because somebody asked for that.
+            # The attempt was ended because somebody cancelled it, whatever its outcome says.
             outcome = Outcome(OutcomeKind.CANCELLED, "cancelled")
         elif outcome is None and not self._ending:
             outcome = Outcome(OutcomeKind.CANCELLED, "never started: it was released")
@@ -291,12 +300,12 @@ class RequestTable:
 
     @property
     def waiting(self) -> int:
-        """How many could be taken."""
+        """Number of requests that could be taken."""
         return len(self._waiting)
 
     @property
     def unanswered(self) -> int:
-        """How many await an answer."""
+        """Number of requests that await an answer."""
         return len(self._by_request)
 
     # --- inside -------------------------------------------------------------------------------
@@ -359,17 +368,17 @@ class RequestTable:
         return from_outcome(ids, None) if self._ending else None
 
     def _begin(self, unanswered: Unanswered) -> None:
-        """Its turn has come."""
+        """Offer a request to the fleet: its turn has come."""
         issue_id = IssueId(unanswered.ids.job_id)
         if issue_id in self._waiting or issue_id in self._taken:
-            # The same job once more: its last attempt may not have ended yet.
+            # The same job again: its last attempt may not have ended yet.
             issue_id = IssueId(f"{issue_id}~{unanswered.number}")
         unanswered.issue_id = issue_id
         self._waiting[issue_id] = unanswered
         self._commands.append(Offer())
 
     def _advance(self, connection: RrqConnection) -> None:
-        """Answer those whose turn has come, and begin the one that comes behind them."""
+        """Send the answers whose turn has come, and begin the request behind them."""
         while connection.line:
             first = connection.line[0]
             if first.answer is None:
@@ -380,7 +389,7 @@ class RequestTable:
             self._reply(first, first.answer)
 
     def _answer(self, unanswered: Unanswered, answer: bytes) -> None:
-        """Once and for all; it is sent when its turn has come."""
+        """Set the answer, once and for all; it is sent when its turn has come."""
         unanswered.answer = answer
         self._forget(unanswered)
         connection = (
@@ -399,7 +408,7 @@ class RequestTable:
         self._commands.append(SendFrame(unanswered.conn_id, answer))
 
     def _forget(self, unanswered: Unanswered) -> None:
-        """It is not to be answered any more; its attempt may still be there."""
+        """Remove a request from those that await an answer; its attempt may still run."""
         if self._by_request.get(unanswered.ids.request_id) is unanswered:
             del self._by_request[unanswered.ids.request_id]
         if unanswered.issue_id is not None:

@@ -1,4 +1,4 @@
-"""From a TASK to a request: which executor, which function, with what.
+"""From a TASK to a request: the executor, the function and its arguments.
 
 Source: docs/RRQ.md, "RRQ executors".
 """
@@ -22,11 +22,11 @@ NO_FUNCTION = (
     " (--function)"
 )
 QUEUE = "default"
-"""What requests call the queue that they come from; we have one."""
+"""Queue name in requests: there is only one queue."""
 
 
 def plan(task: Task, call: Call | None, settings: WorkerSettings) -> Plan | NotRunnable:
-    """One step, which is a call; it starts no program and reads no file."""
+    """Return a plan of one step, a call; no program is started and no file is read."""
     work = settings.work
     if call is None and work.function is not None:
         call = Call(work.function, kwargs={"issue": task.payload.get("issue") or _said(task)})
@@ -48,27 +48,27 @@ def plan(task: Task, call: Call | None, settings: WorkerSettings) -> Plan | NotR
 
 
 def route(path: str) -> tuple[str, str]:
-    """The name of the executor, "" where any will do, and the function: ``executor#function``."""
+    """Return executor and function of ``executor#function``; the executor is "" if any will do."""
     name, separator, function = path.partition("#")
     return (name, function) if separator else ("", path)
 
 
 def find(name: str, executors: Sequence[Executor]) -> Executor | None:
-    """The executor of that name, the first one for ""."""
+    """Return the executor with that name; the first one for ""."""
     if not name:
         return executors[0]
     return next((each for each in executors if each.name == name), None)
 
 
 def version_of(executor: Executor) -> str:
-    """The version of RRQ's protocol that it speaks."""
+    """Return the version of RRQ's protocol that the executor speaks."""
     return wire.V2 if executor.protocol == "rrq2" else wire.V1
 
 
 def to_request(
     task: Task, call: Call, executor: Executor, request_id: str, worker_id: str, epoch: float
 ) -> wire.Request:
-    """``epoch``: the time now, in seconds since 1970."""
+    """Return the request for a task. ``epoch``: the time now, in seconds since 1970."""
     issue = task.payload.get("issue")
     original: Mapping[str, Any] = issue if isinstance(issue, Mapping) else {}
     version = version_of(executor)
@@ -90,7 +90,7 @@ def to_request(
 
 
 def error_lines(answer: wire.RequestOutcome) -> str:
-    """What an executor said of its failure, for the attempt's log; "" where there is nothing."""
+    """Return the lines about an executor's failure for the attempt's log; "" if there are none."""
     if answer.error is None:
         return ""
     error = answer.error

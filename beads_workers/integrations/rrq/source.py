@@ -15,33 +15,33 @@ from beads_workers.integrations.rrq import wire
 from beads_workers.integrations.rrq.request_table import RequestTable, Unanswered
 
 # --- addresses -----------------------------------------------------------------------------------
-# Where an executor is to listen: told by its environment, or in its arguments.
+# Address that an executor listens at, from its environment or its arguments.
 
 
 PATH_BYTES_MAX = 107
-"""The kernel's limit for the path of a Unix socket, without the closing zero."""
+"""Longest path that the kernel accepts for a Unix socket, without the closing zero."""
 
 
 @value
 class Unix:
-    """A socket at this absolute path."""
+    """A Unix socket at this absolute path."""
 
     path: str
 
     def __str__(self) -> str:
-        """For people, and for ``from_text``."""
+        """Return the address for people and for ``from_text``."""
         return f"unix:{self.path}"
 
 
 @value
 class Tcp:
-    """A loopback address, in figures, and a port."""
+    """A numeric loopback address and a port."""
 
     host: str
     port: int
 
     def __str__(self) -> str:
-        """For people, and for ``from_text``."""
+        """Return the address for people and for ``from_text``."""
         return (
             f"tcp:[{self.host}]:{self.port}" if ":" in self.host else f"tcp:{self.host}:{self.port}"
         )
@@ -51,9 +51,10 @@ Address = Unix | Tcp
 
 
 def choose(socket: str | None, tcp_socket: str | None, environment: Mapping[str, str]) -> Address:
-    """What the arguments say, or else the environment. Raises ``ValueError``: one line for people.
+    """Return the address in the arguments or, without one, in the environment.
 
-    A variable that is set and empty is not set, as the real executors have it.
+    Raises ``ValueError``: one line for people. An empty variable counts as not set, as with the
+    real executors.
     """
     if not (socket or tcp_socket):
         socket, tcp_socket = (
@@ -72,7 +73,7 @@ def choose(socket: str | None, tcp_socket: str | None, environment: Mapping[str,
 
 
 def unix(text: str) -> Unix:
-    """A path that the kernel takes; raises ``ValueError``."""
+    """Return the address of a Unix socket; raise ``ValueError`` if its path is not valid."""
     path = os.path.abspath(text)  # noqa: PTH100 - no file is looked at
     if "\0" in path or len(os.fsencode(path)) > PATH_BYTES_MAX:
         raise ValueError(f"the path of a socket has {PATH_BYTES_MAX} bytes at most: {text[:200]!r}")
@@ -96,13 +97,13 @@ def tcp(text: str) -> Tcp:
 
 
 def from_text(text: str) -> Address:
-    """What ``str`` made of an address."""
+    """Return the address that ``str`` made this text of."""
     kind, _, rest = text.partition(":")
     return Unix(rest) if kind == "unix" else tcp(rest)
 
 
 def split_command(words: Sequence[str]) -> tuple[tuple[str, ...], str | None]:
-    """A command, and the address that rrq 0.11 has put behind it, if any."""
+    """Return the command, and the address that rrq 0.11 has put behind it, or None."""
     if len(words) >= 2 and words[-2] == wire.TCP_OPTION:
         return tuple(words[:-2]), words[-1]
     return tuple(words), None
@@ -113,19 +114,20 @@ def split_command(words: Sequence[str]) -> tuple[tuple[str, ...], str | None]:
 
 
 EXECUTOR = "default"
-"""What we are called where jobs are shown: the orchestrator does not say which of its executors."""
+"""Name of this executor where jobs are shown: the orchestrator does not say how it calls us."""
 
 LEFT = "whoever asked for it has left"
 
 SECONDS_MIN = 0.001
-"""Some time is left, or it would have been answered already."""
+"""Shortest time for an attempt: a request without time left has been answered already."""
 
 
 class RrqSource:
-    """See ``Source``. It never blocks, and belongs to the thread of the loop.
+    """See ``Source``. The source never blocks, and belongs to the thread of the loop.
 
-    ``prefix``: stands before the name of every function, with a dot; ``calls``: requests are calls
-    of Python functions, and not of the fleet's command. ``attempt_seconds``: for each at most.
+    ``prefix``: prefix of every function name, joined by a dot. ``calls_functions``: requests are
+    calls of Python functions, and not of the fleet's command. ``attempt_seconds``: limit for each
+    attempt.
     """
 
     name = "rrq"
@@ -152,18 +154,18 @@ class RrqSource:
         self._clock = clock
 
     def describe(self) -> str:
-        """Where requests come from."""
+        """Return where requests come from."""
         return f"RRQ requests at {self._place}"
 
     def take(self, limit: int, skip: Collection[IssueId]) -> source.Taken:
-        """The next requests, oldest first."""
+        """Return the next requests, oldest first."""
         now = self._clock()
         return source.Taken(
             tuple(self._job(unanswered, now) for unanswered in self.serving.take(limit))
         )
 
     def settle(self, settlements: Sequence[source.Settlement]) -> list[source.Settled]:
-        """Answer them; whoever is not there any more is passed over."""
+        """Answer the requests; skip those whose connection is gone."""
         return [
             source.Settled(
                 each,
@@ -174,21 +176,24 @@ class RrqSource:
         ]
 
     def renew(self, issue_ids: Sequence[IssueId]) -> source.Renewed:
-        """There are no leases."""
+        """Do nothing: there are no leases."""
         return source.Renewed()
 
     def recover(self, dead: source.CrashedRun) -> list[source.Settled]:
-        """Nothing is pending: whoever was to get an answer of a crashed run has seen its connection
-        end. That is said, or it would be remembered for ever as unclosed."""
+        """Report the unclosed requests of a crashed run as ``NOT_OURS``.
+
+        Nothing is pending: their connections ended with the run. Unreported, they would be
+        remembered for ever as unclosed.
+        """
         done = (source.Settlement(source.Action.CLOSE, issue_id) for issue_id in dead.unclosed)
         return [source.Settled(each, source.Result.NOT_OURS, LEFT) for each in done]
 
     def look(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, source.Seen]:
-        """Nothing is known here of a request that has been answered."""
+        """Return nothing: an answered request leaves no trace here."""
         return {}
 
     def unfinished(self, rows_max: int) -> list[source.Seen]:
-        """What is waiting is the orchestrator's to show."""
+        """Return nothing: the orchestrator shows the requests that wait."""
         return []
 
     def ready(self) -> frozenset[IssueId]:
@@ -196,7 +201,7 @@ class RrqSource:
         return frozenset()
 
     def close(self) -> None:
-        """The connections belong to the edge."""
+        """Do nothing: the connections belong to the ingress."""
 
     def _job(self, unanswered: Unanswered, now: float) -> Job:
         request = unanswered.request
@@ -224,5 +229,6 @@ class RrqSource:
 
 
 def _shown(issue_id: IssueId, request: wire.Request) -> dict[str, Any]:
-    """What a command reads in ``BW_ISSUE_FILE``: the request, with the keys of any other issue."""
+    """Return the content of ``BW_ISSUE_FILE`` for a command: the request with the keys of an
+    issue."""
     return {"id": issue_id, "title": request.function_name, **wire.request_fields(request)}

@@ -1,7 +1,7 @@
-"""The RRQ executor protocol: frames and what stands in them, without any I/O.
+"""The RRQ executor protocol: frames and their content, without any I/O.
 
-Source: docs/RRQ.md, "RRQ executors". Two dialects exist: version 1 has ``args`` and
-``kwargs``, version 2 (rrq 0.10 and later) has ``params`` instead.
+Source: docs/RRQ.md, "RRQ executors". Two dialects exist: version 1 has ``args`` and ``kwargs``,
+version 2 (rrq 0.10 and later) has ``params`` instead.
 """
 
 from __future__ import annotations
@@ -18,36 +18,36 @@ from beads_workers.core.model import value
 from beads_workers.core.times import read_time, write_time
 
 SOCKET_VARIABLE = "RRQ_EXECUTOR_SOCKET"
-"""Tells an executor where to listen: the path of a Unix socket."""
+"""Environment variable: path of the Unix socket that an executor listens at."""
 TCP_VARIABLE = "RRQ_EXECUTOR_TCP_SOCKET"
-"""The same: ``host:port``, and only this machine."""
+"""Environment variable: ``host:port`` that an executor listens at; only this machine."""
 TCP_OPTION = "--tcp-socket"
-"""rrq 0.11 puts it, with its ``host:port``, behind all other arguments."""
+"""Option that rrq 0.11 puts, with its ``host:port``, behind all other arguments."""
 
 
 # --- envelopes -----------------------------------------------------------------------------------
-# What stands in the frames: a request, its outcome, a cancel; read from JSON and written as it.
+# Content of the frames: a request, its outcome, a cancel; read from and written as JSON.
 #
-# Both dialects are behind one set of dataclasses: ``params`` of version 2 are ``kwargs`` here, and
+# One set of dataclasses stands for both dialects: ``params`` of version 2 are ``kwargs`` here, and
 # version 2 has no ``args``. Optional fields may be missing or null, and unknown ones are ignored.
 
 
 V1 = "1"
-"""Unix or TCP socket, ``args`` and ``kwargs``: the protocol of the text, rrq 0.9.8."""
+"""Unix or TCP socket, ``args`` and ``kwargs``: the documented protocol, rrq 0.9.8."""
 V2 = "2"
 """TCP socket only, ``params``: rrq 0.11."""
 VERSIONS = (V1, V2)
 
 HANDLER_NOT_FOUND = "handler_not_found"
-"""``ErrorInfo.type``: nobody here knows that function; fatal, it is not tried again."""
+"""``ErrorInfo.type``: the function is unknown here; fatal, the request is not tried again."""
 CANCELLED = "cancelled"
-"""``ErrorInfo.type``: ended because somebody asked for it."""
+"""``ErrorInfo.type``: the request was cancelled."""
 UNSUPPORTED_VERSION = "unsupported_version"
-"""``ErrorInfo.code``: ours; the peer speaks a version that we do not."""
+"""``ErrorInfo.code``: ours; we do not speak the peer's version."""
 
 
 class RequestStatus(Enum):
-    """How a request ended; the values are the wire names."""
+    """Status of a request that has ended; the values are the wire names."""
 
     SUCCESS = "success"
     RETRY = "retry"
@@ -71,7 +71,7 @@ class RequestContext:
 
 @value
 class Request:
-    """Execute ``function_name`` once. One request, one outcome with its ``request_id``.
+    """A request to execute ``function_name`` once; its outcome has the same ``request_id``.
 
     ``protocol_version`` may be one that we do not speak: answer that with an error.
     """
@@ -87,7 +87,7 @@ class Request:
 
 @value
 class ErrorInfo:
-    """Why it did not succeed. ``type``: ``handler_not_found`` is fatal."""
+    """Reason why a request did not succeed. ``type``: ``handler_not_found`` is fatal."""
 
     message: str
     type: str | None = None
@@ -99,7 +99,7 @@ class ErrorInfo:
 class RequestOutcome:
     """The answer to a request. ``retry_after_seconds`` goes with ``RETRY`` only.
 
-    Real peers may leave the two ids out; who sends one names both.
+    Real peers may leave the two ids out; answers of ours name both.
     """
 
     status: RequestStatus
@@ -112,7 +112,7 @@ class RequestOutcome:
 
 @value
 class CancelRequest:
-    """End this job's request, or all of its requests where ``request_id`` is None."""
+    """A request to end this job's request, or all of its requests if ``request_id`` is None."""
 
     job_id: str
     request_id: str | None = None
@@ -124,7 +124,7 @@ Envelope = Request | RequestOutcome | CancelRequest
 
 
 class WrongRequest(ProtocolError):
-    """A request that cannot be carried out, but whose sender can be told: both ids are known."""
+    """A request that cannot be carried out but can be answered: both ids are known."""
 
     def __init__(self, reason: str, request_id: str, job_id: str) -> None:
         super().__init__(reason)
@@ -133,9 +133,10 @@ class WrongRequest(ProtocolError):
 
 
 def encode(envelope: Envelope) -> bytes:
-    """The payload of a frame, with every field of the text, null where it is not set.
+    """Return the payload of a frame, with every documented field; unset fields are null.
 
-    Raises ``ValueError`` for what is no JSON, most likely a result, and for ``args`` in version 2.
+    Raises ``ValueError`` if a value is not JSON, most likely a result, and for ``args`` in version
+    2.
     """
     match envelope:
         case Request():
@@ -154,18 +155,18 @@ def encode(envelope: Envelope) -> bytes:
 
 
 def encode_success(request_id: str, job_id: str, result: str) -> bytes:
-    """What ``encode`` makes of a success; ``result`` is JSON already ("" for null), and stays."""
+    """Return what ``encode`` makes of a success; ``result`` is JSON already, "" for null."""
     ids = f'"job_id": {_ENCODER.encode(job_id)}, "request_id": {_ENCODER.encode(request_id)}'
     rest = f'"result": {result or "null"}, "error": null, "retry_after_seconds": null'
     return f'{{"type": "response", "payload": {{{ids}, "status": "success", {rest}}}}}'.encode()
 
 
 _ENCODER = json.JSONEncoder(allow_nan=False)
-"""Made once: ``json.dumps`` with that makes one for every payload."""
+"""Encoder made once: ``json.dumps`` with ``allow_nan`` makes a new one for every payload."""
 
 
 def request_fields(request: Request) -> dict[str, Any]:
-    """A request as the JSON object that it is on the wire."""
+    """Return a request as the JSON object that is sent."""
     if request.protocol_version == V2:
         if request.args:
             raise ValueError("version 2 has no positional arguments")
@@ -231,17 +232,17 @@ def _plain(mapping: Mapping[str, Any] | None) -> dict[str, Any] | None:
 # --- frames --------------------------------------------------------------------------------------
 # Frames: four bytes of length, big-endian, then that many bytes of JSON.
 #
-# A wrong length ends the connection: where the next frame begins is not known any more.
+# A wrong length ends the connection: the start of the next frame is unknown.
 
 
 FRAME_BYTES_MAX = 16 * 1024 * 1024
-"""The real peers' limit, for both directions; the four bytes of the length are not counted."""
+"""Limit of the real peers for both directions, without the four bytes of the length."""
 
 _LENGTH = struct.Struct(">I")
 
 
 class FrameReader:
-    """Feed it what was read; it returns what is complete. Holds one frame at most."""
+    """Splits a stream into payloads. It keeps at most one incomplete frame."""
 
     __slots__ = ("_buffer", "_frame_bytes_max", "broken")
 
@@ -249,19 +250,20 @@ class FrameReader:
         self._frame_bytes_max = frame_bytes_max
         self._buffer = bytearray()
         self.broken = ""
-        """Why nothing more can be read: handle what was returned, then close the connection."""
+        """Reason why nothing more can be read: handle the returned payloads, then close the
+        connection."""
 
     @property
     def unread(self) -> int:
-        """How many bytes of a frame that is not complete are held."""
+        """Number of bytes of an incomplete frame that are held."""
         return len(self._buffer)
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Add bytes; returns the payloads that are complete. Look at ``broken`` afterwards."""
+        """Add bytes; return the complete payloads. Look at ``broken`` afterwards."""
         if self.broken:
             return []
         if not self._buffer and self._is_one_frame(data):
-            return [data[_LENGTH.size :]]  # Mostly it is that, and nothing need be gathered.
+            return [data[_LENGTH.size :]]  # The usual case: nothing has to be buffered.
         self._buffer += data
         found: list[bytes] = []
         start = 0
@@ -274,7 +276,7 @@ class FrameReader:
         return found
 
     def end(self) -> None:
-        """The stream is over; ``broken`` says if that was inside a frame."""
+        """Note the end of the stream; ``broken`` is set if that was inside a frame."""
         if self._buffer and not self.broken:
             self.broken = f"the stream ended {len(self._buffer)} bytes into a frame"
 
@@ -284,7 +286,7 @@ class FrameReader:
         return whole and _LENGTH.unpack_from(data)[0] == length
 
     def _end(self, start: int) -> int | None:
-        """Where the frame that begins at ``start`` ends; None while, or if never, that is known."""
+        """Return the end of the frame at ``start``; None if it is not known yet or is invalid."""
         if len(self._buffer) < start + _LENGTH.size:
             return None
         (length,) = _LENGTH.unpack_from(self._buffer, start)
@@ -296,23 +298,26 @@ class FrameReader:
 
 
 def frame(payload: bytes, frame_bytes_max: int = FRAME_BYTES_MAX) -> bytes:
-    """The payload with its length before it; raises ``ValueError`` if it is empty or too long."""
+    """Return the payload behind its length; raise ``ValueError`` if it is empty or too long."""
     if not 0 < len(payload) <= frame_bytes_max:
         raise ValueError(f"a frame of {len(payload)} bytes; 1 to {frame_bytes_max} are allowed")
     return _LENGTH.pack(len(payload)) + payload
 
 
 # --- readers -------------------------------------------------------------------------------------
-# Payloads read: strict about types, because what is guessed here would be run.
+# Readers of payloads: strict about types, because a wrong guess would be executed.
 
 
 IDS_CHARS_MAX = 1 << 20
-"""Of both ids together: one character takes at most six bytes of JSON, so the frame of an answer
-has room for them twice."""
+"""Most characters of both ids together. One character takes at most six bytes of JSON, so the
+frame of an answer has room for them twice."""
 
 
 def parse(payload: bytes) -> Envelope:
-    """One envelope; raises ``ProtocolError``, and ``WrongRequest`` where its sender can be told."""
+    """Return one envelope; raise ``ProtocolError`` if it is invalid.
+
+    ``WrongRequest``: its sender can be told.
+    """
     fields = parse_object(payload)
     kind, inner = fields.get("type"), fields.get("payload")
     if not isinstance(inner, dict):
@@ -340,7 +345,7 @@ def _request(fields: dict[str, Any]) -> Request:
 
 def _known_request(fields: dict[str, Any], request_id: str, job_id: str) -> Request:
     version = _text(fields, "protocol_version")
-    # Whatever an unknown version has, it is refused for that.
+    # A request of an unknown version is refused for its version, whatever else is in it.
     args = _array(fields, "args") if version == V1 else ()
     names = {V1: "kwargs", V2: "params"}
     kwargs = _object(fields, names[version]) if version in names else {}

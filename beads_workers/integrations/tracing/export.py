@@ -27,19 +27,19 @@ from beads_workers.integrations.tracing.spans import NAME, Span
 from beads_workers.integrations.tracing.tracer import Batches, ExportStatus, bounds
 
 # --- otlp ----------------------------------------------------------------------------------------
-# To OpenTelemetry: spans as its SDK has them, sent by its exporter over OTLP/HTTP.
+# Spans in the form of OpenTelemetry's SDK, sent by its exporter over OTLP/HTTP.
 #
-# Only ``exporting`` imports this; the package comes with the extra ``otel``.
+# Only the exporting process imports this; the package comes with the extra ``otel``.
 
 
 SERVICE = "beads-workers"
-"""What we are called, unless ``OTEL_SERVICE_NAME`` or ``OTEL_RESOURCE_ATTRIBUTES`` say other."""
+"""Service name, unless ``OTEL_SERVICE_NAME`` or ``OTEL_RESOURCE_ATTRIBUTES`` give another."""
 
 ERROR_CHARS_MAX = 300
 
 
 class Exporter:
-    """Configured by the standard variables, which the package reads itself."""
+    """An OTLP exporter, configured by the standard variables, which the package reads itself."""
 
     def __init__(self) -> None:
         self._said = _Said()
@@ -52,7 +52,7 @@ class Exporter:
         self._scope = InstrumentationScope("beads_workers", __version__)
 
     def export(self, spans: Sequence[Span]) -> str:
-        """See ``Batches``. It gives up after the time that the standard names: 10 s."""
+        """Export spans; see ``Batches``. Gives up after the time of the standard variable: 10 s."""
         self._said.last = ""
         result = self._exporter.export([self._readable(span) for span in spans])
         if result is SpanExportResult.SUCCESS:
@@ -77,7 +77,7 @@ class Exporter:
 
 
 class _Said(logging.Handler):
-    """The last thing that the package complained of."""
+    """Keeps the last message that the package logged."""
 
     last = ""
 
@@ -97,24 +97,24 @@ def _context(context: traces.SpanContext, state: str, *, remote: bool = False) -
 
 
 def _nanoseconds(epoch: float) -> int:
-    # Through whole microseconds: a float of this size has no more.
+    # Rounded to microseconds: a float of this size is no more precise.
     return round(epoch * 1e6) * 1000
 
 
 # --- export --------------------------------------------------------------------------------------
 # The process that exports spans: ``python -m beads_workers.integrations.tracing.export JOURNAL``.
 #
-# Its stdin ends with the orchestrator; then it exports what is left, and ends. On stdout it says
-# what became of the spans, a JSON line whenever some were dropped, and one at its end.
+# Its stdin ends with the orchestrator; then it exports what is left, and exits. On stdout it writes
+# its ``ExportStatus`` as a JSON line, whenever spans were dropped, and at its end.
 
 
 LAST_SECONDS = 3.0
-"""For what is left at the end: a collector that is there takes it in a fraction of that."""
+"""Longest time for spans that are left at the end: a working collector needs a fraction of it."""
 
 
 def main(journal: str) -> None:
-    """Until the orchestrator has ended."""
-    # It goes when its parent has gone, and not before.
+    """Export spans until the orchestrator has ended."""
+    # Signals are ignored: this process ends when its parent has ended, and not before.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     limits = bounds(os.environ)
@@ -139,11 +139,11 @@ def _say(account: ExportStatus) -> None:
     try:
         os.write(1, json.dumps(to_plain(account)).encode() + b"\n")
     except BrokenPipeError:
-        pass  # The orchestrator was killed: nobody is left to be told.
+        pass  # The orchestrator was killed: nobody reads the line.
 
 
 if __name__ == "__main__":
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     main(sys.argv[1])
-    # Whoever still waits for a collector waits for nothing.
+    # The thread that sends may still wait for a collector: it is not joined.
     os._exit(0)

@@ -1,4 +1,4 @@
-"""``--trace``: whether spans are made, as the options and the standard variables say."""
+"""``--trace``: whether spans are made, by the options and the standard variables."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _SAMPLERS: Mapping[str, tuple[float | None, bool]] = {
     "parentbased_always_off": (0.0, True),
     "parentbased_traceidratio": (None, True),
 }
-"""Of ``OTEL_TRACES_SAMPLER``: the ratio, None for ``OTEL_TRACES_SAMPLER_ARG``; and whether a parent
-decides."""
+"""Values of ``OTEL_TRACES_SAMPLER``: the ratio, None for that of ``OTEL_TRACES_SAMPLER_ARG``;
+and whether a parent span decides."""
 
 
 def tracing(asked: bool | None, environment: Mapping[str, str]) -> Tracing | None:
-    """How spans are made; None where they are not. ``asked``: None where nobody said.
+    """Return how spans are made; None if they are not. ``asked``: None if no option says so.
 
-    ``OTEL_TRACES_EXPORTER=otlp`` asks for them too, where the extra is installed, and
-    ``OTEL_SDK_DISABLED=true`` goes before everything. Raises ``CommandError``.
+    ``OTEL_TRACES_EXPORTER=otlp`` also asks for spans, if the extra is installed.
+    ``OTEL_SDK_DISABLED=true`` overrides everything. Raises ``CommandError``.
     """
     if _of(environment, "OTEL_SDK_DISABLED").lower() == "true":
         return None
@@ -53,7 +53,7 @@ def tracing(asked: bool | None, environment: Mapping[str, str]) -> Tracing | Non
 
 
 def endpoint(environment: Mapping[str, str]) -> str:
-    """Where spans are sent, for people."""
+    """Return the URL that spans are sent to, for people."""
     if own := _of(environment, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"):
         return own
     base = _of(environment, "OTEL_EXPORTER_OTLP_ENDPOINT") or ENDPOINT_DEFAULT
@@ -61,7 +61,7 @@ def endpoint(environment: Mapping[str, str]) -> str:
 
 
 def lines(settings: Tracing | None) -> list[tuple[str, str]]:
-    """What ``start`` says of it."""
+    """Return the lines that ``start`` prints about tracing."""
     return [("trace", f"spans to {endpoint(os.environ)}")] if settings else []
 
 

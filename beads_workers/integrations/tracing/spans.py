@@ -1,5 +1,7 @@
-"""Spans: one for every attempt that has ended, as ``core.issues`` tells of them; where its work was
-to land, one for that, and for each gate that it went through."""
+"""Spans: one for every ended attempt; for landing work also one for the landing and each gate.
+
+The attempts come from ``core.issues``.
+"""
 
 from __future__ import annotations
 
@@ -17,19 +19,19 @@ NAME = "beads_workers.attempt"
 LANDING_NAME = "beads_workers.landing"
 GATE_NAME = "beads_workers.gate"
 RRQ_NAME = "rrq.executor"
-"""What executors of RRQ call theirs, whoever made them."""
+"""Name of the spans of RRQ executors, whoever made the executor."""
 
 Value = str | int
 
 _FINE = (OutcomeKind.SUCCESS.value, OutcomeKind.RETRY.value, OutcomeKind.CANCELLED.value)
-"""Outcomes that are no error: it did, asked for another try, or was ended on purpose."""
+"""Outcomes that are no error: success, a wish for another attempt, an end on purpose."""
 
 
 @value
 class Span:
-    """One attempt. Times in seconds since 1970; ``parent``: None for the root of its trace.
+    """One span. Times are seconds since 1970; ``parent``: None for the root of its trace.
 
-    ``error``: None where nothing went wrong.
+    ``error``: None if nothing went wrong.
     """
 
     name: str
@@ -44,7 +46,7 @@ class Span:
 
 @value
 class _Landing:
-    """Work that waits to land. ``context``: of its span; ``attempt``: of the attempt's."""
+    """A branch that waits to land. ``context``: of its span; ``attempt``: of the attempt's span."""
 
     started: rec.Started
     context: SpanContext
@@ -54,7 +56,10 @@ class _Landing:
 
 
 class Spans:
-    """``add`` every entry of a run, in order. What is not sampled leaves nothing."""
+    """Makes spans: ``add`` every entry of a run, in order.
+
+    Attempts that are not sampled have none.
+    """
 
     def __init__(self) -> None:
         self._common: dict[str, Value] = {}
@@ -64,7 +69,7 @@ class Spans:
         self._gates: dict[int, Entry] = {}
 
     def add(self, entry: Entry) -> Iterator[Span]:
-        """The spans that end with this entry."""
+        """Yield the spans that end with this entry."""
         change = self._issues.apply(entry)
         match entry.record:
             case rec.RunStarted() as run:
@@ -84,7 +89,7 @@ class Spans:
                 yield from self._landed(ended.issue_id, ended.verdict, why, entry)
 
     def left(self, at: float) -> Iterator[Span]:
-        """The orchestrator is gone, since ``at``: attempts that nobody saw the end of."""
+        """Yield the spans of unfinished attempts: the orchestrator is gone since ``at``."""
         under_way = [issue for issue in self._issues.known.values() if issue.attempt]
         self._issues = Issues()
         for issue in under_way:
@@ -107,7 +112,7 @@ class Spans:
         begun = change.attempt
         if begun is None or begun.started.request_id != finished.request_id:
             return None
-        # By the clock that nobody sets.
+        # Measured by the monotonic clock, which nobody sets.
         ended = begun.at + entry.elapsed - begun.elapsed
         span = self._span(change.issue, begun, finished, ended)
         if span is not None and change.issue.state is IssueState.LANDING:
@@ -118,7 +123,7 @@ class Spans:
         return span
 
     def _gate(self, ran: rec.GateRan, entry: Entry) -> Iterator[Span]:
-        """One in the trace of each issue that was in the tree; none for a verdict that was kept."""
+        """Yield a span in the trace of each issue in the gated tree; none for a reused verdict."""
         if ran.state == "began":
             self._gates[ran.lane] = entry
             return
@@ -212,7 +217,7 @@ class Spans:
 
 
 def _child(parent: SpanContext, name: str) -> SpanContext:
-    """As in ``core.traces``: an id is a hash of what is unique."""
+    """Return a child context; as in ``core.traces``, its id is a hash of something unique."""
     drawn = blake2b(f"{parent.span_id} {name}".encode(), digest_size=8).hexdigest()
     return SpanContext(parent.trace_id, drawn, parent.sampled)
 

@@ -1,4 +1,4 @@
-"""The orchestrator's end of the process that exports spans, and the spans on their way to it."""
+"""The orchestrator's side of the process that exports spans, and the queue of spans."""
 
 from __future__ import annotations
 
@@ -23,15 +23,14 @@ from beads_workers.runtime.journal_file import JournalTail
 from beads_workers.runtime.processes import say
 
 # --- batches -------------------------------------------------------------------------------------
-# Spans on their way: a queue with a bound, read from the journal, emptied in batches.
+# Spans on their way: a bounded queue, read from the journal, emptied in batches.
 
 
 @value
 class Bounds:
-    """``queue`` and ``batch`` in spans, ``delay_seconds`` between looks at the journal.
+    """``queue`` and ``batch`` in spans, ``delay_seconds`` between two reads of the journal.
 
-    Named in the environment as the standard has it; what is no number there, or too small, is not
-    heard.
+    The environment variables have their standard names; invalid or too small values are ignored.
     """
 
     queue: int = 2048
@@ -40,7 +39,7 @@ class Bounds:
 
 
 def bounds(environment: Mapping[str, str]) -> Bounds:
-    """What the environment says, or else the defaults."""
+    """Return the bounds of the environment, or else the defaults."""
 
     def number(name: str, default: int) -> int:
         text = environment.get(name, "")
@@ -55,7 +54,7 @@ def bounds(environment: Mapping[str, str]) -> Bounds:
 
 @dataclass(slots=True)
 class ExportStatus:
-    """What became of the spans so far. ``error``: why the last ones were dropped."""
+    """Counts of spans so far. ``error``: why the last ones were dropped."""
 
     exported: int = 0
     dropped: int = 0
@@ -63,19 +62,21 @@ class ExportStatus:
 
 
 def account_of(values: Any) -> ExportStatus:
-    """Read it back; raises one of ``core.journal.BAD_VALUE``."""
+    """Return the status from plain values; raise one of ``core.journal.BAD_VALUE``."""
     if not isinstance(values, Mapping) or values.keys() != {f.name for f in fields(ExportStatus)}:
         raise TypeError(values)
     return from_plain(ExportStatus, values)
 
 
 Export = Callable[[Sequence[Span]], str]
-"""Sends them; returns "" or why it could not."""
+"""Exports spans; returns "" or the reason for a failure."""
 
 
 class Batches:
-    """Of one run. One thread calls ``look`` again and again, and ``finish`` at the end; another
-    calls ``send`` until that is False: a collector that does not answer is waited for there alone.
+    """The batches of one run.
+
+    One thread calls ``look`` again and again, and ``finish`` at the end. Another thread calls
+    ``send`` until that returns False: only that thread waits for a slow collector.
     """
 
     def __init__(self, journal: Path, export: Export, bounds: Bounds) -> None:
@@ -90,11 +91,11 @@ class Batches:
         self._changed = threading.Condition()
 
     def look(self) -> None:
-        """Take in what the journal has got since the last time."""
+        """Read the new entries of the journal."""
         self._add(span for entry in self._tail.read() for span in self._spans.add(entry))
 
     def send(self) -> bool:
-        """Wait for spans and export a batch; one that fails is dropped. False: it is over."""
+        """Wait for spans and export a batch; drop it if that fails. Return False at the end."""
         with self._changed:
             self._changed.wait_for(lambda: self._queue or self._ending)
             self._sending = min(len(self._queue), self._bounds.batch)
@@ -112,9 +113,9 @@ class Batches:
         return True
 
     def finish(self, at: float, seconds: float) -> None:
-        """The orchestrator has ended, ``at`` (epoch seconds); what still ran has no other end.
+        """End the unfinished spans: the orchestrator has ended, ``at`` (epoch seconds).
 
-        Waits so long at most for what is not exported; the rest counts as dropped.
+        Waits ``seconds`` at most for spans that are not exported; the rest counts as dropped.
         """
         self.look()
         self._add(self._spans.left(at))
@@ -141,13 +142,13 @@ class Batches:
 
 
 # --- tracer --------------------------------------------------------------------------------------
-# The orchestrator's end of the process that exports spans: starts it, hears it, waits for it.
+# The orchestrator's side of the process that exports spans: starts it, reads from it, waits for it.
 
 
 MODULE = "beads_workers.integrations.tracing.export"
 
 LAST_SECONDS = 5.0
-"""At the end of the run, for the last spans; then it is killed."""
+"""Longest time for the last spans at the end of the run; then the process is killed."""
 
 LINE_BYTES_MAX = 4096
 
@@ -155,7 +156,7 @@ LINE_BYTES_MAX = 4096
 def start_tracer(
     journal: Path, selector: selectors.BaseSelector, tell: Callable[[Event], None]
 ) -> Tracer | None:
-    """None where the machine has no process left: that costs spans, and no work."""
+    """Start the process; return None if that fails, which costs spans, but no work."""
 
     def warn(text: str) -> None:
         tell(Warned(text))
@@ -168,9 +169,10 @@ def start_tracer(
 
 
 class Tracer:
-    """``warn`` is told the first time that spans are dropped, and if the process is gone.
+    """The process that exports spans.
 
-    Raises ``OSError`` where it cannot be started.
+    ``warn`` is called the first time that spans are dropped or the process dies. The constructor
+    raises ``OSError`` if the process cannot be started.
     """
 
     def __init__(
@@ -181,7 +183,7 @@ class Tracer:
         self._selector: selectors.BaseSelector | None = selector
         self._reader = LineReader(LINE_BYTES_MAX)
         self._process = subprocess.Popen(
-            # -P: what lies in the project's folder is never imported.
+            # -P: nothing in the project's folder is imported.
             [sys.executable, "-P", "-m", MODULE, str(journal)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -194,15 +196,15 @@ class Tracer:
 
     @property
     def pid(self) -> int:
-        """Of the process."""
+        """Process id."""
         return self._process.pid
 
     def finish(self) -> None:
-        """The journal is complete: wait for the last spans, no longer than ``LAST_SECONDS``."""
+        """Wait for the last spans, no longer than ``LAST_SECONDS``: the journal is complete."""
         self._forget()
         os.set_blocking(self._said.fileno(), True)
         try:
-            # Which closes its stdin.
+            # This also closes its stdin.
             rest, _ = self._process.communicate(timeout=LAST_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
