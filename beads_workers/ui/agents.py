@@ -10,6 +10,7 @@ from typing import Any
 from beads_workers.core.journal import AccountClosed
 from beads_workers.core.receipts import INDEPENDENT, SHA_CHARS, Receipt
 from beads_workers.core.text import counted, printable
+from beads_workers.ui import words
 
 DAY_SECONDS = 86_400
 COMMITS_NAMED = 5
@@ -63,13 +64,6 @@ def spent(money: Mapping[str, Any], *, short: bool = False) -> str:
 
 # --- accounts ------------------------------------------------------------------------------------
 
-TROUBLES = {
-    "limited": "its limit is reached",
-    "needs_person": "it needs a person",
-    "backing_off": "it is overloaded",
-}
-"""Texts for an account's state if the agent gave no reason."""
-
 FULL_SHARE = 0.8
 """Share of the limit from which an account's usage is shown."""
 
@@ -119,7 +113,7 @@ def account(row: Mapping[str, Any], age: float = 0.0, *, advice: bool = True) ->
         full = row["utilization"]
         return f"{name}: {full:.0%} of its limit used" if full and full >= FULL_SHARE else name
     only = f" ({printable(row['model'], 40)} only)" if row["model"] else ""
-    why = printable(row["why"] or TROUBLES[row["state"]], 160)
+    why = printable(row["why"] or words.TROUBLE_WORDS[row["state"]], 160)
     waits = f", {row['waiting']} wait" if row["waiting"] else ""
     if row["state"] == "needs_person":
         return f"{name}{only}: {why}{waits}" + (f" - {remedy(row['todo'])}" if advice else "")
@@ -146,20 +140,10 @@ def closed_account(closed: AccountClosed) -> str:
 
 # --- receipts ------------------------------------------------------------------------------------
 
-VERDICTS = {
-    "done": "done",
-    "no_change": "changed nothing",
-    "unfinished": "unfinished",
-    "capped": "stopped at our limit",
-    "limited": "account limited",
-    "needs_person": "account needs a person",
-    "transient": "overloaded",
-}
-
 
 def verdict(name: str) -> str:
     """Return the verdict of an agent's adapter in words."""
-    return VERDICTS.get(name, printable(name, 40))
+    return words.VERDICT_WORDS.get(name, printable(name, 40))
 
 
 def work(receipt: Receipt) -> str:

@@ -23,8 +23,9 @@ from beads_workers.ui import report_sections as tables
 from beads_workers.ui.agents import short_tokens
 from beads_workers.ui.findings import by_outcome, tracker
 from beads_workers.ui.report_sections import Child, add, bar, el, foreign, own, render, timeline
-from beads_workers.ui.report_text import FATE_WORDS, OUTCOME_WORDS, clock, dropped, duration, moment
 from beads_workers.ui.report_text import cost as cost_of
+from beads_workers.ui.report_text import dropped
+from beads_workers.ui.words import FATE_WORDS, OUTCOME_WORDS, clock, duration, moment
 
 ZOOMS = (1, 3, 10, 30)
 
@@ -210,7 +211,11 @@ def _issues(history: History) -> Element:
     whole = sum(count for _, count in counts)
     parts = [(tables.FATE_CLASSES[fate], float(count)) for fate, count in counts]
     legend = (
-        el("li", tables.swatch(tables.FATE_CLASSES[fate][2:]), f"{count:,} {FATE_WORDS[fate]}")
+        el(
+            "li",
+            tables.swatch(tables.FATE_CLASSES[fate][2:]),
+            f"{count:,} {FATE_WORDS[fate.value]}",
+        )
         for fate, count in counts
         if count
     )

@@ -24,15 +24,8 @@ from beads_workers.core.receipts import INDEPENDENT, Receipt
 from beads_workers.core.text import counted, printable
 from beads_workers.ui import findings
 from beads_workers.ui.agents import receipt_line, receipt_lines
-from beads_workers.ui.report_text import (
-    FATE_WORDS,
-    OUTCOME_WORDS,
-    clock,
-    cost,
-    duration,
-    landing_text,
-    quarantined_after,
-)
+from beads_workers.ui.report_text import cost, landing_text, quarantined_after
+from beads_workers.ui.words import FATE_WORDS, OUTCOME_WORDS, clock, duration
 
 # --- html parts ----------------------------------------------------------------------------------
 # Parts of an HTML page that no content can break. All text goes through ``el``: control and bidi
@@ -225,7 +218,7 @@ SHA_SHOWN = 12
 
 def _branch(each: findings.LandedIssue) -> Element:
     issue, landed = each.issue, each.landing
-    why = FATE_WORDS[issue.fate] if not landed.commit else ""
+    why = FATE_WORDS[issue.fate.value] if not landed.commit else ""
     why = f"{why}: {landed.error}" if why and landed.error else why
     gates = f"{landed.gate_runs} in {duration(landed.gate_seconds)}" if landed.gate_runs else ""
     commit = el("code", landed.commit[:SHA_SHOWN]) if landed.commit else None
@@ -301,7 +294,7 @@ def slowest(history: History) -> Element:
             "tr",
             el("td", el("code", foreign(i.issue_id, 40))),
             el("td", foreign(i.title, 70), class_="wide"),
-            el("td", FATE_WORDS[i.fate], class_="fate"),
+            el("td", FATE_WORDS[i.fate.value], class_="fate"),
             el("td", f"{i.attempts}", class_="n"),
             el("td", duration(i.seconds), class_="n"),
             el("td", bar([(FATE_CLASSES[i.fate], i.seconds)], most), class_="graph"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterable, Iterator
 
 from rich.text import Text
@@ -15,74 +14,7 @@ from beads_workers.ui import findings, landing
 from beads_workers.ui.agents import dollars, short_tokens, used
 from beads_workers.ui.findings import LandedIssue, by_outcome, done, tracker
 from beads_workers.ui.rows import sparkline
-
-# --- words ---------------------------------------------------------------------------------------
-# Words of reports, and durations in prose; ``rows`` has durations of fixed width.
-
-
-OUTCOME_WORDS = {
-    "success": "done",
-    "error": "failed",
-    "timeout": "timed out",
-    "lost": "worker died",
-    "not_found": "not found",
-    "retry": "asked for a retry",
-    "cancelled": "cancelled",
-    "cut_off": "cut off",
-    "running": "running",
-    "not_ours": "done in vain",
-}
-"""Words for outcomes. ``cut_off``: the orchestrator was killed; ``not_ours``: see ``waste_of``."""
-
-FATE_WORDS = {
-    Fate.CLOSED: "closed",
-    Fate.QUARANTINED: "quarantined",
-    Fate.UNCLOSED: "done, unclosed yet",
-    Fate.UNLANDED: "done, not landed yet",
-    Fate.REQUEUED: "requeued",
-    Fate.UNFINISHED: "unfinished",
-    Fate.LEFT_ALONE: "left alone",
-}
-
-
-def duration(seconds: float) -> str:
-    """Return two units in prose: ``40 ms``, ``2.4 s``, ``3 min 20 s``, ``7 h 5 min``, ``2 d``."""
-    if seconds < 0.0995:
-        return f"{seconds * 1000:.0f} ms" if seconds >= 0.0005 else "0 s"
-    if seconds < 9.95:
-        return f"{seconds:.1f}".removesuffix(".0") + " s"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return _two(whole, 60, "min", 1, "s")
-    if whole < 86400:
-        return _two(whole, 3600, "h", 60, "min")
-    return _two(whole, 86400, "d", 3600, "h")
-
-
-def _two(whole: int, large: int, name: str, small: int, rest_name: str) -> str:
-    count, rest = divmod(whole, large)
-    return f"{count} {name} {rest // small} {rest_name}" if rest // small else f"{count} {name}"
-
-
-def dropped(history: History) -> str:
-    """Return a sentence about a beginning that the journal has lost; empty if nothing is lost."""
-    if history.dropped is None:
-        return ""
-    first = duration(history.dropped_seconds)
-    return f"of the first {first} only this is known: {history.dropped.counts}"
-
-
-def moment(at: float) -> str:
-    """Return local date and time of epoch seconds."""
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
-
-
-def clock(at: float) -> str:
-    """Return the local time of day of epoch seconds."""
-    return time.strftime("%H:%M:%S", time.localtime(at))
-
+from beads_workers.ui.words import FATE_WORDS, OUTCOME_WORDS, duration, moment
 
 # --- report text ---------------------------------------------------------------------------------
 # The report for a terminal: the results, reasons of failures, and next steps. Rows fit the width;
@@ -120,6 +52,14 @@ MARKS = {
 }
 """Marks of the timeline: distinct without colours, too."""
 ASCII_MARKS = {"█": "#", "▒": ">", "·": ".", "…": "~"}
+
+
+def dropped(history: History) -> str:
+    """Return a sentence about a beginning that the journal has lost; empty if nothing is lost."""
+    if history.dropped is None:
+        return ""
+    first = duration(history.dropped_seconds)
+    return f"of the first {first} only this is known: {history.dropped.counts}"
 
 
 def told(history: History, width: int, *, unicode: bool = True) -> Iterator[Text]:
@@ -168,7 +108,10 @@ def _head(history: History) -> Iterator[Text]:
 
 def _figures(history: History, width: int) -> Iterator[Text]:
     fates = [(fate, len(history.with_fate(fate))) for fate in Fate]
-    yield _row("issues", ", ".join(f"{n} {FATE_WORDS[f]}" for f, n in fates if n) or "none taken")
+    yield _row(
+        "issues",
+        ", ".join(f"{n} {FATE_WORDS[f.value]}" for f, n in fates if n) or "none taken",
+    )
     counts = by_outcome(history.attempts)
     parts = [f"{counts[o]} {OUTCOME_WORDS[o]}" for o in OUTCOMES if o in counts]
     yield from _wrapped("attempts", f"{len(history.attempts)}: " + ", ".join(parts), width)
@@ -200,7 +143,8 @@ def _figures(history: History, width: int) -> Iterator[Text]:
     course = sparkline([b.done for b in buckets], width - MARGIN - 30)
     if most:
         yield _row(
-            "pace", f"{course}  done per {duration(step)}, at most {max(b.done for b in buckets)}"
+            "pace",
+            f"{course}  done per {duration(step)}, at most {max(b.done for b in buckets)}",
         )
 
 
@@ -452,7 +396,7 @@ def _slowest(history: History, width: int) -> Iterator[Text]:
     yield from _title("slowest issues")
     for issue in found:
         tries = counted(issue.attempts, "attempt")
-        head = f"{duration(issue.seconds):>13}  {tries:<11} {FATE_WORDS[issue.fate]:<11}"
+        head = f"{duration(issue.seconds):>13}  {tries:<11} {FATE_WORDS[issue.fate.value]:<11}"
         name = f" {printable(issue.issue_id, 24)} "
         room = max(10, width - columns(head) - columns(name))
         yield Text.assemble(head, (name, "bold"), printable(issue.title, room))

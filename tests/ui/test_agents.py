@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from beads_workers.agents.events import Kind
 from beads_workers.core.receipts import Receipt, Tokens
-from beads_workers.ui import agents
+from beads_workers.ui import agents, words
 from tests.ui.snapshots import after, agents_at_work, closed
 
 
@@ -92,14 +92,14 @@ def test_without_a_login_command_it_is_just_to_be_mended() -> None:
     assert agents.account(row(closed("needs_person", "x")), advice=False) == "claude: x"
 
 
-@pytest.mark.parametrize("state", sorted(agents.TROUBLES))
+@pytest.mark.parametrize("state", sorted(words.TROUBLE_WORDS))
 def test_a_closed_account_without_a_reason_has_words_of_ours(state: str) -> None:
     shown = {**row(closed()), "state": state, "why": ""}
-    assert agents.TROUBLES[state] in agents.account(shown)
+    assert words.TROUBLE_WORDS[state] in agents.account(shown)
 
 
 def test_every_verdict_has_words() -> None:
-    assert set(agents.VERDICTS) == {each.value for each in Kind}
+    assert set(words.VERDICT_WORDS) == {each.value for each in Kind}
 
 
 RECEIPT = Receipt(

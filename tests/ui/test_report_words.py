@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beads_workers.core.history import OUTCOMES, Fate
-from beads_workers.ui.report_text import FATE_WORDS, OUTCOME_WORDS, duration
+from beads_workers.ui.words import FATE_WORDS, OUTCOME_WORDS, duration
 
 
 @pytest.mark.parametrize(
@@ -30,4 +30,4 @@ def test_a_duration_is_short_and_says_its_unit(seconds: float) -> None:
 
 def test_every_outcome_and_every_fate_has_its_words() -> None:
     assert set(OUTCOMES) <= set(OUTCOME_WORDS)
-    assert set(Fate) == set(FATE_WORDS)
+    assert {fate.value for fate in Fate} == set(FATE_WORDS)

@@ -1,0 +1,83 @@
+"""Words of states, outcomes and times: what dashboard, page, report and lines call them."""
+
+from __future__ import annotations
+
+import time
+
+# --- states --------------------------------------------------------------------------------------
+
+TROUBLE_WORDS = {
+    "limited": "its limit is reached",
+    "needs_person": "it needs a person",
+    "backing_off": "it is overloaded",
+}
+"""Texts for an account's state if the agent gave no reason."""
+
+VERDICT_WORDS = {
+    "done": "done",
+    "no_change": "changed nothing",
+    "unfinished": "unfinished",
+    "capped": "stopped at our limit",
+    "limited": "account limited",
+    "needs_person": "account needs a person",
+    "transient": "overloaded",
+}
+
+OUTCOME_WORDS = {
+    "success": "done",
+    "error": "failed",
+    "timeout": "timed out",
+    "lost": "worker died",
+    "not_found": "not found",
+    "retry": "asked for a retry",
+    "cancelled": "cancelled",
+    "cut_off": "cut off",
+    "running": "running",
+    "not_ours": "done in vain",
+}
+"""Words for outcomes. ``cut_off``: the orchestrator was killed; ``not_ours``: see ``waste_of``."""
+
+FATE_WORDS = {
+    "closed": "closed",
+    "quarantined": "quarantined",
+    "unclosed": "done, unclosed yet",
+    "unlanded": "done, not landed yet",
+    "requeued": "requeued",
+    "unfinished": "unfinished",
+    "left_alone": "left alone",
+}
+"""Words for the values of ``history.Fate``."""
+
+
+# --- times ---------------------------------------------------------------------------------------
+
+
+def duration(seconds: float) -> str:
+    """Return two units in prose: ``40 ms``, ``2.4 s``, ``3 min 20 s``, ``7 h 5 min``, ``2 d``."""
+    if seconds < 0.0995:
+        return f"{seconds * 1000:.0f} ms" if seconds >= 0.0005 else "0 s"
+    if seconds < 9.95:
+        return f"{seconds:.1f}".removesuffix(".0") + " s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return _two(whole, 60, "min", 1, "s")
+    if whole < 86400:
+        return _two(whole, 3600, "h", 60, "min")
+    return _two(whole, 86400, "d", 3600, "h")
+
+
+def _two(whole: int, large: int, name: str, small: int, rest_name: str) -> str:
+    count, rest = divmod(whole, large)
+    return f"{count} {name} {rest // small} {rest_name}" if rest // small else f"{count} {name}"
+
+
+def moment(at: float) -> str:
+    """Return local date and time of epoch seconds."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+
+
+def clock(at: float) -> str:
+    """Return the local time of day of epoch seconds."""
+    return time.strftime("%H:%M:%S", time.localtime(at))
