@@ -1,8 +1,8 @@
-"""What an agent is to us: one object for each command line, and where they are found.
+"""The interface to an agent: one adapter object for each agent CLI, and how adapters are found.
 
-**Adding one** is one file in ``agents/adapters``: a ``Parser`` that says what its events mean, an
+**Adding one** takes one file in ``agents/adapters``: a ``Parser`` that interprets its events, an
 ``Adapter`` with its arguments, and ``ADAPTER``, the one object of it. With a ``command``, the name
-of the file is the name for ``--agent``. Only the file of the agent that is asked for is imported.
+of the file is the name for ``--agent``. Only the file of the agent in use is imported.
 """
 
 from __future__ import annotations
@@ -36,30 +36,32 @@ from beads_workers.core.model import value
 from beads_workers.core.text import printable
 
 ARGUMENT_BYTES_MAX = 120_000
-"""Of a prompt that is an argument: the kernel takes 128 KiB (MAX_ARG_STRLEN)."""
+"""Limit of a prompt that is an argument, in bytes: the kernel takes 128 KiB (MAX_ARG_STRLEN)."""
 
 READABLE_COLUMNS = 160
 
 
 class Permission(Enum):
-    """What an agent may do without being asked; said in its arguments, never left to a default."""
+    """Permissions of an agent that does not ask; always stated in its arguments, never left to a
+    default."""
 
     READ = "read"
-    """Look at files: a review."""
+    """Read files: a review."""
     EDIT = "edit"
     """Edit files and run commands in its folder."""
     ALL = "all"
-    """Whatever it likes: its surroundings are the fence."""
+    """Do anything: only its surroundings limit the agent."""
 
 
 @value
 class AgentRequest:
-    """One run of an agent that is asked for.
+    """Request for one run of an agent.
 
-    ``session``: with ``resume`` the one to go on with, else a new UUID for command lines that take
-    one (``Adapter.own_session``). ``money``: dollars at which it is to stop; ``turns`` likewise;
-    both only where it can. ``arguments``: the user's, behind ours. ``settings``: a file of settings
-    for this run. ``usage_file``: a path of ours for command lines that write their usage there.
+    ``session``: with ``resume`` the session to continue, else a new UUID for agent CLIs that take
+    one (``Adapter.own_session``). ``money``: dollars at which the agent is to stop; ``turns``
+    likewise; both only if it can. ``arguments``: the user's, behind ours. ``settings``: a file of
+    settings for this run. ``usage_file``: a path of ours for agent CLIs that write their usage
+    there.
     """
 
     prompt: str
@@ -76,7 +78,7 @@ class AgentRequest:
 
 @value
 class Invocation:
-    """How it is called: ``environment`` is added to ours, ``stdin`` is written and then closed."""
+    """Call of an agent: ``environment`` is added to ours, ``stdin`` is written and then closed."""
 
     argv: tuple[str, ...]
     stdin: str = ""
@@ -85,13 +87,12 @@ class Invocation:
 
 @value
 class Program:
-    """What is known of an agent's program: how it is installed and logged in, and how that shows.
+    """Facts about an agent's program: how it is installed and logged in, and how to detect that.
 
-    ``variables``: any of these in the environment is a login. ``login_files``: where a login is
-    kept, below ``$HOME``; whether one exists is all that is ever looked at. ``login_status``: a
-    call that tells without a network and without cost (exit 0: logged in), where there is one;
-    ``login_status_since``: the first version that is known to have it, others may take it for an
-    order.
+    ``variables``: any of these in the environment is a login. ``login_files``: files of a login,
+    below ``$HOME``; we only check whether one exists. ``login_status``: a call that tells without a
+    network and without cost (exit 0: logged in), if there is one. ``login_status_since``: the first
+    version known to have it; older ones may take it for a prompt.
     """
 
     install: str
@@ -102,7 +103,7 @@ class Program:
     login_status_since: str = ""
 
     def can_tell_login(self, version: str) -> bool:
-        """Whether this version answers ``login_status``."""
+        """Return whether this version answers ``login_status``."""
         since = self.login_status_since
         known = not since or (bool(version) and version_key(version) >= version_key(since))
         return bool(self.login_status) and known
@@ -110,25 +111,25 @@ class Program:
 
 @value
 class Obstacle:
-    """Why an agent could not work here, although it is installed; ``remedy``: a line to type."""
+    """Reason why an installed agent could not work here; ``remedy``: a line to type."""
 
     text: str
     remedy: str
 
 
 class Adapter(ABC):
-    """One command line of an agent.
+    """One agent CLI.
 
-    ``program``: what ``doctor`` may run and say of it; None: it is never run to be asked.
-    ``account_variables``: beginnings of the names of variables that decide whose account it uses.
-    ``tells_money``: it says what it cost. ``command``: its program; with one it can be
-    named with ``--agent``. ``install``: the line that installs it, unless ``program`` says it.
-    ``own_session``: it takes a session id of ours. ``resumes``: it can go on with a session.
-    ``prompt_bytes_max``: of a prompt that has to be an argument; None: it comes on stdin.
-    ``usage_grows``: its ``usage_files`` get a line for each answer, and are no documents.
+    ``program``: facts with which ``doctor`` may run the program; None: it is never run to be asked.
+    ``account_variables``: beginnings of the names of variables that select the account.
+    ``tells_money``: the agent reports its cost. ``command``: its program; with a command,
+    ``--agent`` can name it. ``install``: the line that installs it, unless ``program`` has it.
+    ``own_session``: it takes a session id of ours. ``resumes``: it can continue a session.
+    ``prompt_bytes_max``: limit of a prompt that has to be an argument; None: the prompt comes on
+    stdin. ``usage_grows``: its ``usage_files`` get a line for each answer, and are no documents.
     ``measured``: versions that were run against a stub, the oldest first; ``untried``: written from
-    published types, never run by us. ``has_hook``: it can be told in time why a guard refuses.
-    ``commits``: it can commit in its folder; its sandbox allows it.
+    published types, never run by us. ``has_hook``: a hook can tell it in time why a guard refuses.
+    ``commits``: its sandbox lets it commit in its folder.
     """
 
     name: ClassVar[str]
@@ -149,44 +150,47 @@ class Adapter(ABC):
 
     @abstractmethod
     def arguments(self, request: AgentRequest) -> Invocation:
-        """How it is called: with structured output, and with its permissions said."""
+        """Return the call of the agent: with structured output, and with its permissions stated."""
 
     def parser(self, model: str = "", last: Totals | None = None, folder: str = "") -> Parser:
-        """A parser for one run; ``last``: the totals of the session that it resumes."""
+        """Return a parser for one run; ``last``: the totals of the session that the run resumes."""
         return self.parser_class(model, last, folder)
 
     def verdict(self, tally: Tally, ending: RunEnding) -> Verdict:
-        """What became of a run; the same order for all agents."""
+        """Return the verdict on a run, by the same order for all agents."""
         return judge(tally, ending)
 
     def usage_files(self, session: str, environment: Mapping[str, str]) -> list[tuple[str, str]]:
-        """Where it may write down by itself what a session uses: folders, each with a pattern of
-        names; none where it does not."""
+        """Return the files to which the agent itself writes the usage of a session: folders, each
+        with a pattern of names; none if it writes none."""
         return []
 
     def settings_file(self, environment: Mapping[str, str]) -> str:
-        """Where its own settings lie that may name a variable with a key; "" for nowhere."""
+        """Return the path of the agent's own settings that may name a variable with a key; "" if
+        none."""
         return ""
 
     def login_variable(self, settings: str) -> str:
-        """The variable that those settings (a text) name for a key; "" if they name none."""
+        """Return the variable that those settings (a text) name for a key; "" if they name none."""
         return ""
 
     def obstacles(
         self, arguments: Sequence[str], environment: Mapping[str, str], *, root: bool
     ) -> list[Obstacle]:
-        """What would keep it from working; ``arguments``: the user's, ``root``: run as such."""
+        """Return what would keep the agent from working; ``arguments``: the user's, ``root``:
+        whether it runs as root."""
         return []
 
     def readable(self, line: str) -> str | None:
-        """A line of its stream as one short line for people; None for noise."""
+        """Return a line of its stream as one short line for people; None for noise."""
         parser = self.parser()
         events = [*parser.feed(line.encode("utf-8", "replace")), *parser.end()]
         return next((text for event in events if (text := shown(event))), None)
 
 
 def shown(event: Event) -> str | None:
-    """An event as one short line that no terminal obeys; None where there is nothing to see."""
+    """Return an event as one short line without control characters; None if there is nothing to
+    show."""
     match event:
         case Doing("running", what):
             text = f"$ {what}"
@@ -212,7 +216,7 @@ def shown(event: Event) -> str | None:
 
 
 def version_key(version: str) -> tuple[int, ...]:
-    """For comparing versions: ``2.1.328`` as numbers."""
+    """Return a version such as ``2.1.328`` as numbers, for comparisons."""
     return tuple(int(part) for part in version.split(".") if part.isdecimal())
 
 
@@ -224,14 +228,14 @@ def _first(text: str) -> str:
 
 
 def names() -> list[str]:
-    """All agents that have an adapter; imports none."""
-    from pkgutil import iter_modules  # Only a person who asks for the list needs it.
+    """Return the names of all agents that have an adapter; imports none."""
+    from pkgutil import iter_modules  # Only needed to list the agents for a person.
 
     return sorted(module.name for module in iter_modules(adapters.__path__))
 
 
 def load(name: str) -> Adapter | None:
-    """The adapter of that name, or None; imports its file only."""
+    """Return the adapter of that name, or None; imports its file only."""
     module = f"{adapters.__name__}.{name}"
     if not name.isidentifier() or name.startswith("_") or find_spec(module) is None:
         return None

@@ -1,7 +1,7 @@
-"""What agents are heard to say, whatever command line says it: the events, and their sum.
+"""Events of agents, the same for every agent CLI, and their sum.
 
 A parser of ``agents.adapters`` makes events from the bytes of one run, ``Tally`` sums them, and
-``agents.verdict`` judges the sum. Nothing here knows a command line by name.
+``agents.verdict`` judges the sum. Nothing here depends on a certain agent CLI.
 """
 
 from __future__ import annotations
@@ -15,34 +15,35 @@ from fnmatch import fnmatchcase
 from beads_workers.core.model import value
 
 TEXT_CHARS_MAX = 64 << 10
-"""Of what an agent says at once: an answer is read by people, and sent as a result."""
+"""Limit of one text of an agent: people read an answer, and it is sent as a result."""
 
 PRINTED_LINES_MAX = 20
 PRINTED_CHARS_MAX = 2000
-"""Of what is no event, the last lines, each cut: the texts of failures stand at the end."""
+"""Limits of the kept lines that are no events, the last ones: texts of failures stand at the
+end."""
 
 DENIED_MAX = 100
-"""Refused tools that are kept by name, for the receipt."""
+"""Number of refused tools that are kept by name, for the receipt."""
 
 MODELS_MAX = 50
 """Models of one run; usage of further ones counts under the empty name."""
 
 
 class Kind(Enum):
-    """What became of a run, the first that holds in this order; see ``agents.verdict``."""
+    """Kind of the end of a run, the first that holds in this order; see ``agents.verdict``."""
 
     LIMITED = "limited"
     """A usage limit of the account: wait for its reset. Nothing is charged."""
     NEEDS_PERSON = "needs_person"
-    """Login, billing, account: nothing mends it but a person. Nothing is charged."""
+    """Login, billing, account: only a person can fix it. Nothing is charged."""
     TRANSIENT = "transient"
     """Overload, an error of the server, a 429 of a minute: back off. Nothing is charged."""
     CAPPED = "capped"
     """Our own limit of turns or money."""
     UNFINISHED = "unfinished"
-    """It ended before its task did."""
+    """The run ended before its task did."""
     NO_CHANGE = "no_change"
-    """It ended well and changed nothing."""
+    """The run ended well and changed nothing."""
     DONE = "done"
 
 
@@ -51,27 +52,27 @@ class Kind(Enum):
 
 @value
 class Session:
-    """The conversation has this id, by which it can be resumed."""
+    """Id of the conversation, by which it can be resumed."""
 
     id: str
 
 
 @value
 class Doing:
-    """What it does now: ``Activity("editing", "shop/cart.py")``, ``Activity("running", "ls")``."""
+    """Current activity: ``Doing("editing", "shop/cart.py")``, ``Doing("running", "ls")``."""
 
     verb: str
     what: str = ""
 
     @property
     def text(self) -> str:
-        """As people read it: ``editing shop/cart.py``."""
+        """The activity as people read it: ``editing shop/cart.py``."""
         return f"{self.verb} {self.what}".rstrip()
 
 
 @value
 class Words:
-    """Words of the agent; the last ones are its answer where its result has none."""
+    """Words of the agent; the last ones are its answer if its result has none."""
 
     text: str
 
@@ -80,8 +81,8 @@ class Words:
 class Usage:
     """Tokens since the last such event, to be summed; ``money`` in dollars.
 
-    ``input`` leaves out what was read from a cache or written to one. A ``money`` that is not None
-    also pays for all tokens of that model that this run has told before without one.
+    ``input`` leaves out tokens that were read from a cache or written to one. If ``money`` is not
+    None, it also pays for all earlier tokens of that model in this run that had no money.
     """
 
     model: str = ""
@@ -93,11 +94,11 @@ class Usage:
 
     @property
     def tokens(self) -> int:
-        """All of them."""
+        """Number of all tokens."""
         return self.input + self.output + self.cached_read + self.cached_write
 
     def plus(self, other: Usage) -> Usage:
-        """Both together, as of this one's model; ``money`` is None where neither knows any."""
+        """Return the sum, as of this one's model; ``money`` is None if neither knows any."""
         known = [m for m in (self.money, other.money) if m is not None]
         return Usage(
             self.model,
@@ -109,7 +110,7 @@ class Usage:
         )
 
     def beyond(self, other: Usage) -> Usage:
-        """What this total has more than an earlier one; no number is below 0."""
+        """Return this total minus an earlier one; no number is below 0."""
         money = None if self.money is None else max(0.0, self.money - (other.money or 0.0))
         return Usage(
             self.model,
@@ -121,7 +122,7 @@ class Usage:
         )
 
     def covers(self, other: Usage) -> bool:
-        """Whether no number of tokens is below the other's: it may be a later total."""
+        """Return whether no number of tokens is below the other's: this may be a later total."""
         return (
             self.input >= other.input
             and self.output >= other.output
@@ -132,10 +133,10 @@ class Usage:
 
 @value
 class Limit:
-    """How full a window of the account is; said on runs that succeed, too.
+    """State of a window of the account; also reported by runs that succeed.
 
-    ``utilization``: 0 to 1. ``until``: when it resets, in epoch seconds. ``model``: the only model
-    that it is for. ``overage``: what is beyond it is used, and paid.
+    ``utilization``: how full it is, 0 to 1. ``until``: when it resets, in epoch seconds. ``model``:
+    the only model that it is for. ``overage``: usage beyond the limit is allowed, and paid.
     """
 
     window: str
@@ -148,14 +149,14 @@ class Limit:
 
 @value
 class Denied:
-    """A tool was refused; it goes on without."""
+    """A tool was refused; the run goes on without it."""
 
     tool: str
 
 
 @value
 class Retrying:
-    """It tries again by itself; ``kind`` is what it would be if it ended here."""
+    """The agent tries again by itself; ``kind`` is what the run would be if it ended here."""
 
     why: str
     kind: Kind = Kind.TRANSIENT
@@ -163,10 +164,10 @@ class Retrying:
 
 @value
 class RunFailure:
-    """What ends the run unless it goes on after all. ``text``: as the agent said it.
+    """Failure that ends the run unless it goes on after all. ``text``: in the agent's words.
 
     ``until``: the reset of a limit in epoch seconds; None: unknown, or only in the text.
-    ``session_lost``: it could not begin, because the session is unknown or taken.
+    ``session_lost``: the run could not begin, because the session is unknown or taken.
     """
 
     kind: Kind
@@ -177,15 +178,15 @@ class RunFailure:
 
 @value
 class OpenQuestion:
-    """It asked a person something, and went on without an answer."""
+    """The agent asked a person something, and went on without an answer."""
 
     question: str
 
 
 @value
 class Background:
-    """So many of its own tasks run in the background now: a result is not the end before they
-    have ended, for it hears of that and goes on."""
+    """Number of the agent's own tasks in the background. A result is not the end while they run:
+    the agent goes on when one ends."""
 
     tasks: int
 
@@ -236,30 +237,31 @@ class Price:
     cached: float | None = None
 
     def of(self, usage: Usage) -> float:
-        """What these tokens cost; writing to a cache costs as much as input."""
+        """Return the cost of these tokens in dollars; writing to a cache costs as much as input."""
         cached = self.input if self.cached is None else self.cached
         dollars = self.input * (usage.input + usage.cached_write)
         return (dollars + self.output * usage.output + cached * usage.cached_read) / 1e6
 
 
 Prices = Mapping[str, Price]
-"""By model, or by a pattern of models (``gpt-5*``); of several patterns the longest holds."""
+"""Prices by model, or by a pattern of models (``gpt-5*``); of several patterns the longest
+holds."""
 
 
 def price_of(model: str, prices: Prices) -> Price | None:
-    """The price of a model; None where the table has none."""
+    """Return the price of a model; None if the table has none."""
     fitting = [pattern for pattern in prices if fnmatchcase(model, pattern)]
     return prices[max(fitting, key=len)] if fitting else None
 
 
 @dataclass(slots=True)
 class Tally:
-    """The sum of a run's events: what PROGRESS tells and the verdict asks. Its size is bounded.
+    """The sum of a run's events, for PROGRESS and for the verdict. Its size is bounded.
 
-    ``usage``: by model. ``failure`` and ``retrying``: the last of their kind, until it goes on.
-    ``limits``: by window. ``text``: the agent's last words. ``asked``: questions that nobody
-    answered. ``background``: its tasks that go on beside it. ``result``: until it does something
-    again. ``began``: whether it has said anything but why it cannot.
+    ``usage``: by model. ``failure`` and ``retrying``: the last of their kind, until the run goes
+    on. ``limits``: by window. ``text``: the agent's last words. ``asked``: questions that nobody
+    answered. ``background``: number of its background tasks. ``result``: kept until the agent does
+    something again. ``began``: whether the agent has reported anything but failures.
     """
 
     session: str = ""
@@ -278,22 +280,23 @@ class Tally:
     _unpaid: dict[str, Usage] = field(default_factory=dict)
 
     def hear(self, events: Iterable[Event]) -> None:
-        """Add what a parser gave."""
+        """Add the events of a parser."""
         for event in events:
             self._hear(event)
 
     @property
     def is_over(self) -> bool:
-        """Whether it has told its result, and nothing will make it go on."""
+        """Whether the run has reported its result, and nothing will make it go on."""
         return self.result is not None and not self.background
 
     @property
     def tokens(self) -> int:
-        """All tokens of all models."""
+        """Number of all tokens of all models."""
         return sum(usage.tokens for usage in self.usage.values())
 
     def money(self, prices: Prices | None = None) -> float | None:
-        """Dollars, as the agent said, the rest by ``prices``; None where a part is unknown."""
+        """Return the dollars, as the agent said, the rest by ``prices``; None if a part is
+        unknown."""
         total = sum(usage.money or 0.0 for usage in self.usage.values())
         for model, unpaid in self._unpaid.items():
             if unpaid.tokens:

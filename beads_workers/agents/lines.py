@@ -1,7 +1,7 @@
-"""Streams of JSON objects, one a line: what all parsers of agents have in common.
+"""Streams of JSON objects, one a line: the common part of all parsers of agents.
 
-A stream may be cut anywhere. What is no JSON object is ``Printed``; a line that is too long is
-skipped. Nothing that a stream holds raises, and no length of it costs memory.
+A stream may be cut anywhere. A line that is no JSON object is ``Printed``; a line that is too long
+is skipped. Nothing in a stream raises, and no length of it costs memory.
 """
 
 from __future__ import annotations
@@ -17,18 +17,19 @@ from beads_workers.agents.totals import Increments, Totals
 from beads_workers.core import framing, limits
 
 LINE_BYTES_MAX = 4 << 20
-"""A tool's output stands in one line, images too; what says how a run went is far shorter."""
+"""Limit of a line, in bytes. The output of a tool is in one line, images too; the end of a run is
+far shorter."""
 
 NAME_CHARS_MAX = 200
-"""Of an id, a model, a tool, a path or a command, in an event."""
+"""Limit of an id, a model, a tool, a path or a command, in an event."""
 
 
 class Parser(ABC):
-    """Bytes of one run to events. A subclass says what one object means: ``read``.
+    """Parser from the bytes of one run to events. A subclass interprets one object: ``read``.
 
-    ``model``: what was asked for, where the stream does not say. ``last``: of the session that the
-    run resumes; ``totals()`` is the same for the next one. ``folder``: where it works, left out of
-    paths in activities.
+    ``model``: the requested model, if the stream names none. ``last``: totals of the session that
+    the run resumes; ``totals()`` returns them for the next run. ``folder``: the agent's folder,
+    left out of paths in activities.
     """
 
     def __init__(self, model: str = "", last: Totals | None = None, folder: str = "") -> None:
@@ -38,32 +39,33 @@ class Parser(ABC):
         self._lines = framing.LineReader(LINE_BYTES_MAX)
 
     def feed(self, data: bytes) -> list[events.Event]:
-        """The events of what has come; half a line waits for its end."""
+        """Return the events of new bytes; half a line waits for its end."""
         return [event for framed in self._lines.feed(data) for event in self._events(framed)]
 
     def end(self) -> list[events.Event]:
-        """The stream is over: the events of a last line without an end."""
+        """Return the events of a last line without an end: the stream is over."""
         return self.feed(b"\n")
 
     def usage_told(self, text: str) -> list[events.Event]:
-        """The events of what it wrote of its usage beside its stream: a line of one of
-        ``Adapter.usage_files``, or the whole of ``AgentRequest.usage_file``. Most write nothing."""
+        """Return the events of usage that the agent wrote beside its stream. ``text``: a line of
+        one of ``Adapter.usage_files``, or the whole of ``AgentRequest.usage_file``. Most agents
+        write nothing."""
         return []
 
     def totals(self, prices: events.Prices = MappingProxyType({})) -> Totals:
-        """What is to be kept for the next run of this session; ``prices``: of the user."""
+        """Return the totals to keep for the next run of this session; ``prices``: of the user."""
         return self.usage.totals(prices)
 
     def activity(self, tool: str, arguments: Fields) -> events.Event:
-        """What a call of a tool is."""
+        """Return a call of a tool as an activity."""
         return activity(tool, arguments, self.folder)
 
     @abstractmethod
     def read(self, said: Fields) -> Iterable[events.Event]:
-        """What one object of the stream means: nothing, for most of them."""
+        """Return the events of one object of the stream: none, for most of them."""
 
     def line(self, line: str) -> Iterable[events.Event]:
-        """What a line means: that of its object, or it was ``Printed``."""
+        """Return the events of a line: those of its object, or ``Printed``."""
         if line.lstrip().startswith("{"):
             try:
                 return self.read(Fields(framing.parse_object(line.strip().encode())))
@@ -78,7 +80,7 @@ class Parser(ABC):
 
 
 class Fields:
-    """An object of a stream. Each look at it is total: what is missing, or of another type, is
+    """An object of a stream. No access raises: a value that is missing, or of another type, is
     empty. A path leads through objects: ``said.text("message", "id")``."""
 
     __slots__ = ("_fields",)
@@ -90,56 +92,56 @@ class Fields:
         return bool(self._fields)
 
     def text(self, *path: str) -> str:
-        """A text, bounded."""
+        """Return a text, bounded."""
         found = self._find(path)
         return found[: events.TEXT_CHARS_MAX] if isinstance(found, str) else ""
 
     def name(self, *path: str) -> str:
-        """A short text: an id, a model, a path."""
+        """Return a short text: an id, a model, a path."""
         return self.text(*path)[:NAME_CHARS_MAX]
 
     def number(self, *path: str) -> float | None:
-        """A finite number."""
+        """Return a finite number."""
         return framing.as_number(self._find(path))
 
     def count(self, *path: str) -> int:
-        """A whole number from 0 on."""
+        """Return a whole number from 0 on."""
         return int(min(max(0.0, self.number(*path) or 0.0), limits.INTEGER_MAX))
 
     def money(self, *path: str) -> float | None:
-        """Dollars, from 0 on."""
+        """Return dollars, from 0 on."""
         number = self.number(*path)
         return None if number is None else max(0.0, number)
 
     def flag(self, *path: str) -> bool:
-        """Whether it is true, and nothing else."""
+        """Return whether the value is ``true``."""
         return self._find(path) is True
 
     def at(self, *path: str) -> Fields:
-        """An object inside."""
+        """Return an inner object."""
         return Fields(self._find(path))
 
     def each(self, *path: str) -> list[Fields]:
-        """The objects of a list."""
+        """Return the objects of a list."""
         found = self._find(path)
         return [Fields(x) for x in found if isinstance(x, dict)] if isinstance(found, list) else []
 
     def strings(self, *path: str) -> list[str]:
-        """The texts of a list."""
+        """Return the texts of a list."""
         found = self._find(path)
         return [x for x in found if isinstance(x, str)] if isinstance(found, list) else []
 
     def items(self, *path: str) -> Iterator[tuple[str, Fields]]:
-        """The objects of an object, with their names."""
+        """Yield the objects of an object, with their names."""
         for name, each in self.at(*path)._fields.items():
             yield name[:NAME_CHARS_MAX], Fields(each)
 
     def has(self, name: str) -> bool:
-        """Whether it is there, whatever it is."""
+        """Return whether the name exists, with any value."""
         return name in self._fields
 
     def usage(self, names: Sequence[str], model: str, money: str = "") -> events.Usage:
-        """Tokens by the names of input, output, cached_read and cached_write."""
+        """Return tokens by the names of input, output, cached_read and cached_write."""
         own, output, read, written = (self.count(name) for name in names)
         return events.Usage(model, own, output, read, written, self.money(money) if money else None)
 
@@ -156,9 +158,9 @@ class Fields:
 
 
 def activity(tool: str, arguments: Fields, folder: str = "") -> events.Doing:
-    """What a call of a tool is, in the words of people; the tools of all agents are much alike.
+    """Return a call of a tool in the words of people; the tools of all agents are much alike.
 
-    ``folder``: left out where a path begins with it.
+    ``folder``: left out if a path begins with it.
     """
     word = tool.lower().replace("_", "")
     if command := arguments.text("command") or arguments.text("cmd"):
@@ -175,7 +177,7 @@ def activity(tool: str, arguments: Fields, folder: str = "") -> events.Doing:
 
 
 _SHELL = re.compile(r"(?:/\S*/)?(?:ba|z)?sh -l?c (['\"]?)(.*)\1", re.DOTALL)
-"""What a shell was called with is what people want to see."""
+"""Call of a shell; people want to see the command in it."""
 
 _PATHS = ("file_path", "filePath", "path", "absolute_path", "notebook_path", "filename")
 _VERBS = {

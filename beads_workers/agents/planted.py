@@ -1,16 +1,19 @@
 """Files of a repository that an agent obeys by itself, and the arguments that leave them out.
 
-Measured with the versions of ``Adapter.measured`` and the arguments that we give: claude runs
-committed hooks, ``apiKeyHelper`` and MCP servers of ``.mcp.json``; gemini (``--skip-trust``) its
-hooks, MCP servers and ``discoveryCommand``; opencode MCP servers, plugins and tools; codex MCP
-servers, if the user has told codex that the repository is trusted, in its worktrees too; copilot
-hooks and MCP servers, those of claude as well, if it is told that the folder is trusted; qwen hooks
-and MCP servers, those of ``.mcp.json`` as well, and it asks the server that ``modelProviders``
-names, also with ``--safe-mode``; pi extensions, and what stands before each command of its shell,
-also with ``--no-extensions``; aider the commands of its settings, which ``.env`` may hold, too, and
-it asks the server that its settings of models name, whatever ``--config`` and ``--env-file`` say;
-kimi MCP servers, if the user has told kimi that the folder is trusted. Agents, skills and commands
-that claude finds there ran nothing unasked.
+Measured with the versions of ``Adapter.measured`` and the arguments that we give:
+
+- claude runs committed hooks, ``apiKeyHelper`` and MCP servers of ``.mcp.json``. Agents, skills and
+  commands that it finds there ran nothing unasked.
+- gemini (``--skip-trust``) runs its hooks, MCP servers and ``discoveryCommand``.
+- opencode runs MCP servers, plugins and tools.
+- codex runs MCP servers, in its worktrees too, if the user has told it to trust the repository.
+- copilot runs hooks and MCP servers, also those of claude, if it is told to trust the folder.
+- qwen runs hooks and MCP servers, also those of ``.mcp.json``. It asks the server that
+  ``modelProviders`` names, also with ``--safe-mode``.
+- pi runs extensions, and the prefix of each command of its shell, also with ``--no-extensions``.
+- aider runs the commands of its settings, which ``.env`` may hold, too. It asks the server that its
+  settings of models name, whatever ``--config`` and ``--env-file`` say.
+- kimi runs MCP servers, if the user has told it to trust the folder.
 """
 
 from __future__ import annotations
@@ -25,8 +28,9 @@ from beads_workers.core.model import value
 
 @value
 class Planted:
-    """``files``: below the folder it works in, or above it; folders too, with all that is in them.
-    ``without``: arguments for an agent that is to leave them out; none if nothing does."""
+    """Files that an agent obeys. ``files``: below the agent's folder, or above it; folders with
+    everything in them, too. ``without``: arguments that make the agent leave them out; none if no
+    argument does."""
 
     files: tuple[str, ...]
     without: tuple[str, ...] = ()
@@ -58,7 +62,7 @@ PLANTED: Mapping[str, Planted] = {
         )
     ),
 }
-"""By the name of the adapter."""
+"""Files by the name of the adapter."""
 
 WATCHED = tuple(
     f":(top,glob)**/{name}{below}"
@@ -70,7 +74,8 @@ WATCHED = tuple(
     )
     for below in ("", "/**")
 )
-"""What a person should look at before it is merged, for git: whoever pulls it is asked about it."""
+"""Patterns, for git, of files that a person should look at before a merge: the person who pulls
+them is asked about them."""
 
 OBEYED = "changes what is run by whoever merges it"
 
@@ -95,7 +100,7 @@ _HARMLESS: Mapping[str, frozenset[str]] = {
     "opencode.json": _OF_OPENCODE,
     ".opencode/opencode.json": _OF_OPENCODE,
 }
-"""Keys of settings that run nothing and allow nothing; any other is asked about."""
+"""Keys of settings that run nothing and allow nothing; the user is asked about any other key."""
 _REFUSING = frozenset({"deny", "ask"})
 _OF_BD = frozenset(
     f"bd prime{stealth}{hook}" for stealth in ("", " --stealth") for hook in ("", " --hook-json")
@@ -104,7 +109,7 @@ _OF_BD = frozenset(
 
 
 def risky_part(file: str, content: bytes) -> dict[str, Any]:
-    """What in such a file runs something, or allows it; empty if nothing does."""
+    """Return the part of such a file that runs something, or allows it; empty if nothing does."""
     if not file.endswith((".json", ".jsonc", ".toml")):
         from hashlib import sha256  # It loads OpenSSL, and an attempt needs the names only.
 

@@ -1,8 +1,8 @@
-"""The agents that can be named with ``--agent``, and the prompt for commands that nobody knows.
+"""The agents that can be named with ``--agent``, and the prompt for unknown commands.
 
 The first are the adapters that have a ``command``. A table ``[agents.NAME]`` in beads-workers.toml
-is one more; where it gives a whole command and no adapter, nothing of what that prints is
-understood, and it gets ``PLAIN_PROMPT`` (all others: ``agents.prompt``).
+adds one. If the table has a whole command and no adapter, the output of the command is not
+interpreted, and its prompt is ``PLAIN_PROMPT`` (all others: ``agents.prompt``).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PLAIN_PROMPT = _TEMPLATE.replace(
     "{place}",
     "- Other workers may be busy in the same folder with other issues: leave their changes alone.",
 )
-"""The template for a command that nobody knows, where the user has none of their own."""
+"""Template for an unknown command, if the user has none."""
 
 PLAIN_PROMPT_IN_WORKTREE = _TEMPLATE.replace(
     "{place}",
@@ -43,13 +43,14 @@ PLAIN_PROMPT_IN_WORKTREE = _TEMPLATE.replace(
     "  finished work there; where that is not allowed, leave it in the files. Do not push, merge,\n"
     "  rebase or change to another branch: a person does that later.",
 )
-"""The template where each attempt has a worktree: work that is not committed is easily missed."""
+"""Template if each attempt has a worktree: uncommitted work is easily missed."""
 
 _T = TypeVar("_T")
 
 
 class _OfAdapters(Mapping[str, _T]):
-    """By name, from whichever adapters have it. Asking for one imports no other."""
+    """Mapping from names to a property of the adapters that have it. A lookup imports one adapter
+    only."""
 
     def __init__(self, pick: Callable[[Adapter], _T | None]) -> None:
         self._pick = pick
@@ -69,14 +70,14 @@ class _OfAdapters(Mapping[str, _T]):
 
 
 PRESETS: Mapping[str, str] = _OfAdapters(lambda adapter: adapter.command or None)
-"""Their programs, by name."""
+"""Programs of the presets, by name."""
 
 PROGRAMS: Mapping[str, Program] = _OfAdapters(lambda adapter: adapter.program)
 """Programs, by name, that answer ``--version`` at once and for nothing. Others are never run."""
 
 
 def find_agents(path: str) -> list[str]:
-    """The presets whose program is on ``path`` (as in ``$PATH``), by name. Runs nothing."""
+    """Return the presets whose program is on ``path`` (as in ``$PATH``), by name. Runs nothing."""
     return [name for name, program in PRESETS.items() if _on_path(program, path)]
 
 

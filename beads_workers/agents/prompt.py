@@ -1,8 +1,8 @@
-"""The prompt: one issue with all that is known of it, for an agent that has nobody to ask.
+"""The prompt: one issue with all that is known of it, for an agent that cannot ask anybody.
 
-What a tracker, a program or an earlier attempt has written is data. It stands in fenced blocks,
-verbatim, under a word of ours that says what it is and by whom; a fence is longer than any run of
-backticks inside, so that no text ends its own block. A template says where the blocks go.
+Texts of a tracker, a program or an earlier attempt are data. They stand in fenced blocks, verbatim,
+each under a heading of ours with its kind and author. A fence is longer than any run of backticks
+inside, so that no text ends its own block. A template says where the blocks go.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Rules:
 - End your last message with a line of its own: "Outcome: done", or "Outcome: no change needed:"
   or "Outcome: blocked:" with the reason in a sentence. Do not ask questions: nobody answers.
 """
-"""The prompt where the user has none of their own."""
+"""Prompt template if the user has none."""
 
 IN_CHECKOUT = (
     "- Other workers may be busy in the same folder with other issues: leave their changes alone."
@@ -57,17 +57,18 @@ IN_WORKTREE_FOR_FILES = (
     "  finished work in the files, and it is committed for you. 'git rm', 'git mv' and 'rm -f'\n"
     "  are refused: remove files with your editing tool. Do not merge, rebase or change branches."
 )
-"""For an agent that cannot commit."""
+"""Rule for an agent that cannot commit."""
 
 PIECE_CHARS_MAX = 100_000
-"""Of one block: more is the whole context of a model. What is left out is said beside it."""
+"""Limit of one block, in characters: more is the whole context of a model. The heading says how
+much is left out."""
 
 _PIECE_CHARS_MIN = 200
 
 
 @value
 class Comment:
-    """What somebody wrote below the issue; ``at`` as the tracker writes times, or empty."""
+    """A comment on the issue; ``at``: its time in the tracker's format, or empty."""
 
     author: str
     text: str
@@ -76,7 +77,7 @@ class Comment:
 
 @value
 class Delivered:
-    """What became of an issue that this one depended on; ``commit``: where it has landed."""
+    """Result of an issue that this one depended on; ``commit``: the commit by which it landed."""
 
     issue_id: str
     title: str
@@ -86,9 +87,9 @@ class Delivered:
 
 @value
 class Lessons:
-    """What the attempts before this one leave. ``verify_output``: its end. ``landed``: what others
-    have brought into the branch since, a line each. ``same_session``: the agent remembers the rest,
-    and its work is still here. ``mends``: the work is done, and does not fit what has landed."""
+    """Lessons from earlier attempts. ``verify_output``: its end. ``landed``: what others have
+    brought into the branch since, a line each. ``same_session``: the agent remembers the rest, and
+    its work is still here. ``mends``: the work is done, but does not fit what has landed."""
 
     error: str = ""
     verify_output: str = ""
@@ -100,8 +101,8 @@ class Lessons:
 
 @dataclass(frozen=True, slots=True)
 class Briefing:
-    """All that a prompt is made of. ``author``: of the texts of the issue. ``verify``: the command
-    that will judge the work, as the user typed it. ``worktree``: the attempt has one of its own.
+    """All contents of a prompt. ``author``: of the texts of the issue. ``verify``: the command that
+    will judge the work, as the user typed it. ``worktree``: the attempt has one of its own.
     ``commits``: the agent can commit there."""
 
     id: str
@@ -125,10 +126,10 @@ class Briefing:
 
 
 def of_issue(issue: Mapping[str, Any], comments: str = "all") -> Briefing:
-    """The part of a briefing that stands in an issue's JSON, as ``bd show --json`` gives it.
+    """Return the part of a briefing that is in an issue's JSON, as ``bd show --json`` prints it.
 
-    What its dependencies delivered is known where they are there with title and status.
-    ``comments``: whose are passed on: ``all``, ``none``, or ``owner``, those of the issue's author.
+    Results of dependencies are included if these have a title and a status. ``comments``: whose
+    comments are included: ``all``, ``none``, or ``owner``, those of the issue's author.
     """
     author = _text(issue, "created_by")
     said = [_comment(each) for each in _list(issue, "comments") if isinstance(each, dict)]
@@ -159,7 +160,7 @@ def of_issue(issue: Mapping[str, Any], comments: str = "all") -> Briefing:
 
 
 def check_template(template: str) -> str | None:
-    """Why a template is refused, or None. ``{{name}}`` is a ``{name}`` that stays."""
+    """Return why a template is refused, or None. ``{{name}}`` is a literal ``{name}``."""
     for match in _PLACEHOLDER.finditer(template):
         name = match["name"]
         if name and name not in PLACEHOLDERS:
@@ -170,10 +171,10 @@ def check_template(template: str) -> str | None:
 
 
 def render(briefing: Briefing, template: str = TEMPLATE, bytes_max: int | None = None) -> str:
-    """The prompt. A paragraph or line that holds only empty placeholders is left out.
+    """Return the prompt. A paragraph or line that holds only empty placeholders is left out.
 
-    ``bytes_max``: of the whole; the longest blocks are cut until it fits, and say so. Raises
-    ``ValueError`` where it cannot, or where ``check_template`` refuses the template.
+    ``bytes_max``: limit of the whole prompt; blocks are cut until it fits, and say so. Raises
+    ``ValueError`` if the prompt cannot fit, or if ``check_template`` refuses the template.
     """
     if trouble := check_template(template):
         raise ValueError(trouble)
@@ -195,7 +196,7 @@ def _filled(template: str, values: Mapping[str, str]) -> str:
     for paragraph in template.split("\n\n"):
         lines = [line for line in paragraph.split("\n") if not _is_empty(line, values)]
         if lines or not paragraph:
-            # One pass: what a value holds is never looked at again.
+            # One pass: placeholders in a value are not replaced.
             paragraphs.append(_PLACEHOLDER.sub(replaced, "\n".join(lines)))
     return "\n\n".join(paragraphs)
 
@@ -213,10 +214,11 @@ _PLACEHOLDER = re.compile(r"\{\{(?P<kept>[a-z_]+)\}\}|\{(?P<name>[a-z_]+)\}")
 
 
 def block(what: str, text: str, author: str = "", chars_max: int = PIECE_CHARS_MAX) -> str:
-    """``text`` as data: a heading, and a fence that it cannot end. Empty for an empty text.
+    """Return ``text`` as data: a heading, and a fence that the text cannot end. "" for an empty
+    text.
 
-    Verbatim but for what no argument can hold (NUL, lone surrogates). Too long a text loses its
-    middle, which the heading says.
+    The text is verbatim, except for characters that no argument can hold (NUL, lone surrogates). A
+    text that is too long loses its middle, and the heading says so.
     """
     text = _plain(text).strip("\n")
     if not text.strip():
@@ -233,7 +235,7 @@ def block(what: str, text: str, author: str = "", chars_max: int = PIECE_CHARS_M
 
 
 def _values(briefing: Briefing, chars_max: int) -> dict[str, str]:
-    """What each placeholder stands for."""
+    """Return the text of each placeholder."""
 
     def data(what: str, text: str, author: str = briefing.author) -> str:
         return block(what, text, author, chars_max)
@@ -263,8 +265,8 @@ PLACEHOLDERS = (
     *("id", "title", "priority", "attempt", "labels", "parent", "description", "acceptance"),
     *("design", "notes", "comments", "delivered", "lessons", "verify", "place", "check", "issue"),
 )
-"""What a template may hold. Texts of people come as blocks; ``id``, ``title``, ``labels`` and
-``parent`` come as one line. ``issue``: all of it. ``place`` and ``check``: rules of ours."""
+"""Names of the placeholders. Texts of people come as blocks; ``id``, ``title``, ``labels`` and
+``parent`` come as one line. ``issue``: all of the issue. ``place`` and ``check``: rules of ours."""
 
 
 def _issue(briefing: Briefing, values: Mapping[str, str], title: str) -> str:
@@ -362,7 +364,7 @@ def _id(dependency: Mapping[str, Any]) -> str:
 
 
 def _is_delivered(dependency: Mapping[str, Any]) -> bool:
-    """Whether it had to come first, and has: other kinds of dependencies only inform."""
+    """Return whether the dependency had to come first, and is closed: other kinds only inform."""
     return dependency.get("status") == "closed" and any(
         kind in HOLDING for kind in _kinds(dependency)
     )
@@ -374,10 +376,12 @@ def _delivered(dependency: Mapping[str, Any]) -> Delivered:
 
 
 def commit_in(reason: str) -> str:
-    """The commit that the reason of a close names, the last one of a list; "" where none is.
+    """Return the commit that the reason of a close names, the last one of a list; "" if there is
+    none.
 
-    Whatever looks like one and like nothing else: hexadecimal, with a digit and a letter unless it
-    is whole, and no part of a longer name. A word before it (``commit``) makes it sure.
+    A word counts if it looks like a commit and like nothing else: hexadecimal, with a digit and a
+    letter unless it is whole, and no part of a longer name. A word before it (``commit``) makes it
+    certain.
     """
     if (named := _NAMED.search(reason)) is not None:
         return named[1].split()[-1]
@@ -392,7 +396,7 @@ _SHA = r"[0-9a-f]{7,64}"
 _NAMED = re.compile(
     rf"\b(?:commits?|landed|merged)(?:, the last \d+)?(?: as| in)?:? ({_SHA}(?: {_SHA})*)\b"
 )
-"""Behind a word that says so, as our own receipts have them."""
+"""Commits behind a word that announces them, as in our own receipts."""
 _HASH = re.compile(rf"(?<!tree )(?:(?<![\w./@-])|(?<=commit/))({_SHA})(?![\w/@-]|\.\w)")
 
 

@@ -1,8 +1,8 @@
-"""What agents print when they fail: the fallback behind their events, in one table.
+"""Texts that agents print when they fail: the fallback if there is no event, in one table.
 
-Such texts change: claude's for a usage limit did so six times in 14 months. An event that says the
-same is always preferred. The clock and the zone are arguments: ``reset`` computes and nothing else
-(it reads the system's table of time zones where a text names one).
+Such texts change: claude's text for a usage limit changed six times in 14 months. An event that
+says the same is always preferred. The clock and the zone are arguments: ``reset`` only computes. If
+a text names a zone, it reads the system's table of time zones.
 """
 
 from __future__ import annotations
@@ -15,19 +15,22 @@ from beads_workers.agents.events import Kind
 from beads_workers.core.model import value
 
 RESET_SECONDS_MAX = 40 * 86_400.0
-"""No limit is longer than a month. A reset beyond that was misread: it counts as unknown."""
+"""Longest time to a reset, in seconds. No limit is longer than a month: a later reset was misread,
+and counts as unknown."""
 
 SLACK_SECONDS = 60.0
-"""Texts have minutes: a moment that is over for less than one is meant, not the one tomorrow."""
+"""Tolerance in seconds. Texts have minutes: a moment that passed less than a minute ago is meant,
+not the same time tomorrow."""
 
 _SEARCHED_CHARS = 4000
 
 
 @value
 class Pattern:
-    """``words``: a regular expression, in lower case. ``seen``: program and version, or a report.
+    """A known text. ``words``: a regular expression, in lower case. ``seen``: program and version,
+    or a report.
 
-    ``session_lost``: nothing was tried; without that session it may go.
+    ``session_lost``: nothing was tried; without that session it may succeed.
     """
 
     kind: Kind
@@ -40,7 +43,7 @@ OF_A_MODEL = (
     r"issue with the selected model|model_not_found|\bmodel\b.{1,80} does not exist|"
     r"not_found_error\W+message\W+model\b"
 )
-"""Nothing is wrong with the account but for this model."""
+"""Text for a model that does not exist: nothing else is wrong with the account."""
 
 PATTERNS = (
     # Usage limits of an account.
@@ -51,7 +54,7 @@ PATTERNS = (
     Pattern(Kind.LIMITED, r"usage_limit_reached", "claude 2.1.328, codex 0.169"),
     Pattern(Kind.LIMITED, r"exhausted your (?:daily quota|capacity)", "gemini 0.61"),
     Pattern(Kind.LIMITED, r"usage limit has been reached", "copilot 1.0.102"),
-    # What only a person mends.
+    # Failures that only a person can fix.
     Pattern(Kind.NEEDS_PERSON, r"not logged in|please run /login", "claude 2.1.328"),
     Pattern(Kind.NEEDS_PERSON, r"invalid api key|invalid_api_key", "claude 2.1.328, codex 0.169"),
     Pattern(Kind.NEEDS_PERSON, r"credit balance is too low", "claude 2.1.328"),
@@ -66,7 +69,7 @@ PATTERNS = (
     Pattern(Kind.NEEDS_PERSON, r"\bauthentication_error\b", "pi 0.73.1"),
     Pattern(Kind.NEEDS_PERSON, r"not able to authenticate you", "aider 0.86.2"),
     Pattern(Kind.NEEDS_PERSON, OF_A_MODEL, "claude 2.1.328, several"),
-    # What passes by itself.
+    # Failures that pass by themselves.
     Pattern(Kind.TRANSIENT, r"overloaded|temporarily limiting requests", "claude 2.1.328"),
     Pattern(Kind.TRANSIENT, r"connection to the api was lost", "claude 2.1.328"),
     Pattern(Kind.TRANSIENT, r"model is at capacity", "codex 0.169"),
@@ -80,7 +83,7 @@ PATTERNS = (
     Pattern(Kind.TRANSIENT, r"\bconnection error\b|fetch failed|error sending request", "several"),
     Pattern(Kind.TRANSIENT, r"\brate_limit_error\b", "pi 0.73.1"),
     Pattern(Kind.TRANSIENT, r"has rate limited you", "aider 0.86.2"),
-    # What could not begin as it was asked for.
+    # Runs that could not begin as requested.
     Pattern(Kind.UNFINISHED, r"no saved session found with id", "qwen 0.24.4", True),
     Pattern(Kind.UNFINISHED, r"no session found matching", "pi 0.73.1", True),
     Pattern(Kind.UNFINISHED, r'session "[^"]{1,100}" not found', "kimi 2.1.0", True),
@@ -89,11 +92,13 @@ PATTERNS = (
     Pattern(Kind.UNFINISHED, r"session id \S+ is already in use", "claude 2.1.328", True),
     Pattern(Kind.UNFINISHED, r"thread/resume failed", "codex 0.169", True),
 )
-"""In the order in which they hold. An entry has an example in ``tests/agents/test_texts.py``."""
+"""All patterns, in the order in which they apply. An entry has an example in
+``tests/agents/test_texts.py``."""
 
 
 def recognise(text: str) -> Pattern | None:
-    """The first pattern that ``text`` contains, whatever colours, apostrophes and case it has."""
+    """Return the first pattern in ``text``, which may have any colours and case; None if there is
+    none."""
     lowered = _COLOURS.sub("", text[-_SEARCHED_CHARS:]).lower()
     return next((p for p in PATTERNS if re.search(p.words, lowered)), None)
 
@@ -102,12 +107,12 @@ _COLOURS = re.compile(r"\x1b\[[0-9;:]*m")
 
 
 def is_of_model(text: str) -> bool:
-    """Whether it says that a model is not there."""
+    """Return whether the text says that a model does not exist."""
     return re.search(OF_A_MODEL, text.lower()) is not None
 
 
 def sentence(text: str, chars_max: int = 160) -> str:
-    """The beginning of a message as one short line for people."""
+    """Return the beginning of a message as one short line for people."""
     line = next((" ".join(each.split()) for each in text.splitlines() if each.strip()), "")
     first = re.split(r"(?<=[.!?]) (?=[A-Z])", line, maxsplit=1)[0]
     return first if len(first) <= chars_max else first[: chars_max - 1].rstrip() + "…"
@@ -117,10 +122,10 @@ def sentence(text: str, chars_max: int = 160) -> str:
 
 
 def reset(text: str, now: float, zone: tzinfo) -> float | None:
-    """When a limit ends that ``text`` tells of, in epoch seconds; None where it does not say.
+    """Return when the limit in ``text`` ends, in epoch seconds; None if the text does not say.
 
-    ``now``: when it was said. ``zone``: of the process that said it, for times without a zone.
-    A time without a date is the next such moment; nothing is more than ``SLACK_SECONDS`` ago.
+    ``now``: when it was said. ``zone``: of the process that said it, for times without a zone. A
+    time without a date is the next such moment; no result is more than ``SLACK_SECONDS`` ago.
     """
     text = text[-_SEARCHED_CHARS:]
     for moment in _moments(text, now, zone):
@@ -130,7 +135,7 @@ def reset(text: str, now: float, zone: tzinfo) -> float | None:
 
 
 def _moments(text: str, now: float, zone: tzinfo) -> Iterator[float]:
-    """What could be meant, the surest first."""
+    """Yield the moments that the text may mean, the surest first."""
     for match in _EPOCH.finditer(text):
         yield float(match[1])
     for match in _AFTER.finditer(text):
@@ -153,7 +158,7 @@ def _time_of_day(match: re.Match[str]) -> tuple[int | None, int]:
 
 
 def _next(match: re.Match[str], time: tuple[int, int], now: float, zone: tzinfo) -> Iterator[float]:
-    """The moments at that time of day which are next, in their order."""
+    """Yield the next moments at that time of day, in their order."""
     today = datetime.fromtimestamp(now, zone)
     if match["month"] is None:
         days = [(today + timedelta(days=n)).date() for n in (-1, 0, 1, 2)]
@@ -167,7 +172,7 @@ def _next(match: re.Match[str], time: tuple[int, int], now: float, zone: tzinfo)
             first = datetime(*date, *time, tzinfo=zone)
             second = first.replace(fold=1)
             yield first.timestamp()
-            # An hour that comes twice: where the first one is over, the second one is meant.
+            # An hour that comes twice: if the first one has passed, the second one is meant.
             if second.utcoffset() != first.utcoffset() and second.timestamp() > first.timestamp():
                 yield second.timestamp()
         except (ValueError, OverflowError):
@@ -177,7 +182,7 @@ def _next(match: re.Match[str], time: tuple[int, int], now: float, zone: tzinfo)
 def _zone(name: str | None) -> tzinfo | None:
     if not name:
         return None
-    from zoneinfo import ZoneInfo  # Only a text that names a zone needs it.
+    from zoneinfo import ZoneInfo  # Only needed for a text that names a zone.
 
     try:
         return ZoneInfo(name)

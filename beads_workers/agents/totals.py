@@ -1,8 +1,8 @@
-"""From what a command line says of usage, in any way, to increments that can be summed.
+"""Usage of an agent, in whatever form its CLI reports it, as increments that can be summed.
 
-Some say it for each answer, some as a total at the end, and some of those totals go on counting
-where the session was resumed. Which of them do differs between versions (claude 2.1.328 does,
-2.1.197 does not) and after a kill, so it is not assumed: the total is explained by what was heard.
+Some agents report it for each answer, some as a total at the end, and some of those totals include
+the resumed session. This differs between versions (claude 2.1.328 includes it, 2.1.197 does not)
+and after a kill. So it is not assumed: the total is explained by the answers that were reported.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from beads_workers.core.framing import as_integer, as_number
 from beads_workers.core.model import value
 
 MESSAGES_MAX = 1000
-"""Answers that are remembered by id: a repetition comes within a few lines."""
+"""Number of answers that are remembered by id: a repetition comes within a few lines."""
 
 ByModel = Mapping[str, Usage]
 
 
 @value
 class Totals:
-    """What a session had cost when its last process ended; to be kept and given to the next one.
+    """Usage of a session at the end of its last process; to be kept and given to the next one.
 
-    ``reported``: the last total that a process of the session said, by model. ``unreported``: what
-    was heard beyond it, from processes that ended without a total.
+    ``reported``: the last total that a process of the session reported, by model. ``unreported``:
+    usage beyond it, of processes that ended without a total.
     """
 
     session: str = ""
@@ -37,11 +37,12 @@ class Totals:
 
     @property
     def tokens(self) -> int:
-        """Of all processes of the session."""
+        """Number of tokens of all processes of the session."""
         return _tokens(self.reported) + _tokens(self.unreported)
 
     def to_object(self) -> dict[str, Any]:
-        """As JSON; each usage is ``[input, output, cached_read, cached_write, money]``."""
+        """Return a JSON object; each usage is ``[input, output, cached_read, cached_write,
+        money]``."""
         return {
             "session": self.session,
             "reported": _to_lists(self.reported),
@@ -50,7 +51,7 @@ class Totals:
 
 
 def from_object(fields: object) -> Totals:
-    """What ``to_object`` made; whatever is none of it counts as nothing."""
+    """Parse what ``to_object`` made; anything else counts as nothing."""
     if not isinstance(fields, dict) or not isinstance(session := fields.get("session"), str):
         return Totals()
     return Totals(
@@ -59,7 +60,8 @@ def from_object(fields: object) -> Totals:
 
 
 class Increments:
-    """The usage of one process, each token counted once. ``last``: of the session it resumes."""
+    """The usage of one process, each token counted once. ``last``: totals of the resumed
+    session."""
 
     def __init__(self, last: Totals | None = None) -> None:
         self._last = last or Totals()
@@ -70,13 +72,13 @@ class Increments:
         self._reported: ByModel | None = None
 
     def begin(self, session: str) -> None:
-        """The session that the process says it is in: another one has no earlier totals."""
+        """Note the session that the process reports: another one has no earlier totals."""
         if session != self._session:
             self._session, self._last = session, Totals(session)
 
     def answer(self, message_id: str, usage: Usage) -> list[Usage]:
-        """One answer of the model. The same id may come again; only what is more then counts, and
-        only what a total has not told already."""
+        """Add one answer of the model; return the increments. If the same id comes again, only the
+        excess counts, and only if no total has included it."""
         before = self._messages.get(message_id, Usage(usage.model))
         if message_id:
             self._messages[message_id] = usage
@@ -92,16 +94,18 @@ class Increments:
         return self._tell([answered.beyond(self._told.get(model, _NOTHING))])
 
     def total(self, usages: Iterable[Usage]) -> list[Usage]:
-        """A total by model: of this process, or of the whole session. May come several times."""
+        """Add a total by model: of this process, or of the whole session. May be called several
+        times."""
         self._reported = total = _sum(usages)
         base = self._base(total)
         own = (usage.beyond(base.get(model, _NOTHING)) for model, usage in total.items())
         return self._tell([usage.beyond(self._told.get(usage.model, _NOTHING)) for usage in own])
 
     def totals(self, prices: Prices = MappingProxyType({})) -> Totals:
-        """What the next process of this session is to be given.
+        """Return the totals for the next process of this session.
 
-        ``prices``: by which tokens without a total were counted, which a later total may pay for.
+        ``prices``: those by which tokens without a total were counted; a later total may pay for
+        them.
         """
         if self._reported is not None:
             return Totals(self._session, self._reported)
@@ -110,10 +114,10 @@ class Increments:
         return Totals(self._session, self._last.reported, unreported)
 
     def _base(self, total: ByModel) -> ByModel:
-        """Where the count began: what leaves the tokens that come nearest to those heard.
+        """Return the base of the total: the one that leaves the tokens nearest to those reported.
 
-        Nothing; the last total (a process that was killed since is not in it); or that and what the
-        killed one was heard to use. Where two explain it as well, the later one does.
+        Candidates: nothing; the last total (without a process killed since); or that and the
+        reported usage of the killed process. With equal distance, the base that covers more wins.
         """
         last = self._last
         both = _sum([*last.reported.values(), *last.unreported.values()])

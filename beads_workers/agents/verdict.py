@@ -1,7 +1,7 @@
-"""From what was heard of a run and how it ended to what became of it: one order for all agents.
+"""The verdict on a run, from its events and its end, by one order for all agents.
 
-The exit status alone says nothing: claude ends with 0 when it is interrupted or was refused all
-of its tools, and with 1 for a limit, a login, an overload and its own caps alike.
+The exit status alone is not enough. claude exits with 0 when it is interrupted or was refused all
+of its tools. It exits with 1 for a limit, a login, an overload and its own caps alike.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from beads_workers.core.model import value
 
 @value
 class RunEnding:
-    """How the process ended, and what it left.
+    """End of the process, and its results.
 
-    ``status``: the exit status; None where ``signal`` ended it. ``clock``: which of our clocks
+    ``status``: the exit status; None if ``signal`` ended it. ``clock``: the clock of ours that
     ended it: ``timeout``, ``stall``, ``result`` (it lingered after its result), else empty.
-    ``changed``: whether there is a commit or a change; None where nobody can tell. ``at``: epoch
+    ``changed``: whether there is a commit or a change; None if that is unknown. ``at``: epoch
     seconds. ``zone``: of the process, for times of day in its texts.
     """
 
@@ -34,11 +34,11 @@ class RunEnding:
 
 @value
 class Verdict:
-    """What became of a run. ``why``: one short sentence for people; ``text``: the agent's answer.
+    """Verdict on a run. ``why``: one short sentence for people; ``text``: the agent's answer.
 
-    ``until``: when a limit ends, in epoch seconds; None where it is unknown. ``session_lost``: the
-    next run must begin a session of its own; nothing was tried in this one. ``window``: of a limit,
-    as ``Limit`` calls it; ``model``: the only one that it is for. Both are empty where unknown.
+    ``until``: when a limit ends, in epoch seconds; None if that is unknown. ``session_lost``: the
+    next run must begin a new session; nothing was tried in this one. ``window``: of a limit, as in
+    ``Limit``; ``model``: the only one that it is for. Both are empty if unknown.
     """
 
     kind: Kind
@@ -67,7 +67,8 @@ CLOCKS = {
 
 
 def judge(tally: Tally, ending: RunEnding) -> Verdict:
-    """The verdict, in the order of ``Kind``. A run without a good result has failed somehow."""
+    """Return the verdict, in the order of ``Kind``. A run without a good result has failed
+    somehow."""
     result = tally.result
     if result is None or not result.ok:
         failure = _failure(tally)
@@ -78,7 +79,7 @@ def judge(tally: Tally, ending: RunEnding) -> Verdict:
 
 
 def succeeded(tally: Tally, ending: RunEnding) -> Verdict:
-    """The verdict on a run that ended well by its own account: is the work there?"""
+    """Return the verdict on a run that ended well by its own account: is the work there?"""
     outcome, reason = said_outcome(tally.text)
     if outcome == "blocked":
         return Verdict(
@@ -94,9 +95,9 @@ def succeeded(tally: Tally, ending: RunEnding) -> Verdict:
 
 
 def said_outcome(text: str) -> tuple[str, str]:
-    """``Outcome: blocked: no such file`` in the last line, as the prompt asks for it: the outcome
-    (``done``, ``no change needed``, ``blocked``) and the reason; empty texts without such a line.
-    """
+    """Parse the last line as the prompt asks for it (``Outcome: blocked: no such file``). Return
+    the outcome (``done``, ``no change needed``, ``blocked``) and the reason; "" without such a
+    line."""
     lines = text.rstrip().rsplit("\n", 1)
     match = _OUTCOME.match(lines[-1])
     return (match[1].lower(), match[2].strip(" *_`")) if match else ("", "")
@@ -109,7 +110,7 @@ _OUTCOME = re.compile(
 
 
 def last_question(text: str) -> str:
-    """The question with which an answer ends, but for its outcome; "" if it does not ask."""
+    """Return the question that ends an answer, before the outcome line; "" if there is none."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if lines and _OUTCOME.match(lines[-1]):
         lines.pop()
@@ -120,7 +121,7 @@ _QUESTION = re.compile(r"\?[\s*_`)\"']*$")
 
 
 def of_text(text: str, kind: Kind = Kind.UNFINISHED) -> RunFailure:
-    """A failure that is known by its text only; ``kind``: where no pattern has it."""
+    """Return a failure that is known by its text only; ``kind``: if no pattern matches."""
     pattern = recognise(text)
     if pattern is None:
         return RunFailure(kind, text)
@@ -128,7 +129,8 @@ def of_text(text: str, kind: Kind = Kind.UNFINISHED) -> RunFailure:
 
 
 def of_status(status: int, text: str) -> RunFailure:
-    """A failure of a request by its HTTP status (0: none), and by its text before that."""
+    """Return the failure of a request: by its text if a pattern matches, else by its HTTP status
+    (0: none)."""
     if recognise(text):
         return of_text(text)
     if status in (401, 402, 403):
@@ -139,12 +141,13 @@ def of_status(status: int, text: str) -> RunFailure:
 
 
 def of_quoted(status: re.Match[str] | None, text: str) -> RunFailure:
-    """The same where the text quotes the status: the first group of what was found, if it was."""
+    """Return such a failure for a text that quotes the status: the first group of the match, if
+    any."""
     return of_status(int(status[1] or 0) if status else 0, text)
 
 
 def printed_failure(tally: Tally) -> RunFailure | None:
-    """A failure by the last lines that are no events."""
+    """Return a failure found in the last lines that are no events; None if there is none."""
     for line in reversed(tally.printed):
         if recognise(line):
             return of_text(line)
@@ -187,15 +190,15 @@ def _unfinished(tally: Tally, ending: RunEnding) -> Verdict:
 
 
 def _complaint(tally: Tally) -> str:
-    """What it printed last; rather the last line that calls itself an error: a trace may follow."""
+    """Return its last line, preferably the last that calls itself an error: a trace may follow."""
     errors = [line for line in tally.printed if line.lower().startswith("error")]
     return next(reversed(errors or tally.printed), "")
 
 
 def _cut_short(ending: RunEnding) -> str:
-    """Why the process did not end well by itself; empty where it did."""
+    """Return why the process did not end well by itself; "" if it did."""
     if ending.clock == "result":
-        return ""  # Only a process that has told its result lingers after it.
+        return ""  # Only a process that has reported its result lingers after it.
     if ending.clock:
         return CLOCKS.get(ending.clock, f"it was ended: {ending.clock}")
     if ending.signal is not None:

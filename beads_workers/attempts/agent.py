@@ -1,4 +1,4 @@
-"""One agent of an attempt: asked, heard, judged; asked again in the same session."""
+"""One agent of an attempt: run, its output read, judged, and run again in the same session."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ PROGRESS_SECONDS = 1.0
 
 @dataclass(slots=True)
 class AttemptContext:
-    """What all agents of an attempt share. ``changed``: whether there is work by now, None where
-    nobody can tell. ``tell``: progress for whoever watches. ``pays_overage``: beyond its limit the
-    account may go on at a price. ``settings``: a file for command lines that read one for a run."""
+    """State shared by all agents of an attempt. ``changed``: return whether there is work by now;
+    None: nobody can tell. ``tell``: report progress. ``pays_overage``: beyond its limit the account
+    may go on at a price. ``settings``: a file for agent CLIs that read one for a run."""
 
     environment: Mapping[str, str]
     log: MaskedLog
@@ -42,7 +42,8 @@ class AttemptContext:
 
 
 class WorkingAgent:
-    """``tally``: of its last run. ``session``: by which it goes on."""
+    """An agent that works. ``tally``: events of its last run. ``session``: id by which its session
+    is resumed."""
 
     def __init__(
         self,
@@ -51,7 +52,7 @@ class WorkingAgent:
         permission: Permission = Permission.EDIT,
         earlier: Receipt | None = None,
     ) -> None:
-        """``earlier``: of the attempt whose session it goes on with."""
+        """``earlier``: receipt of the attempt whose session the agent resumes."""
         adapter = load(spec.adapter)
         assert adapter is not None, f"settings name an adapter that is not there: {spec.adapter}"
         self.spec = spec
@@ -64,15 +65,15 @@ class WorkingAgent:
 
     @property
     def can_go_on(self) -> bool:
-        """Whether its session can be resumed."""
+        """Whether the agent's session can be resumed."""
         return self.adapter.resumes and bool(self.session)
 
     def totals(self) -> dict[str, Any]:
-        """What its session had used by now, for the next process of it."""
+        """Return what the session had used by now, for the next process of the session."""
         return self._last.to_object()
 
     def work(self, prompt: str, *, resume: bool, money: float | None) -> Verdict:
-        """Run it once; ``money``: dollars at which it is to stop, where it can.
+        """Run the agent once; ``money``: dollars at which it has to stop, if it can.
 
         Raises ``AgentNotStarted``.
         """
@@ -114,7 +115,7 @@ class WorkingAgent:
     def _new_session(self) -> str:
         if not self.adapter.own_session:
             return ""
-        import uuid  # It loads what looks at the machine.
+        import uuid  # Imported here: it loads modules that examine the machine.
 
         return str(uuid.uuid4())
 
@@ -122,14 +123,14 @@ class WorkingAgent:
         verdict = self.adapter.verdict(self.tally, self._ending(ended))
         gave_up = verdict.kind is Kind.UNFINISHED and ended.status > 0
         if resumed and gave_up and ended.ended_by is EndedBy.NOBODY and not self.tally.began:
-            # A kill may leave a session that cannot be read any more.
+            # A kill may leave a session that can no longer be read.
             return replace(verdict, session_lost=True)
         return verdict
 
     def _ending(self, ended: ProcessEnd) -> RunEnding:
         ended_by = ended.ended_by
         if ended_by is EndedBy.STALL and self.tally.result is not None:
-            # Its work was done; a task in the background (a server) was not.
+            # Its work was done; only a task in the background (a server) was not.
             ended_by = EndedBy.IDLE_AFTER_RESULT
         return RunEnding(
             status=ended.status if ended.status >= 0 else None,
@@ -142,7 +143,8 @@ class WorkingAgent:
 
 
 class _Run:
-    """What is heard of one process. ``overage``: the limit beyond which it would be paid for."""
+    """Output of one process of an agent. ``overage``: the limit beyond which it would cost
+    money."""
 
     def __init__(
         self,
@@ -160,7 +162,7 @@ class _Run:
         self._told_at = 0.0
 
     def begin(self, last: Totals | None) -> None:
-        """It is about to start; ``last``: of the session that it resumes."""
+        """Prepare for the start; ``last``: totals of the session that the process resumes."""
         spec, request, usage = self._spec, self._request, self._around.usage
         self._parser = self._adapter.parser(spec.model, last)
         Path(request.usage_file).unlink(missing_ok=True)
@@ -170,23 +172,24 @@ class _Run:
             usage.session(request.session, last or Totals())
             self._look_beside(request.session, at=None if request.resume else 0)
         by = f", session {request.session}" if request.session else ""
-        # ``cli.agent_logs`` reads it: from here on the lines are that adapter's.
+        # ``cli.agent_logs`` reads this line: from here on the lines are that adapter's.
         self._around.log.say(f"agent {spec.name}, adapter {spec.adapter}{by}")
 
     def heard(self, data: bytes) -> bool:
-        """Of its stdout; whether it is over by its own account."""
+        """Handle data of stdout; return whether the agent has reported its end."""
         self._around.log.write(data)
-        self._read_beside()  # First: answers that are known explain the total that has them.
+        self._read_beside()  # First: known answers explain the total that has them.
         self._hear(self._parser.feed(data))
         return self.tally.is_over
 
     def complained(self, data: bytes) -> None:
-        """Of its stderr."""
+        """Handle data of stderr."""
         self._around.log.write(data)
         self._hear(self._errors.feed(data))
 
     def tick(self) -> None:
-        """Now and then, whether it says anything or not."""
+        """Read the usage that the agent CLI has written, and report progress; called now and then,
+        with or without output."""
         self._look_beside(self.tally.session)
         self._read_beside()
         if (now := time.monotonic()) - self._told_at >= PROGRESS_SECONDS:
@@ -194,10 +197,10 @@ class _Run:
             self._around.tell(self.tally.activity)
 
     def end(self) -> Totals:
-        """It has ended; what its session had used by then."""
+        """Read the rest after the process has ended; return what its session had used by then."""
         self._read_beside()
         self._hear([*self._parser.end(), *self._errors.end()])
-        with suppress(OSError):  # Most write none.
+        with suppress(OSError):  # Most agents write none.
             told = Path(self._request.usage_file).read_text("utf-8", "replace")
             self._hear(self._parser.usage_told(told))
         self._around.log.flush()

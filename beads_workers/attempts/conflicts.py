@@ -1,9 +1,9 @@
-"""Conflict marks that were left in files, staged or committed as they may be.
+"""Conflict marks that were left in files, whether staged, committed or neither.
 
-In files that conflicted in a merge any mark counts that no side of it had. A cherry-pick, a rebase
-and a stash leave no trace once they are committed: in all other files that changed only a whole
-conflict counts, with its three kinds of marks. Where the file is new, or had marks before, it may
-hold them on purpose: there the last one has to say what git says in such a case.
+In files that conflicted in a merge, any mark counts that no side of the merge had. A cherry-pick, a
+rebase and a stash leave no trace once they are committed: in all other changed files only a whole
+conflict counts, with its three kinds of marks. If the file is new, or had marks before, it may hold
+them on purpose: there the last mark must have a label that git writes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MARKS = (b"<<<<<<< ", b">>>>>>> ")
 PARTED = b"======="
 _COMMIT = re.compile(rb"(?:parent of )?([0-9a-f]{7,64}) \(")
 FILE_BYTES_MAX = 1 << 25
-"""What is larger is no source that anybody merges by lines."""
+"""Bytes of the largest file examined: a larger file is no source that anybody merges by lines."""
 
 
 def left_marks(folder: str, at_top: Git, directory: Path, base: str, tip: str) -> list[str]:
@@ -45,8 +45,8 @@ def left_marks(folder: str, at_top: Git, directory: Path, base: str, tip: str) -
 
 
 def unmerged(folder: str, at_top: Git) -> tuple[str, ...]:
-    """Return the files whose conflicts nobody has resolved yet, also those outside of ``folder``,
-    as seen from there; raises ``GitError``."""
+    """Return the files with unresolved conflicts, also those outside of ``folder``, as seen from
+    there; raises ``GitError``."""
     found = names(at_top("diff", "--name-only", "--diff-filter=U", "-z"))
     return tuple(_from(folder, at_top, name) for name in found)
 
@@ -58,7 +58,7 @@ def _from(folder: str, at_top: Git, name: str) -> str:
 def _conflicted(
     git: Git, directory: Path, base: str, tip: str
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Files that conflicted, each with the commits on the sides of its merge."""
+    """Yield files that conflicted, each with the commits on the sides of its merge."""
     merges: list[tuple[str, ...]] = []
     if tip != base:
         listed = git("rev-list", "--merges", "--first-parent", "--parents", f"{base}..{tip}")
@@ -68,7 +68,7 @@ def _conflicted(
     for sides in merges:
         for name in _files_of(git, sides):
             yield name, sides
-    # Of a stash or a cherry-pick, resolved or not, as long as nothing is committed.
+    # Files of a stash or a cherry-pick, resolved or not, as long as nothing is committed.
     for row in names(git("ls-files", "-z", "--unmerged", "--resolve-undo")):
         yield row.partition("\t")[2], (tip,)
 
@@ -78,7 +78,7 @@ def _files_of(git: Git, sides: tuple[str, ...]) -> list[str]:
     done = git.ask(*asked, good=(0, CONFLICTS))
     if done.status in (0, CONFLICTS):
         return merged(done.output)[1]
-    # An older git, or a merge driver that cannot run: whatever is like neither side.
+    # An older git, or a merge driver that cannot run: every file that differs from both sides.
     unlike = [{*names(git("diff", "--name-only", "-z", side))} for side in sides]
     return sorted(set.intersection(*unlike))
 
@@ -87,7 +87,7 @@ def _has_marks(git: Git, name: str, sides: tuple[str, ...]) -> bool:
     try:
         left = _marks(Path(git.folder, name).read_bytes())
     except OSError:
-        return False  # It was removed, which is an answer.
+        return False  # It was removed, which resolves the conflict.
     if left:
         for side in sides:
             left -= _marks(os.fsencode(_text(git, side, name)))
@@ -113,7 +113,7 @@ def _has_conflict(git: Git, name: str, base: str) -> bool:
 
 
 def _ends(text: bytes) -> set[bytes]:
-    """The last lines of whole conflicts."""
+    """Return the last lines of whole conflicts."""
     found, reached = set(), 0
     for line in text.splitlines() if MARKS[0] in text else ():
         if line.startswith(MARKS[0]):
@@ -127,7 +127,8 @@ def _ends(text: bytes) -> set[bytes]:
 
 
 def _is_gits(git: Git, end: bytes) -> bool:
-    """Whether git ends conflicts so: with a stash, or a commit and its subject."""
+    """Return whether git ends conflicts with this line: with a stash, or a commit and its
+    subject."""
     label = end.removeprefix(MARKS[1])
     if label == b"Stashed changes":
         return True

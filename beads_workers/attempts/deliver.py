@@ -1,7 +1,7 @@
-"""The DELIVER step: what a command left in its worktree becomes a branch that can land.
+"""The DELIVER step: turns what a command left in its worktree into a branch that can land.
 
-``python -m`` with the preparation on stdin, in the worktree. What is not committed is committed;
-the answer is that of an attempt (``attempts.assignment``), with the branch in its receipt.
+Run by ``python -m`` in the worktree, with the preparation on stdin. Uncommitted changes are
+committed. The answer is that of an attempt (``core.assignment``), with the branch in its receipt.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from beads_workers.worktrees.git import GitError, GitNoAnswer
 
 
 def deliver(asked: Preparation, title: str) -> Receipt:
-    """Commit, keep, and name the branch; raises ``CannotCommit``, ``GitError``, ``OSError``."""
+    """Commit, keep the tree, and return a receipt that names the branch; raises ``CannotCommit``,
+    ``GitError``, ``OSError``."""
     place = Workplace.ended(str(Path.cwd()), asked.issue_id, asked.attempt, asked.run_id)
     place.trailers = asked.worktrees.trailers
     place.commit(title)
@@ -31,7 +32,7 @@ def deliver(asked: Preparation, title: str) -> Receipt:
 
 
 def main() -> int:
-    """See the module text; 0 in any case, because the answer says more."""
+    """Run the step, see the module text; return 0 in any case, because the answer says more."""
     asked = read_preparation(sys.stdin.read())
     answer = answered(asked, os.environ.get("BW_ISSUE_TITLE", ""))
     os.write(1, json.dumps({"answer": to_fields(answer)}).encode() + b"\n")
@@ -39,7 +40,7 @@ def main() -> int:
 
 
 def answered(asked: Preparation, title: str) -> AttemptAnswer:
-    """Deliver; what git or the machine cannot do is no fault of the work."""
+    """Deliver, and return the answer; a failure of git or the machine is not blamed on the work."""
     try:
         return AttemptAnswer(OutcomeKind.SUCCESS, "", deliver(asked, title))
     except GitNoAnswer as trouble:
@@ -54,5 +55,5 @@ def answered(asked: Preparation, title: str) -> AttemptAnswer:
 
 
 if __name__ == "__main__":
-    gc.freeze()  # Nothing of what is loaded is garbage; Python would look for some at the end, too.
+    gc.freeze()  # Loaded modules are no garbage; Python would look for some at its end, too.
     sys.exit(main())

@@ -1,4 +1,4 @@
-"""What our own agents delivered for the issues that one waited for: our journals know."""
+"""Results that our own agents delivered for an issue's dependencies, read from our journals."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ if TYPE_CHECKING:
     from beads_workers.core.journal import Finished
 
 RUNS_MAX = 20
-"""So many runs back are looked at."""
+"""Number of last runs that are searched."""
 
 
 def delivered_by_us(asked: Assignment) -> dict[str, Finished]:
-    """The ends of the attempts that closed what ``asked`` waited for, where agents of ours did."""
+    """Return the ends of our agents' attempts that closed the dependencies of ``asked``, by issue
+    id."""
     named = asked.issue.get("dependencies")
     rows = [each for each in named if isinstance(each, Mapping)] if isinstance(named, list) else []
     ids = {row.get("depends_on_id") or row.get("id") for row in rows}
@@ -26,7 +27,7 @@ def delivered_by_us(asked: Assignment) -> dict[str, Finished]:
 
 
 def _ends(runs: Path, wanted: set[str]) -> dict[str, Finished]:
-    # Half of the core, and most issues wait for none.
+    # Imported here: it loads half of the core, and most issues wait for none.
     from beads_workers.runtime.journal_file import segments
     from beads_workers.runtime.run_directory import RunDirectory
 
@@ -43,11 +44,12 @@ def _ends(runs: Path, wanted: set[str]) -> dict[str, Finished]:
 
 
 def _in_run(paths: Iterable[Path], wanted: set[str]) -> dict[str, Finished]:
-    """The last successes of a run; what another attempt did before or failed at is none."""
+    """Return the last successes of a run, by issue; an issue whose last end is no success is left
+    out."""
     from beads_workers.core.journal import Finished
     from beads_workers.runtime.journal_file import entry_of
 
-    # Nearly every line is of another issue: only the others are read as what they are.
+    # Nearly every line is about another issue: only lines with a wanted id are decoded.
     marks = [json.dumps(issue_id).encode() for issue_id in wanted]
     found: dict[str, Finished] = {}
     for path in paths:

@@ -1,7 +1,8 @@
 """Calls of git that an attempt depends on: no answer is not an answer.
 
-A git that was killed, hangs or cannot be started has said nothing of what it was asked. It is asked
-again; then it is ``GitNoAnswer``, which nobody may read as "no change". So is one that fails.
+A git that was killed, hangs or cannot be started has said nothing about the question. It is asked
+again; then the call raises ``GitNoAnswer``, which must never be read as "no change". The same holds
+for a git that fails.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from beads_workers.worktrees import git
 
 
 class Misplaced(git.GitError):
-    """Whoever worked has removed its worktree, or put another repository in its place."""
+    """Error: an agent or command has removed its worktree, or put another repository in its
+    place."""
 
 
 @value
 class Git:
-    """git in one folder. ``seconds``: what a call may take."""
+    """git in one folder. ``seconds``: the longest time of a call."""
 
     folder: str
     seconds: float = git.SECONDS_MAX
@@ -32,9 +34,9 @@ class Git:
         index: str | None = None,
         places: Mapping[str, str] | None = None,
     ) -> str:
-        """Return what it prints; raises ``GitError``, which is ``GitNoAnswer`` if git said nothing.
+        """Return git's output; raises ``GitError``, which is ``GitNoAnswer`` if git said nothing.
 
-        ``index``: another than the folder's own; ``places``: as in ``worktrees.git.call``.
+        ``index``: another index than the folder's own; ``places``: as in ``worktrees.git.call``.
         """
         places = {**(places or {}), **({"GIT_INDEX_FILE": index} if index else {})}
         done = self.ask(*arguments, given=given, places=places)
@@ -49,9 +51,9 @@ class Git:
         places: Mapping[str, str] | None = None,
         good: tuple[int, ...] = (0,),
     ) -> git.GitCall:
-        """Return how it ended, for a call that may be made twice; raises ``GitNoAnswer``.
+        """Return how git ended, for a call that may be made twice; raises ``GitNoAnswer``.
 
-        ``good``: exit statuses that are answers; after any other one it is asked again.
+        ``good``: exit statuses that are answers; after any other status git is asked again.
         """
         for tries_left in reversed(range(git.TRIES_MAX)):
             try:
@@ -66,7 +68,7 @@ class Git:
         raise AssertionError("the last try returns or raises")
 
     def answered(self, *arguments: str, good: tuple[int, ...]) -> git.GitCall:
-        """``ask``, for a call of which all other exit statuses are errors; raises ``GitError``."""
+        """Ask as ``ask`` does; any exit status not in ``good`` is an error. Raises ``GitError``."""
         done = self.ask(*arguments, good=good)
         if done.status not in good:
             raise git.failure(arguments, done)
@@ -78,7 +80,7 @@ class Git:
         given: str | None = None,
         places: Mapping[str, str] | None = None,
     ) -> git.GitCall:
-        """The same without another try, for a call that changes something."""
+        """Call git without another try, for a call that changes something."""
         try:
             return git.call(
                 *(self.folder, *arguments),

@@ -1,8 +1,8 @@
-"""What an agent may not do: push, and settle its own issue. Refused by the environment it gets.
+"""Guards: an agent's environment refuses to push, and to settle the agent's own issue.
 
-Instructions are evaded and deny rules are patterns, so the walls are mechanical: git finds no push
-URL, and a ``git`` and a ``bd`` of ours stand first on ``PATH``. What gets through all the same, by
-an absolute path for instance, is found in the tracker afterwards and undone (docs/AGENTS.md,
+Agents evade instructions, and deny rules are only patterns, so the guards are mechanical: git finds
+no push URL, and a ``git`` and a ``bd`` of ours stand first on ``PATH``. A change that evades them,
+for instance by an absolute path, is found in the tracker afterwards and undone (docs/AGENTS.md,
 "Guards").
 """
 
@@ -24,14 +24,14 @@ NO_PUSH = "no-push://"
 """A transport that git does not have: a push to it fails before anything is sent."""
 
 NO_RECEIVER = "no-push"
-"""A program that no machine has: it would have to take a push there."""
+"""Name of a program that no machine has: the receiving side of a push would run it."""
 
 GUARDED = ("bd", "beads")
 """Programs of trackers that have a guard of ours before them on ``PATH``."""
 
 
 HOOK_SECONDS = 10
-"""It takes 30 ms. One that is late refuses nothing; the guards do."""
+"""Seconds for the hook, which takes 30 ms. A late hook refuses nothing; the guards do."""
 
 _GUARD = """\
 #!/bin/sh
@@ -107,19 +107,21 @@ PUSHES = ("push", "send-pack", "http-push")
 def guard_environment(
     environment: Mapping[str, str], folder: str, issue_id: str, directory: Path
 ) -> dict[str, str]:
-    """What is added to an agent's environment; ``directory`` is made for the guards and their log.
+    """Return the variables added to an agent's environment; create ``directory`` for the guards and
+    their log.
 
     ``folder``: where git finds the repository, if there is one. Raises ``OSError``.
     """
-    # The folder is its worker's: what it has of an earlier attempt is none of this one.
+    # The folder is its worker's: refusals of an earlier attempt do not count for this one.
     (directory / "refused").unlink(missing_ok=True)
     return no_push(environment, folder) | _guarded_programs(environment, issue_id, directory)
 
 
 def write_settings(issue_id: str, directory: Path) -> str:
-    """Settings of claude's for this attempt: a hook that refuses the same in time, with a reason.
+    """Write claude's settings for this attempt: a hook that refuses the same in time, with a
+    reason.
 
-    Gives the file's path. Raises ``OSError``.
+    Returns the file's path. Raises ``OSError``.
     """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     command = shlex.join((sys.executable, "-I", "-S", hook.__file__, issue_id))
@@ -131,7 +133,7 @@ def write_settings(issue_id: str, directory: Path) -> str:
 
 
 def refusals(directory: Path) -> list[str]:
-    """What was refused so far, in order: ``bd close``, ``git push``."""
+    """Return what was refused so far, in order: ``bd close``, ``git push``."""
     try:
         return (directory / "refused").read_text(errors="replace").splitlines()
     except OSError:
@@ -139,22 +141,22 @@ def refusals(directory: Path) -> list[str]:
 
 
 def no_push(environment: Mapping[str, str], folder: str) -> dict[str, str]:
-    """Configuration of git in the environment: every URL that could be pushed to leads nowhere.
+    """Return git configuration, as variables, by which every URL that could be pushed to fails.
 
     Raises ``GitError`` if the remotes cannot be read.
 
     The user's own configuration stays as it is. A remote with a push URL of its own is not
-    rewritten by ``pushInsteadOf``; its URL is replaced as such. Of several rewritings the longest
-    one holds, so each remote's whole URL is named, too: the user may rewrite a part of it. In a
-    worktree of the attempt's own nothing is signed.
+    rewritten by ``pushInsteadOf``; its URL is replaced itself. git applies the longest of several
+    rewritings, so each remote's whole URL is named, too: the user may rewrite a part of it. In a
+    worktree of the attempt's own, commits are not signed.
     """
     settings = [(f"url.{NO_PUSH}.pushInsteadOf", "")]
     settings += [(f"url.{NO_PUSH}.pushInsteadOf", url) for url in _urls(folder, "url")]
     settings += [(f"url.{NO_PUSH}.insteadOf", url) for url in _urls(folder, "pushurl")]
-    # A push URL that the agent sets itself: what is to take the push there, on a disk or by ssh.
+    # If the agent sets a push URL itself: the program that would receive the push there.
     settings += [(f"remote.{name}.receivepack", NO_RECEIVER) for name in _remotes(folder)]
     if environment.get("BW_WORKTREE"):
-        # What lands is signed as it lands; here nobody is there whom a signer could ask.
+        # What lands is signed as it lands; here nobody is there to answer a signer.
         settings.append(("commit.gpgSign", "false"))
     try:
         first = max(0, int(environment.get("GIT_CONFIG_COUNT", "0")))
@@ -177,7 +179,7 @@ def _remotes(folder: str) -> list[str]:
 
 
 def _set(folder: str, name: str) -> list[tuple[str, str]]:
-    """Keys of remotes that end like this, each with its value."""
+    """Return the keys of remotes that end with this name, each with its value."""
     asked = ("config", "-z", "--get-regexp", rf"^remote\..*\.{name}$")
     done = Git(folder).answered(*asked, good=(0, NONE_THERE))
     return [(key, value) for key, value in config(done.output) if value]

@@ -1,9 +1,9 @@
-"""A hook of claude's: refuses a push, and what settles its own issue, before it is run.
+"""A hook of claude's: refuses a push, and commands that settle its own issue, before they run.
 
-``python hook.py ISSUE`` reads the call of a tool from stdin; exit status 2 refuses it, and claude
-is told what stands on stderr. It is a word in time, and no wall: what it does not understand it
-lets pass, and the guards refuse it (``attempts.guards``). Run as a file, so it imports nothing of
-ours.
+``python hook.py ISSUE`` reads the call of a tool from stdin; exit status 2 refuses the call, and
+claude is told the text on stderr. The hook is an early warning, not a wall: it lets pass what it
+does not understand, and the guards refuse that (``attempts.guards``). Run as a file, so it imports
+nothing of ours.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NEVER = ("batch", "sql", "import")
 """Subcommands that can do the same without naming an issue in their arguments."""
 
 TRACKER_VALUED = ("--actor", "--db", "--directory", "-C", "--lock-timeout")
-"""Its global options whose value may stand behind them as an argument of its own."""
+"""Global options of the tracker whose value may follow as an argument of its own."""
 
 SHELLS = frozenset({"sh", "bash", "dash", "zsh"})
 WRAPPERS = frozenset({"command", "env", "exec", "nohup", "sudo", "time", "timeout", "xargs"})
@@ -32,7 +32,7 @@ VALUED = {
     "bd": frozenset(TRACKER_VALUED),
 }
 DEPTH_MAX = 5
-"""Of shells within shells."""
+"""Depth of shells within shells."""
 
 PUSH = (
     "git push is refused: nothing is pushed in this task. Commit your work and end your turn; what"
@@ -48,7 +48,7 @@ _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 
 
 def refusal(line: str, issue: str, depth: int = 0) -> str:
-    """Why this line of a shell is refused; "" where it is not, or cannot be read."""
+    """Return why this line of a shell is refused; empty if it is not, or cannot be read."""
     for words in _commands(line):
         name = words[0].rpartition("/")[2]
         if name in SHELLS and depth < DEPTH_MAX:
@@ -65,7 +65,7 @@ def refusal(line: str, issue: str, depth: int = 0) -> str:
 
 
 def _commands(line: str) -> list[list[str]]:
-    """The simple commands of a line, each without assignments and wrappers before it."""
+    """Return the simple commands of a line, each without assignments and wrappers before it."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|()\n")
     lexer.whitespace = " \t\r"
     lexer.whitespace_split = True
@@ -78,7 +78,7 @@ def _commands(line: str) -> list[list[str]]:
             elif found[-1] or not _is_before(word):
                 found[-1].append(word)
     except ValueError:
-        return []  # A quotation without an end: the shell says so itself.
+        return []  # A quotation without an end: the shell reports it itself.
     return [words for words in found if words]
 
 
@@ -91,7 +91,7 @@ def _is_script(option: str) -> bool:
 
 
 def _subcommand(words: list[str], program: str) -> list[str]:
-    """What stands behind the global options of a program."""
+    """Return the arguments behind the global options of a program."""
     at = 1
     while at < len(words) and words[at].startswith("-"):
         at += 2 if words[at] in VALUED[program] else 1
@@ -104,7 +104,7 @@ def _is_meant(arguments: list[str], issue: str) -> bool:
 
 
 def main() -> int:
-    """2: refused, with the reason on stderr; 0: go on."""
+    """Run the hook; return 2 for a refusal, with the reason on stderr, and 0 otherwise."""
     try:
         said = json.load(sys.stdin)
         line = said["tool_input"]["command"]

@@ -1,7 +1,8 @@
-"""What agents and tools leave beside the work: histories, caches, lines that hide them from git.
+"""Files that agents and tools leave beside the work: histories, caches, lines that hide them from
+git.
 
-aider ends with 0 when its login is gone, and has written a history and ``.gitignore`` by then. A
-change that has nothing else is no work.
+aider ends with 0 if its login has expired, and has written a history and ``.gitignore`` by then. A
+change that contains only such files is no work.
 """
 
 from __future__ import annotations
@@ -26,18 +27,19 @@ NOT_THERE = 128
 
 
 def is_litter(files: Sequence[str], git: Git, base: str) -> bool:
-    """Whether these changed files are nothing else. ``git``: at the top; raises ``GitError``."""
+    """Return whether these changed files are only litter. ``git``: at the top; raises
+    ``GitError``."""
     others = [name for name in files if not _LITTER.search(name)]
     return others in ([], [IGNORES]) and (not others or _only_hides(git, base))
 
 
 def of_agents(files: Sequence[str]) -> bool:
-    """Whether an agent left some of it: a check leaves caches as well."""
+    """Return whether an agent left some of these files: a check leaves caches as well."""
     return any(name == IGNORES or _OF_AGENTS.search(name) for name in files)
 
 
 def _only_hides(git: Git, base: str) -> bool:
-    """Whether all that the ignore file has got is lines that hide an agent's own files."""
+    """Return whether all lines added to the ignore file hide an agent's own files."""
     before = git.answered("show", f"{base}:{IGNORES}", good=(0, NOT_THERE))
     old = before.output.splitlines() if before.status == 0 else []
     try:

@@ -13,14 +13,14 @@ from beads_workers.core.redaction import masked, secret_parts
 
 SECRET_CHARS_MIN = 8
 LINE_BYTES_MAX = 64 << 10
-"""A longer line is written in pieces."""
+"""Bytes of a line; a longer line is written in pieces."""
 
 _PLACES = ("PWD", "OLDPWD")
-"""Named like secrets, and none."""
+"""Variables that are named like secrets, but are none."""
 
 
 class MaskedLog:
-    """``write`` takes pieces of any size; ``say`` adds a line of ours."""
+    """Log of an attempt: ``write`` takes pieces of any size; ``say`` adds a line of ours."""
 
     def __init__(self, environment: Mapping[str, str], fd: int = 2) -> None:
         self._fd = fd
@@ -28,11 +28,11 @@ class MaskedLog:
         self._secrets = secrets_in(environment)
 
     def write(self, data: bytes) -> None:
-        """What somebody has printed."""
+        """Add printed data; whole lines are written."""
         self._line += data
         end = self._line.rfind(b"\n") + 1
         if not end and len(self._line) > LINE_BYTES_MAX:
-            # First what lies across the cut; what is kept may be the beginning of another one.
+            # First mask secrets across the cut; the rest may be the beginning of another secret.
             self._line[:] = masked(bytes(self._line), self._secrets)
             end = len(self._line) - max(map(len, self._secrets), default=0)
         if end > 0:
@@ -40,13 +40,13 @@ class MaskedLog:
             del self._line[:end]
 
     def flush(self) -> None:
-        """The last line has no end."""
+        """Write the last line, which has no end."""
         if self._line:
             self._out(bytes(self._line) + b"\n")
             self._line.clear()
 
     def say(self, text: str) -> None:
-        """A line of ours, which ``logs`` shows as such."""
+        """Write a line of ours, which ``logs`` shows as such."""
         self.flush()
         shown = " ".join(text.split())
         self._out(f"[beads-workers] {shown}\n".encode("utf-8", "replace"))
@@ -55,11 +55,11 @@ class MaskedLog:
         try:
             os.write(self._fd, masked(data, self._secrets))
         except OSError:
-            pass  # A disk that is full takes the log, and not the work.
+            pass  # A full disk loses the log, not the work.
 
 
 def secrets_in(environment: Mapping[str, str]) -> list[bytes]:
-    """The values in an environment that must not be read in a log, the longest first."""
+    """Return the values in an environment that must not be read in a log, the longest first."""
     found = {
         part.encode("utf-8", "surrogateescape")
         for name, text in environment.items()

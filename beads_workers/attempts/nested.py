@@ -1,8 +1,8 @@
-"""What lies in a worktree and no commit would hold: other repositories, and files that only the
+"""Content of a worktree that no commit would hold: other repositories, and files that only the
 user's own ignore rules hide.
 
-git commits a repository inside of another one as a gitlink, which names a commit that is nowhere
-else: without an entry in ``.gitmodules`` its files are lost to everybody.
+git commits a repository inside of another one as a gitlink, which names a commit that exists
+nowhere else: without an entry in ``.gitmodules`` its files are lost.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from beads_workers.worktrees.git import GITLINK, NONE_THERE, config, names, pair
 
 HIDDEN_BYTES_MAX = 16 << 20
 HIDDEN_FILES_MAX = 1000
-"""Of files that the user's own rules hide: more of them is a cache or a package folder."""
+"""Limits for files that the user's own rules hide: more of them is a cache or a package folder."""
 
 
 def nested(git: Git, common: Path) -> tuple[list[str], list[str]]:
@@ -34,28 +34,28 @@ def nested(git: Git, common: Path) -> tuple[list[str], list[str]]:
 
 
 def others_in(git: Git) -> list[str]:
-    """Return all that is neither tracked nor ignored; another repository ends with ``/``."""
+    """Return all paths that are neither tracked nor ignored; another repository ends with ``/``."""
     return names(git("ls-files", "-z", "--others", "--exclude-standard"))
 
 
 def in_index(git: Git, base: str) -> list[tuple[str, str]]:
-    """Return what differs there from ``base``: ``:<mode before> <mode> ...``, and the name; raises
-    ``GitError``."""
+    """Return what differs in the index from ``base``: ``:<mode before> <mode> ...``, and the name;
+    raises ``GitError``."""
     return pairs(git("diff-index", "--cached", "--no-renames", "--raw", "-z", base))
 
 
 def bare_gitlinks(git: Git, base: str, found: Sequence[tuple[str, str]]) -> list[str]:
-    """Return the gitlinks among what was found in the index that ``base`` has not, without an entry
-    in ``.gitmodules``; raises ``GitError``."""
+    """Return the gitlinks found in the index that ``base`` does not have, and that have no entry in
+    ``.gitmodules``; raises ``GitError``."""
     links = [name for about, name in found if about.split(" ")[1] == GITLINK]
     new = [name for name in links if not _is_link(git, base, name)]
     return sorted({*new} - _submodules(git)) if new else []
 
 
 def hidden(git: Git, since: float) -> tuple[list[str], list[str]]:
-    """Return the files that only the user's own rules hide (``core.excludesFile``,
-    ``info/exclude``) and that are newer than ``since``, and those of them that are too many or too
-    large to be kept; raises ``GitError``."""
+    """Return the files newer than ``since`` that only the user's own rules hide
+    (``core.excludesFile``, ``info/exclude``), and those of them that are too many or too large to
+    be kept; raises ``GitError``."""
     listed = git("ls-files", "-z", "--others", "--exclude-per-directory=.gitignore")
     files = {name for name in names(listed) if not name.endswith("/")}
     kept, left, size = list[str](), list[str](), 0
@@ -96,7 +96,7 @@ def _submodules(git: Git) -> set[str]:
 
 
 def _leads_to(dot_git: Path, common: Path) -> bool:
-    """Whether a ``.git`` file is that of a linked worktree of this repository."""
+    """Return whether a ``.git`` file is that of a linked worktree of this repository."""
     try:
         said = os.fsdecode(dot_git.read_bytes()).removeprefix("gitdir:").strip()
         place = (dot_git.parent / said).resolve()

@@ -1,8 +1,8 @@
-"""HEAD of an attempt's worktree comes back to the attempt's own branch.
+"""Return of HEAD of an attempt's worktree to the attempt's own branch.
 
-Agents check out other branches, detach, or delete their branch. What they committed there on top of
-what others had is put onto the attempt's branch, what is not committed stays in the files, and no
-other ref moves. What does not fit is refused by name.
+Agents check out other branches, detach HEAD, or delete their branch. Commits that they made there
+on top of others' commits are put onto the attempt's branch. Uncommitted changes stay in the files,
+and no other ref moves. What does not fit is refused by name.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from beads_workers.worktrees.landed import LANDING
 
 
 class DoesNotFit(Exception):
-    """The work elsewhere cannot be put onto the attempt's branch; ``str()`` is one line."""
+    """Error: work from elsewhere cannot be put onto the attempt's branch; ``str()`` is one line."""
 
 
 @value
@@ -48,8 +48,8 @@ class BranchNow:
 
 @dataclass(slots=True)
 class OwnBranch:
-    """``branch``: the attempt's. ``before``: all refs before it began. ``tip``: its last known
-    commit, should the branch be gone."""
+    """The attempt's own branch. ``branch``: its name. ``before``: all refs before the attempt
+    began. ``tip``: the branch's last known commit, should it be gone."""
 
     git: Git
     branch: str
@@ -65,7 +65,7 @@ class OwnBranch:
         """Return the branch as it is now, in one call of git; raises ``GitError``."""
         asked = row_format("%(refname)", "%(objectname)", "%(tree)", "%(HEAD)")
         seen = BranchNow()
-        # Below a name there may be others, once the branch is gone.
+        # Once the branch is gone, there may be branches below its name.
         for name, commit, tree, head in rows(self.git("for-each-ref", asked, self.ref), 4):
             if name == self.ref and tree:
                 seen = BranchNow(commit, tree, here=head == "*")
@@ -73,7 +73,7 @@ class OwnBranch:
         return seen
 
     def come_back(self) -> str:
-        """Bring HEAD back, which is elsewhere; return in one line what was done.
+        """Bring HEAD back from elsewhere; return in one line what was done.
 
         Raises ``DoesNotFit`` and ``GitError``; then HEAD is where it was.
         """
@@ -82,7 +82,7 @@ class OwnBranch:
         head = self._commit("HEAD")
         where = name.removeprefix("refs/heads/") if name else "a detached HEAD"
         if not head:
-            # A branch without a commit, which may be its own that was deleted.
+            # A branch without a commit; it may be the deleted own branch, created again.
             self.git("update-ref", self.ref, tip, there or "")
             self.git("symbolic-ref", "HEAD", self.ref)
             self.git("reset", "--quiet")
@@ -105,7 +105,8 @@ class OwnBranch:
     # --- inside -----------------------------------------------------------------------------------
 
     def _taken_over(self, name: str, head: str, tip: str, where: str) -> str:
-        """The commit of the branch with the attempt's own commits under ``head``."""
+        """Return the commit of the branch with the attempt's own commits under ``head`` on top of
+        it."""
         own = self._own_commits(name, head, tip)
         if own and self._parent(own[0]) == tip:
             return head
@@ -119,7 +120,7 @@ class OwnBranch:
         return tip
 
     def _own_commits(self, name: str, head: str, tip: str) -> list[str]:
-        """First parents under ``head`` that nobody else has made, oldest first."""
+        """Return the first parents under ``head`` that nobody else has made, oldest first."""
         now = refs_now(self.git)
         others = {tip, *self.before.values()}
         for ref, found in now.items():
@@ -137,7 +138,7 @@ class OwnBranch:
         return own[::-1]
 
     def _picked(self, before: str, after: str, onto: str, why: str) -> str:
-        """The tree of ``onto`` with what changed between two trees."""
+        """Return the tree of ``onto`` with the changes between two trees. Raises ``DoesNotFit``."""
         base = self._scratch(before)
         ours, theirs = (self._scratch(each, base) for each in (self._tree(onto), after))
         asked = ("merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", ours, theirs)
@@ -161,7 +162,7 @@ class OwnBranch:
         return self.git(*made, given=message, places=author).strip()
 
     def _head_name(self) -> str:
-        """The ref that is checked out, "" if HEAD is detached."""
+        """Return the ref that is checked out, "" if HEAD is detached."""
         return self._told("symbolic-ref", "--quiet", "HEAD")
 
     def _commit(self, name: str) -> str:
@@ -182,11 +183,11 @@ class OwnBranch:
 
 
 def whole_tree(git: Git, only: Sequence[str] = (), besides: Sequence[str] = ()) -> str:
-    """Return the tree of all that is there, committed or not, but for ignored files.
+    """Return the tree of all files, committed or not, except ignored ones.
 
     ``only``: pathspecs; ``besides``: ignored files, as seen from the folder of ``git``.
 
-    Through an index of its own: what the agent has staged stays staged. Raises ``GitError``.
+    Uses an index of its own: what the agent has staged stays staged. Raises ``GitError``.
     """
     try:
         folder = tempfile.TemporaryDirectory(prefix="bw-index-")

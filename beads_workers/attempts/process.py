@@ -1,4 +1,4 @@
-"""An agent's process: started with its prompt, heard while it speaks, and ended by its clocks."""
+"""An agent's process: started with its prompt, its output read, and ended by its clocks."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from beads_workers.runtime.processes import spawn_found
 
 READ_BYTES = 1 << 16
 AFTER_RESULT_SECONDS = 15.0
-"""Some command lines idle for minutes after their result: they get so long to end by themselves."""
+"""Seconds for an agent to exit after its result: some agent CLIs idle for minutes then."""
 TERM_SECONDS = 5.0
-"""Between TERM and KILL: a transcript is saved meanwhile, and tools are ended."""
+"""Seconds between TERM and KILL: the agent saves its transcript and ends its tools meanwhile."""
 
 
 class EndedBy(Enum):
-    """Why we ended it; the values are what ``agents.verdict`` calls these clocks."""
+    """Reason why we ended the agent; ``agents.verdict`` uses the values as names of these
+    clocks."""
 
     NOBODY = ""
     STALL = "stall"
@@ -32,7 +33,8 @@ class EndedBy(Enum):
 
 @value
 class Clocks:
-    """``stall_seconds``: without any output of its own; None for as long as it likes."""
+    """Time limits of an agent. ``stall_seconds``: seconds without any output of its own; None: no
+    limit."""
 
     stall_seconds: float | None = None
     after_result_seconds: float = AFTER_RESULT_SECONDS
@@ -41,7 +43,7 @@ class Clocks:
 
 @value
 class ProcessEnd:
-    """``status``: the exit status, or minus the number of a signal."""
+    """End of an agent's process. ``status``: the exit status, or minus the number of a signal."""
 
     status: int
     ended_by: EndedBy
@@ -49,9 +51,9 @@ class ProcessEnd:
 
 @dataclass(slots=True)
 class Hearing:
-    """What is made of the output: ``output`` gets stdout as it comes, and tells whether the agent
-    is over by now: it has told its result, and waits for nothing. ``errors`` gets stderr. ``tick``
-    is called at least once a second."""
+    """Handlers of an agent's output. ``output`` gets stdout as it comes, and returns whether the
+    agent is over: it has reported its result, and waits for nothing. ``errors`` gets stderr.
+    ``tick`` is called at least once a second."""
 
     output: Callable[[bytes], object]
     errors: Callable[[bytes], object]
@@ -59,7 +61,7 @@ class Hearing:
 
 
 class AgentNotStarted(Exception):
-    """The agent's program cannot be run: ``missing``, or ``str()`` says why else."""
+    """Error: the agent's program cannot be run, because it is ``missing``, or as ``str()`` says."""
 
     def __init__(self, error: OSError) -> None:
         super().__init__(f"{os.fsdecode(error.filename or 'the agent')}: {error.strerror}")
@@ -74,10 +76,10 @@ def run_agent(
     clocks: Clocks,
     told: Callable[[], bool],
 ) -> ProcessEnd:
-    """Run it to its end in the current folder; nothing of it is left then.
+    """Run the agent to its end in the current folder; no process of it is left then.
 
-    ``prompt``: what it reads from stdin; None for nothing. ``told``: whether we are to end. Raises
-    ``AgentNotStarted``.
+    ``prompt``: what it reads from stdin; None: nothing. ``told``: return whether to end the agent
+    now. Raises ``AgentNotStarted``.
     """
     running = _Running(hearing, clocks, told)
     running.start(argv, prompt, environment)
@@ -150,7 +152,7 @@ class _Running:
     # --- inside -----------------------------------------------------------------------------------
 
     def _buried(self) -> ProcessEnd:
-        # What it had started may still hold its pipes: ended first, so that all can be read.
+        # Processes it started may still hold its pipes: kill them first, so that all can be read.
         os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOWAIT)
         _signal(self._pid, signal.SIGKILL)
         sessions.end((self._pid,))
@@ -161,7 +163,8 @@ class _Running:
         return ProcessEnd(os.waitstatus_to_exitcode(status), self._ended_by)
 
     def _read(self, descriptor: int) -> bool:
-        """Take a piece of what is there; False where nothing is, or nothing more will be."""
+        """Read a piece of the output; return False if there is nothing now, or nothing more will
+        come."""
         try:
             data = os.read(descriptor, READ_BYTES)
         except BlockingIOError:
@@ -206,7 +209,7 @@ def _signal(pid: int, number: int) -> None:
     try:
         os.killpg(pid, number)
     except (ProcessLookupError, PermissionError):
-        pass  # Its group is empty, or under another user by its own doing.
+        pass  # Its group is empty, or it changed its user.
 
 
 def _readable(prompt: str) -> int:

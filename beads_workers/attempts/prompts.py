@@ -1,4 +1,4 @@
-"""What an agent is asked in an attempt: at its beginning, and when its work was not enough."""
+"""Prompts for an agent in an attempt: at its beginning, and when its work was not enough."""
 
 from __future__ import annotations
 
@@ -26,10 +26,13 @@ def first_prompt(
     standing: Sequence[str] = (),
     unmerged: str = "",
 ) -> str:
-    """The whole issue, and what earlier attempts have taught. ``ends``: of what it waited for, see
-    ``attempts.delivered``. ``resumed``: the agent knows the issue, so that only what is new is
-    said. ``room``: bytes that its prompt may have. ``standing``: files in which conflicts with what
-    has landed are to be resolved. ``unmerged``: why that could not be merged at all."""
+    """Return the whole issue, and what earlier attempts have taught.
+
+    ``ends``: ends of the issue's dependencies, see ``attempts.delivered``. ``resumed``: the agent
+    knows the issue, so only what is new is said. ``room``: bytes that the prompt may have.
+    ``standing``: files in which conflicts with landed work are to be resolved. ``unmerged``: why
+    landed work could not be merged at all.
+    """
     commits = _commits(asked)
     lessons = _lessons(asked, resumed=resumed)
     if asked.mend is not None:
@@ -55,7 +58,7 @@ def first_prompt(
 
 
 def _merged(mend: Mend, standing: Sequence[str], unmerged: str) -> str:
-    """What was done to its branch so that it can be mended, and how to see both sides."""
+    """Return what was done to the branch so that it can be mended, and how to see both sides."""
     tip = mend.tip[:12]
     if unmerged:
         return _UNMERGED.format(tip=tip, why=unmerged)
@@ -65,7 +68,7 @@ def _merged(mend: Mend, standing: Sequence[str], unmerged: str) -> str:
 
 
 def mend_prompt(asked: Assignment, found: str) -> str:
-    """What is wrong with the work, for the session that did it."""
+    """Return what is wrong with the work, for the session that did it."""
     first, _, rest = found.partition("\n")
     shown = block("What was found", rest) if rest.strip() else ""
     return "\n\n".join(each for each in (_MEND, first, shown, _rules(_commits(asked))) if each)
@@ -81,7 +84,7 @@ def _rules(commits: bool) -> str:
 
 
 def _told(done: Delivered, end: Finished | None) -> Delivered:
-    """With what our journal knows better than the reason of a close."""
+    """Return ``done`` with what our journal knows better than the reason of a close."""
     receipt = end.receipt if end is not None else None
     if end is None or receipt is None:
         return done

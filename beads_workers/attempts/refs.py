@@ -1,6 +1,6 @@
-"""What happened to refs that are not the attempt's while it ran: refs are shared by all worktrees.
+"""Changes of refs that are not the attempt's, while it ran: all worktrees share their refs.
 
-Nothing of that is undone by us. It is named, with the command that takes it back.
+None of these changes is undone by us. Each is reported with the command that undoes it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def refs_now(git: Git) -> dict[str, str]:
 def refs_at_first(git: Git, directory: Path) -> dict[str, str]:
     """Return the refs as they were before the first attempt in this worktree; raises ``GitError``.
 
-    An attempt that was killed may have moved some: its successor must not take that for given.
+    A killed attempt may have moved some refs: the next attempt must not take that as given.
     """
     file = directory / REFS_FILE
     try:
@@ -37,7 +37,7 @@ def refs_at_first(git: Git, directory: Path) -> dict[str, str]:
     except OSError:
         refs = refs_now(git)
         text = "".join(f"{found} {name}\n" for name, found in refs.items())
-        # Whole or not at all: what is not in it counts as the attempt's own.
+        # Whole or not at all: a ref that is missing in it counts as the attempt's own.
         programs.keep(directory)
         fresh = directory / f"{REFS_FILE}.new"
         fresh.write_text(text, "utf-8", "surrogateescape")
@@ -48,7 +48,7 @@ def refs_at_first(git: Git, directory: Path) -> dict[str, str]:
 
 
 def moved(git: Git, before: Mapping[str, str]) -> Iterator[str]:
-    """Give a line for each ref that moved since ``before``; raises ``GitError``."""
+    """Yield a line for each ref that moved since ``before``; raises ``GitError``."""
     now = refs_now(git)
     for name in sorted({*before, *now}):
         old, new = before.get(name, ""), now.get(name, "")
@@ -67,7 +67,7 @@ def moved_by_lander(git: Git, name: str) -> frozenset[str]:
 
 
 def _is_landers(git: Git, name: str, old: str, new: str) -> bool:
-    # It makes the branch, and makes it again if somebody has deleted it.
+    # The lander creates the branch, and creates it again if somebody has deleted it.
     return bool(new) and (not old or new in moved_by_lander(git, name))
 
 

@@ -1,4 +1,4 @@
-"""A second agent looks at the work: what it is asked, and what it says."""
+"""Review of the work by a second agent: its prompt, and its answer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from beads_workers.core.model import value
 
 DIFF_CHARS_MAX = 200_000
 OBJECTS_TRIED_MAX = 5000
-"""Places of an answer where an object may begin: each that is none costs time by its distance."""
+"""Number of places in an answer that are tried as the beginning of an object: each failed one costs
+time by its distance."""
 
 _TEMPLATE = """\
 You review the work of somebody else on one issue of this project, in the current folder. You may
@@ -32,14 +33,14 @@ Answer with one JSON object and nothing behind it:
 
 @value
 class Review:
-    """``remarks``: for the one who did the work, as one text."""
+    """Result of a review. ``remarks``: for the agent that did the work, as one text."""
 
     approved: bool
     remarks: str = ""
 
 
 def prompt(asked: Assignment, diff: str, said: str) -> str:
-    """What the reviewer gets: the issue, what was said of the work, and the diff."""
+    """Return the reviewer's prompt: the issue, what the author said of the work, and the diff."""
     briefing = replace(of_issue(asked.issue, asked.comments), worktree=False)
     blocks = (
         block("Words of its author", said),
@@ -53,7 +54,8 @@ def prompt(asked: Assignment, diff: str, said: str) -> str:
 
 
 def read(text: str) -> Review | None:
-    """The last JSON object in an answer that has ``approve``; None where there is none."""
+    """Return the review in an answer: the last JSON object that has ``approve``; None: there is
+    none."""
     decoder = json.JSONDecoder()
     begins = [match.start() for match in re.finditer(r'\{(?=\s*")', text)]
     for begin in reversed(begins[-OBJECTS_TRIED_MAX:]):

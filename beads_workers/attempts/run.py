@@ -1,7 +1,7 @@
 """One attempt of an agent: ``python -m beads_workers.attempts.run``, an ``Assignment`` on stdin.
 
-The agent works; what it left is committed; ``--verify`` and the reviewer look at it; what they find
-goes back to the same session, in as many rounds as are allowed. What came of it is the receipt.
+The agent works; its changes are committed; ``--verify`` and the reviewer check them. Their findings
+go back to the same session, in as many rounds as are allowed. The receipt says what came of it.
 Source: docs/AGENTS.md.
 """
 
@@ -50,7 +50,7 @@ REFUSED = (Kind.LIMITED, Kind.NEEDS_PERSON, Kind.TRANSIENT)
 
 
 class AgentAttempt:
-    """``run`` gives the answer; ``end`` asks it to come to its end with what it has."""
+    """One attempt. ``run`` returns the answer; ``end`` asks the attempt to end with what it has."""
 
     def __init__(self, asked: assignment.Assignment) -> None:
         self._asked = asked
@@ -83,14 +83,15 @@ class AgentAttempt:
         self._worker = WorkingAgent(asked.agent, self._around, earlier=self._earlier())
         self._refused: assignment.AgentSpec | None = None
         self._unkept = ""
-        """What git or the machine could not do with its work, for no fault of the agent."""
+        """What git or the machine could not do with the work, for no fault of the agent; empty:
+        nothing."""
 
     def end(self) -> None:
-        """Somebody wants it to end."""
+        """Ask the attempt to end."""
         self._is_told = True
 
     def run(self) -> assignment.AttemptAnswer:
-        """Work, check, mend. Raises ``AgentNotStarted``."""
+        """Work, check and mend; return the answer. Raises ``AgentNotStarted``."""
         try:
             verdict, lesson = self._work_and_check()
         except GitError as error:
@@ -106,7 +107,7 @@ class AgentAttempt:
     # --- rounds -----------------------------------------------------------------------------------
 
     def _work_and_check(self) -> tuple[Verdict, str]:
-        """The verdict, and what the next attempt should know."""
+        """Return the verdict, and what the next attempt should know."""
         verdict = self._begin()
         while verdict.kind in (Kind.DONE, Kind.NO_CHANGE):
             found: str | Verdict = self._commit(verdict)
@@ -133,13 +134,17 @@ class AgentAttempt:
 
     @property
     def _may_be_unchanged(self) -> bool:
-        """Whether the issue says so, or somebody looks whether it is true."""
+        """Whether the work may be done without a change: the issue says so, or a reviewer checks
+        it."""
         return self._asked.allows_no_change or self._asked.review is not None
 
     def _earlier(self) -> Receipt | None:
-        """The attempt whose session goes on; None where a new one begins. That is so where what
-        the session remembers is not in this worktree, and where it held that all was done while
-        nothing was: it would say so again. See ``_is_unchanged``."""
+        """Return the receipt of the attempt whose session goes on; None: a new session begins.
+
+        A new one begins if the session's memory does not belong to this worktree. The same holds if
+        the session claimed that nothing was left to do while nothing was done: it would claim that
+        again. See ``_is_unchanged``.
+        """
         earlier = self._asked.earlier
         if earlier is None or not earlier.session or not self._asked.resumes:
             return None
@@ -148,7 +153,7 @@ class AgentAttempt:
 
     def _begin(self) -> Verdict:
         earlier = self._earlier()
-        # An attempt that was killed may have left it elsewhere.
+        # A killed attempt may have left HEAD elsewhere.
         self._come_back()
         if self._asked.mend is not None:
             self._merge(self._asked.mend)
@@ -168,7 +173,8 @@ class AgentAttempt:
         return self._ask(self._first_prompt(resumed=False), resume=False)
 
     def _renew(self, why: str, found: str = "") -> Verdict:
-        """Begin again in a new session, once; ``found``: what it is told beside the issue."""
+        """Begin again in a new session, once; ``found``: text added to the prompt, after the
+        issue."""
         self._log.say(f"{why}: a new session begins")
         self._is_renewed = True
         self._worker = WorkingAgent(self._asked.agent, self._around)
@@ -176,8 +182,8 @@ class AgentAttempt:
         return self._ask(f"{prompt}\n\n{found}" if found else prompt, resume=False)
 
     def _is_unchanged(self) -> bool:
-        """Whether the work is as it was when this was asked last. A session that goes on may
-        remember what a kill has undone, and say for ever that all is done."""
+        """Return whether the work is as it was at the last call. A resumed session may remember
+        what a kill has undone, and say for ever that all is done."""
         before = self._tree
         try:
             self._tree = self._place.whole_tree() if self._place.own else ""
@@ -186,7 +192,8 @@ class AgentAttempt:
         return self._tree == before != ""
 
     def _merge(self, mend: Mend) -> None:
-        """What has landed comes into its branch; what does not fit stands there to be mended."""
+        """Merge what has landed into the attempt's branch; conflicts are left in the files, to be
+        resolved by the agent."""
         try:
             self._standing = self._place.merge(mend.tip)
         except GitNoAnswer:
@@ -199,7 +206,7 @@ class AgentAttempt:
         self._log.say(f"merged what has landed, {mend.tip[:12]}{marks}")
 
     def _first_prompt(self, *, resumed: bool, spare: int = 0) -> str:
-        """``spare``: bytes that are to be left for what comes behind it."""
+        """Return the first prompt; ``spare``: bytes to be left for text behind it."""
         room = self._worker.adapter.prompt_bytes_max
         room = room and room - spare - 2
         ends = delivered_by_us(self._asked)
@@ -225,15 +232,15 @@ class AgentAttempt:
     # --- checks -----------------------------------------------------------------------------------
 
     def _check(self, verdict: Verdict) -> str | Verdict:
-        """What is wrong with the work, for the agent; "" where nothing is. A verdict where nobody
-        could find out."""
+        """Return what is wrong with the work, for the agent; "" if nothing is. Return a verdict if
+        nobody could find out."""
         if verdict.kind is Kind.NO_CHANGE and not self._may_be_unchanged:
             return ""
         return self._verify() or self._review(verdict)
 
     def _commit(self, verdict: Verdict) -> str:
-        """Commit what lies there; why it cannot be done, if the agent can mend that. Raises
-        ``GitError``."""
+        """Commit what is not committed; return why that is not possible, if the agent can mend it.
+        Raises ``GitError``."""
         if verdict.kind is Kind.NO_CHANGE:
             return ""
         try:
@@ -246,7 +253,8 @@ class AgentAttempt:
         return ""
 
     def _as_it_is(self, verdict: Verdict) -> Verdict:
-        """Nobody could tell at the end of the agent whether it changed anything: now one can."""
+        """Return the verdict, corrected: only after the commit is it known whether anything has
+        changed."""
         if verdict.kind is Kind.DONE and self._place.own and not self._place.changes().any:
             return replace(verdict, kind=Kind.NO_CHANGE)
         return verdict
@@ -271,14 +279,14 @@ class AgentAttempt:
         return f"verify failed: {last}\n\n$ {command} (exit status {status})\n{said}"
 
     def _take_back_from_verify(self) -> None:
-        """What a check writes is no work: in tracked files it would be in the way of a merge, and
-        beside them it would be committed, or keep the worktree after its landing."""
+        """Undo what a check writes, which is no work: in tracked files it would be in the way of a
+        merge; other files would be committed, or keep the worktree after its landing."""
         if written := self._place.status()[2]:
             self._place.discard()
             self._log.say(f"verify wrote {some(written)}: taken back")
 
     def _run_verify(self, command: str) -> tuple[int, list[str]]:
-        """Its exit status, and the end of what it printed."""
+        """Run the command; return its exit status, and the end of its output."""
         tail = bytearray()
 
         def heard(data: bytes) -> None:
@@ -311,7 +319,8 @@ class AgentAttempt:
             return replace(said, text=verdict.text)
         found = review.read(said.text)
         if found is None:
-            # Nobody has looked at it: that is no approval, and nothing that the agent could mend.
+            # Nobody has reviewed the work: that is no approval, and nothing that the agent could
+            # mend.
             return Verdict(Kind.UNFINISHED, f"the review by {spec.name} cannot be read: {said.why}")
         self._log.say("the reviewer approves" if found.approved else "the reviewer has remarks")
         return "" if found.approved else f"the reviewer has remarks\n\n{found.remarks}"
@@ -329,7 +338,7 @@ class AgentAttempt:
             case Kind.NO_CHANGE if self._may_be_unchanged:
                 return assignment.AttemptAnswer(OutcomeKind.SUCCESS, "", receipt)
             case Kind.NO_CHANGE if said_outcome(verdict.text)[0]:
-                # Another attempt would say the same: a person looks at it.
+                # Another attempt would say the same: a person has to look at it.
                 receipt = replace(receipt, flags=(*receipt.flags, "says that no change is needed"))
                 error = f"it says that no change is needed: {why}"
                 return assignment.AttemptAnswer(OutcomeKind.NOT_FOUND, error, receipt)
@@ -371,7 +380,8 @@ class AgentAttempt:
         )
 
     def _questions(self, verdict: Verdict) -> list[str]:
-        """What it asked and did all the same: a person should look at that."""
+        """Return what the agent asked before it went on all the same: a person should look at
+        that."""
         if verdict.kind is not Kind.DONE:
             return []
         asked = [*self._asked_of_us, last_question(verdict.text)]
@@ -383,7 +393,8 @@ class AgentAttempt:
         return (self._refused or self._worker.spec).model if is_missing else ""
 
     def _with_work(self, verdict: Verdict, receipt: Receipt) -> tuple[Verdict, Receipt]:
-        """With what git says of the work: nothing is done until its branch was read."""
+        """Return verdict and receipt with what git says of the work: nothing is done until its
+        branch was read."""
         try:
             return verdict, self._place.receipt(receipt)
         except GitError as error:
@@ -404,12 +415,13 @@ class AgentAttempt:
             return Changes(known=False)
 
     def _come_back(self) -> bool:
-        """Have HEAD on the attempt's own branch; whether it is there. Raises ``GitError``."""
+        """Bring HEAD to the attempt's own branch; return whether it is there. Raises
+        ``GitError``."""
         try:
             if done := self._place.come_back():
                 self._log.say(done)
         except CannotCommit:
-            return False  # Why is said when its work is to be committed.
+            return False  # The commit reports why.
         return True
 
     def _changed(self) -> bool | None:
@@ -442,7 +454,8 @@ class AgentAttempt:
 
 
 def main() -> int:
-    """See the module text; 0 once there is an answer, 1 where nothing could be tried."""
+    """Run the attempt, see the module text; return 0 once there is an answer, another status if
+    nothing could be tried."""
     asked = assignment.read_assignment(sys.stdin.read())
     sessions.adopt()
     try:
@@ -460,7 +473,8 @@ def main() -> int:
 
 
 def not_begun(asked: assignment.Assignment, error: GitError) -> assignment.AttemptAnswer:
-    """The answer of an attempt whose worktree cannot be read; its session may go on later."""
+    """Return the answer of an attempt whose worktree cannot be read; its session may go on
+    later."""
     nothing_used = Receipt()
     receipt = replace(
         asked.earlier or nothing_used,
@@ -476,28 +490,28 @@ def not_begun(asked: assignment.Assignment, error: GitError) -> assignment.Attem
 
 
 def _tell_answer(answer: assignment.AttemptAnswer) -> int:
-    """Print it for the worker; an exit status: without an answer nothing is done."""
+    """Print the answer for the worker; return an exit status: without an answer nothing is done."""
     return 0 if _print({"answer": assignment.to_fields(answer)}) else 1
 
 
 def _print(row: dict[str, Any]) -> bool:
-    """Write a line; whether all of it was written."""
+    """Write a line; return whether all of it was written."""
     data = json.dumps(row).encode() + b"\n"
     try:
         while data:
             data = data[os.write(1, data) :]
     except OSError:
-        return False  # Nobody listens any more; the worktree and the usage file have what counts.
+        return False  # The worker is gone; the worktree and the usage file have what counts.
     return True
 
 
 def _fault(error: GitError) -> str:
-    """What git or the machine could not do; "" if whoever worked is the reason."""
+    """Return what git or the machine could not do; "" if the agent is the reason."""
     if isinstance(error, GitNoAnswer):
         return CANNOT_READ
     return "" if isinstance(error, Misplaced) else CANNOT_COMMIT
 
 
 if __name__ == "__main__":
-    gc.freeze()  # Nothing of what is loaded is garbage; Python would look for some at the end, too.
+    gc.freeze()  # Loaded modules are no garbage; Python would look for some at its end, too.
     sys.exit(main())

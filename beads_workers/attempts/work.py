@@ -1,4 +1,4 @@
-"""The work of an attempt as git sees it: what there was before, what there is now, and keeping it.
+"""The work of an attempt as git sees it: state before, state now, and keeping it.
 
 Nothing here touches a branch that is not the attempt's own, and no hook of the user's runs.
 """
@@ -39,20 +39,21 @@ from beads_workers.worktrees.records import REFS_FILE, WorktreeRecord
 from beads_workers.worktrees.removal import OPERATIONS, STATUS, parse_status
 
 NO_REPOSITORY = 128
-"""The exit status of ``git status`` in no repository."""
+"""The exit status of ``git status`` outside of a repository."""
 
 COMMIT_TRIES_MAX = 3
 
 
 class CannotCommit(Exception):
-    """What lies in the worktree cannot be committed as it is; ``str()`` is one line."""
+    """Error: the content of the worktree cannot be committed as it is; ``str()`` is one line."""
 
 
 @value
 class Changes:
-    """``commits``: since the attempt began, oldest first. ``files``: changed and not committed.
+    """Changes of an attempt. ``commits``: since the attempt began, oldest first. ``files``: changed
+    and not committed.
 
-    ``known``: whether anybody can tell; not outside of git, nor where others work as well.
+    ``known``: whether anybody can tell; False outside of git, and if others work there as well.
     """
 
     commits: tuple[str, ...] = ()
@@ -67,14 +68,14 @@ class Changes:
 
 @dataclass(slots=True)
 class Workplace:
-    """The folder an agent works in. ``base``: the commit it began with, None outside of git.
+    """The folder in which an agent works. ``base``: the commit it began with; None outside of git.
 
     ``own``: a worktree that nobody else uses, so that all changes are the attempt's, and may be
-    committed for it. ``seconds``: what a call of git may take.
-    ``mine``: the branch of such a worktree; nothing of ours reads or commits elsewhere. ``refs``:
-    all of them as the attempt began. ``directory``: where git keeps what belongs to the worktree,
-    ``dot_git`` and ``dot_git_text``: the file that leads there. ``trailers``: templates of what a
-    commit says that is made here; ``agent``: whose work that is.
+    committed for it. ``seconds``: the longest time of a call of git. ``mine``: the branch of such a
+    worktree; our code reads and commits nowhere else. ``refs``: all refs as the attempt began.
+    ``directory``: where git keeps what belongs to the worktree; ``dot_git`` and ``dot_git_text``:
+    the file that leads there. ``trailers``: templates of the trailers of commits made here;
+    ``agent``: the agent that did the work.
     """
 
     folder: str
@@ -94,11 +95,12 @@ class Workplace:
     trailers: tuple[str, ...] = commit_form.OWN_TRAILERS
     agent: str = ""
     _places: tuple[str, str, str] | None = None
-    """What git has said of where it is: asked once, whoever works cannot move it."""
+    """Git's answers on where it is: asked once, so that the agent cannot move them."""
 
     @classmethod
     def enter(cls, folder: str, issue_id: str, attempt: int, run_id: str) -> Workplace:
-        """Look before the agent begins; the environment says whether a worktree was made.
+        """Return the workplace before the agent begins; the environment says whether there is a
+        worktree.
 
         Raises ``GitError`` if a worktree cannot be read, and ``GitNoAnswer``.
         """
@@ -113,8 +115,8 @@ class Workplace:
 
     @classmethod
     def ended(cls, folder: str, issue_id: str, attempt: int, run_id: str) -> Workplace:
-        """Look once a command has ended in a worktree of its own, before which nobody looked;
-        raises as ``enter`` does, and ``Misplaced`` without such a worktree."""
+        """Return the workplace of a command that has ended in a worktree of its own, without a look
+        before; raises as ``enter`` does, and ``Misplaced`` without such a worktree."""
         place = cls._of_environment(folder, issue_id, attempt, run_id)
         if not place.own:
             raise Misplaced("this task has no worktree")
@@ -127,7 +129,7 @@ class Workplace:
 
     @classmethod
     def left(cls, record: WorktreeRecord) -> Workplace:
-        """One that an attempt has left; raises as ``enter`` does."""
+        """Return the workplace that an attempt has left; raises as ``enter`` does."""
         of = (record.issue_id, record.attempt, record.run_id)
         place = cls(record.path, True, record.base, *of)
         place._take(record.branch)
@@ -148,7 +150,7 @@ class Workplace:
         return replace(self, base=head, dirty=dirty)
 
     def _take(self, branch: str) -> None:
-        """Know its branch, and how git finds the worktree; raises ``GitError``."""
+        """Note the branch, and how git finds the worktree; raises ``GitError``."""
         directory, top = self._git_directory(), self._at_top.folder
         if not branch:
             return
@@ -160,9 +162,9 @@ class Workplace:
             self.directory, self.dot_git = directory, file
 
     def come_back(self) -> str:
-        """Bring HEAD back to the attempt's own branch; what was done, "" for nothing.
+        """Bring HEAD back to the attempt's own branch; return what was done, "" for nothing.
 
-        Raises ``CannotCommit`` if what lies elsewhere does not fit there, and ``GitError``.
+        Raises ``CannotCommit`` if changes elsewhere do not fit there, and ``GitError``.
         """
         self._check_dot_git()
         if self.mine is None or self.mine.look().here:
@@ -176,7 +178,8 @@ class Workplace:
             raise CannotCommit(str(trouble)) from None
 
     def moved(self) -> tuple[str, ...]:
-        """What happened to other refs while it ran, a line each; raises ``GitError``."""
+        """Return what happened to other refs while the attempt ran, a line each; raises
+        ``GitError``."""
         return tuple(moved(self._git, self.refs)) if self.mine is not None else ()
 
     def status(
@@ -197,7 +200,7 @@ class Workplace:
         return parse_status(done.output)
 
     def _without_worktrees(self, files: tuple[str, ...]) -> tuple[str, ...]:
-        """Without the worktrees of sub-agents, which are no change of this one."""
+        """Leave out the worktrees of sub-agents, which are no change of this worktree."""
         at_top = self._at_top
         left_out = {*self._nested(at_top)[0]}
         there = [name for name in others_in(at_top) if name not in left_out] if left_out else []
@@ -223,8 +226,8 @@ class Workplace:
         return Git(self.folder, self.seconds)
 
     def _check_dot_git(self) -> None:
-        """Without its ``.git`` file git would take whatever repository lies around the worktree:
-        one that was removed is written again. Raises ``GitError`` if it leads elsewhere."""
+        """Check the ``.git`` file, without which git would use any repository around the worktree.
+        Write it again if it was removed. Raises ``GitError`` if it leads elsewhere."""
         if self.directory is None or self.dot_git is None:
             return
         try:
@@ -240,28 +243,28 @@ class Workplace:
                 raise Misplaced(f"{self.dot_git} leads to another repository; remove it")
 
     def changes(self) -> Changes:
-        """What the attempt has changed up to now; raises ``GitError``."""
+        """Return what the attempt has changed up to now; raises ``GitError``."""
         if self.base is None:
             return Changes(known=False)
         commits, files = self._commits(self._tip()), self.status()[2]
         if not self.own:
-            # What the user had changed before is not this attempt's work.
+            # Changes that the user made before are not this attempt's work.
             files = tuple(name for name in files if name not in self.dirty)
         if files and not commits and is_litter(files, self._at_top, self.base):
             files = ()
         return Changes(commits, files)
 
     def _commits(self, tip: str) -> tuple[str, ...]:
-        """Those since the attempt began, oldest first; raises ``GitError``."""
+        """Return the commits since the attempt began, oldest first; raises ``GitError``."""
         if tip == self.base:
             return ()
         return tuple(git.objects(self._git("rev-list", "--reverse", f"{self.base}..{tip}")))
 
     def commit(self, title: str, text: str = "") -> str | None:
-        """Commit what is not committed, in a worktree of its own; gives the new commit.
+        """Commit what is not committed, in a worktree of its own; return the new commit.
 
-        None where nothing was to be committed. Whoever worked in it has ended. Raises
-        ``CannotCommit`` while a merge or a rebase is under way, and ``GitError``.
+        None: nothing to commit. The agent or command must have ended. Raises ``CannotCommit`` while
+        a merge or a rebase is under way, and ``GitError``.
         """
         if not self.own:
             return None
@@ -269,11 +272,11 @@ class Workplace:
             before = ""
             try:
                 self.come_back()
-                # Where ``come_back`` has just seen it.
+                # ``come_back`` has just seen the branch.
                 before = self.head() if self.mine is None else self.mine.tip
                 return self._commit(title, text, before)
             except git.GitError:
-                # A killed git may have made it before it could say so.
+                # A killed git may have committed before it could say so.
                 if before and self.head() != before and not self.status()[2]:
                     return self.head()
                 if not tries_left:
@@ -309,7 +312,7 @@ class Workplace:
         return self.head()
 
     def _stage(self, tip: str, *, has_folders: bool) -> bool:
-        """Stage what is there; whether that differs from ``tip``."""
+        """Stage all changes; return whether the index differs from ``tip``."""
         at_top = self._at_top
         worktrees, repositories = self._nested(at_top) if has_folders else ([], [])
         _refuse(repositories)
@@ -320,19 +323,19 @@ class Workplace:
         return bool(self._git("diff", "--cached", "--name-only", "-z"))
 
     def _check_gitlinks(self, tip: str) -> bool:
-        """Refuse bare ones; whether anything in the index differs from its base."""
+        """Refuse bare gitlinks; return whether anything in the index differs from its base."""
         base = self.base or tip
         found = in_index(self._at_top, base)
         _refuse(bare_gitlinks(self._at_top, base, found))
         return bool(found)
 
     def _identity(self) -> tuple[str, ...]:
-        """Options by which a commit can be made, also if nobody ever said who commits."""
+        """Return options with which a commit can be made, even if no identity is configured."""
         known = self._git.ask("var", "GIT_COMMITTER_IDENT")
         return () if known.status == 0 else git.FALLBACK_IDENTITY
 
     def head(self) -> str:
-        """The commit of its branch; raises ``GitError``."""
+        """Return the commit of the attempt's branch; raises ``GitError``."""
         tip = self._tip()
         return tip if git.is_object(tip) else self._git("rev-parse", tip).strip()
 
@@ -344,7 +347,7 @@ class Workplace:
         return self.mine.tip
 
     def _look(self) -> BranchNow:
-        """Its branch, or the last known commit of that; raises ``GitError``."""
+        """Return the branch as it is, or its last known commit; raises ``GitError``."""
         self._check_dot_git()
         seen = BranchNow() if self.mine is None else self.mine.look()
         return (
@@ -358,25 +361,26 @@ class Workplace:
         return commit, tree
 
     def branch(self) -> str:
-        """Its own branch; in a shared folder the one that is checked out, "" if none is."""
+        """Return the attempt's own branch; in a shared folder the checked-out branch, "" if none
+        is."""
         if self.mine is not None:
             return self.mine.branch
         return self.status()[1] or ""
 
     def diffstat(self) -> str:
-        """In git's words: ``2 files changed, 10 insertions(+)``."""
+        """Return the size of the change in git's words: ``2 files changed, 10 insertions(+)``."""
         if self.base is None:
             return ""
         return self._git("diff", "--shortstat", self.base).strip()
 
     def diff(self) -> str:
-        """What a reviewer gets to see: everything since the base, committed or not."""
+        """Return the reviewer's diff: everything since the base, committed or not."""
         if self.base is None:
             return ""
         return self._git("diff", "--no-color", "--no-ext-diff", self.base)
 
     def receipt(self, receipt: Receipt) -> Receipt:
-        """With what git says of the work; raises ``GitError``."""
+        """Return the receipt with what git says of the work; raises ``GitError``."""
         if self.base is None:
             return receipt
         seen = self._look()
@@ -392,21 +396,23 @@ class Workplace:
         )
 
     def _obeyed(self) -> list[str]:
-        """What it changes that others run once it is merged, in one line; raises ``GitError``."""
+        """Return a line on changed files that others obey or run once they are merged; raises
+        ``GitError``."""
         found = git.names(self._git("diff", "--name-only", "-z", str(self.base), "--", *WATCHED))
         return [f"{OBEYED}: {some(found)}"] if found else []
 
     def _programs(self) -> list[str]:
-        """What git runs for the user since the attempt, in one line; raises ``GitError``."""
+        """Return a line on what git runs for the user since the attempt; raises ``GitError``."""
         if self.mine is None:
             return []
         found = changed(self._git_directory(), self._git)
         return [f"changed what git runs in this repository: {some(found)}"] if found else []
 
     def merge(self, tip: str) -> tuple[str, ...]:
-        """Merge what has landed into its branch; the files whose conflicts are left standing.
+        """Merge what has landed into the attempt's branch; return the files with unresolved
+        conflicts.
 
-        From here on its work is what differs from ``tip``. Raises ``GitError``.
+        From here on the work is what differs from ``tip``. Raises ``GitError``.
         """
         if not self.own:
             return ()
@@ -419,8 +425,8 @@ class Workplace:
             except git.GitError:
                 if not self.status()[2]:
                     raise
-                # What lies there is in the way. Its branch was whole, so this came later, from a
-                # check for instance; it is kept.
+                # Uncommitted changes are in the way. The branch was whole, so they came later, from
+                # a check for instance; they are kept.
                 self.keep()
                 self.discard()
                 self._merge(tip)
@@ -436,7 +442,7 @@ class Workplace:
             except git.GitNoAnswer:
                 if not tries_left:
                     raise
-                # Nobody else works here: what the killed one has locked is nobody's.
+                # Nobody else works here: locks of a killed git can be removed.
                 self._unlock()
             else:
                 if done.status == 0 or self._merging():
@@ -447,7 +453,7 @@ class Workplace:
                 return
 
     def discard(self) -> None:
-        """Have the files of HEAD again, and no others but those that git ignores, and repositories.
+        """Restore the files of HEAD, and remove all others except ignored files and repositories.
 
         For a caller that knows whose changes these are. Raises ``GitError``.
         """
@@ -457,10 +463,10 @@ class Workplace:
         at_top("clean", "--quiet", "-d", "--force")
 
     def keep(self, besides: Sequence[str] | None = None) -> str | None:
-        """Keep the tree as it is, whatever becomes of the worktree; gives the name of the ref.
+        """Keep the tree as it is, whatever becomes of the worktree; return the name of the ref.
 
-        ``besides``: hidden files, if they are known; others that the repository ignores are left
-        out. None outside of a worktree of its own.
+        ``besides``: hidden files, if they are known; other ignored files are left out. None outside
+        of a worktree of its own.
         """
         if not self.own or self.base is None:
             return None
@@ -482,7 +488,7 @@ class Workplace:
         return ref
 
     def keep_all(self, hidden: tuple[list[str], list[str]]) -> list[str]:
-        """``keep``; gives what a person should know of ``hidden`` files."""
+        """Keep the tree as ``keep`` does; return what a person should know of ``hidden`` files."""
         kept, left = hidden
         ref = self.keep(kept)
         rules = "your own ignore rules hide"
@@ -494,7 +500,8 @@ class Workplace:
         return hidden(self._at_top, self.began) if self.own else ([], [])
 
     def whole_tree(self) -> str:
-        """Of all that is there, committed or not, but for ignored files; raises ``GitError``."""
+        """Return the tree of all files, committed or not, except ignored ones; raises
+        ``GitError``."""
         return self._whole_tree((), self._state_of("HEAD")[1])
 
     def _whole_tree(self, besides: Sequence[str], committed: str) -> str:
@@ -507,7 +514,7 @@ class Workplace:
     def _check_operation(self, tip: str) -> None:
         if under_way := self._operation(except_for=("BISECT_LOG", "MERGE_HEAD")):
             raise CannotCommit(f"{under_way} is under way in the worktree")
-        # A merge ends with the commit, once nothing is left of its conflicts.
+        # A merge ends with the commit, once no conflict is left.
         of = (self._git_directory(), self.base or tip, tip)
         if standing := left_marks(self.folder, self._at_top, *of):
             raise CannotCommit(f"conflicts stand in {', '.join(standing[:FILES_NAMED])}")
@@ -535,7 +542,7 @@ class Workplace:
         return self._places
 
     def _unlock(self) -> None:
-        """Nobody works in it any more: what a killed git has locked is nobody's."""
+        """Remove locks that a killed git has left: nobody else works here any more."""
         git.unlock_here(self._git_directory(), self._common())
 
     def _merging(self) -> bool:

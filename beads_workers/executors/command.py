@@ -1,4 +1,4 @@
-"""From a TASK to the programs that it means: pure, so that ``--dry-run`` shows the truth."""
+"""From a TASK to the programs that run for it: pure, so that ``--dry-run`` shows the truth."""
 
 from __future__ import annotations
 
@@ -26,19 +26,20 @@ if TYPE_CHECKING:
 # --- placeholders --------------------------------------------------------------------------------
 # Placeholders in commands and prompts, and the one place where they would be dangerous.
 #
-# Source: docs/OPERATIONS.md, "Text from issues". A replaced value is never looked at again, and
-# never meets a shell: a script handed to ``sh -c`` may not contain an issue's text at all.
+# Source: docs/OPERATIONS.md, "Text from issues". A replaced value is never examined again, and
+# never reaches a shell: a script handed to ``sh -c`` may not contain an issue's text at all.
 
 
 TITLE_CHARS_MAX = 32_000
-"""One argument or variable holds 128 KiB (MAX_ARG_STRLEN); a character is at most four bytes."""
+"""Characters of a title: one argument or variable holds 128 KiB (MAX_ARG_STRLEN), and a character
+is at most four bytes."""
 
 SAFE_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._:/@-]*")
-"""Ids that can stand in a script or behind a ``bd`` subcommand: no option, nothing to expand."""
+"""Ids that may stand in a script or after a ``bd`` subcommand: no option, nothing to expand."""
 
 
 def values(task: Task, worker_id: str) -> dict[str, str]:
-    """What the placeholders of a command stand for."""
+    """Return the values of a command's placeholders."""
     return {
         "id": plain(task.issue_id),
         "title": plain(task.title)[:TITLE_CHARS_MAX],
@@ -54,11 +55,12 @@ def replace(text: str, known: Mapping[str, str]) -> str:
 
 
 NAMES = ("id", "title", "priority", "worker", "attempt")
-"""The placeholders of a command: those of ``values``."""
+"""Placeholders of a command: the keys of ``values``."""
 
 
 def check_command(argv: Sequence[str]) -> str | None:
-    """Why a command that somebody typed is refused, or None: it is unsafe, or has a slip."""
+    """Return why a command that somebody typed is refused: it is unsafe, or misspelt. None: it is
+    not."""
     slip = next(slips(argv), None)
     return unsafe_script(argv) or (
         f"{slip[0]} is not a placeholder; did you mean {slip[1]}?" if slip else None
@@ -66,12 +68,12 @@ def check_command(argv: Sequence[str]) -> str | None:
 
 
 def slips(argv: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Placeholders that look misspelt, each with the nearest one. Any other text in braces stays as
-    it is, and so does code: braces mean something there."""
+    """Yield placeholders that look misspelt, each with the nearest one. Other text in braces is
+    left alone, and so is code: braces mean something there."""
     code = {*scripts(argv)}
     found = (word for each in argv if each not in code for word in _WORD.findall(each))
     for word in found:
-        from difflib import get_close_matches  # No worker has use for it.
+        from difflib import get_close_matches  # No worker needs it.
 
         name = word.lower()
         meant = get_close_matches(name, NAMES, n=1, cutoff=0.75)
@@ -81,7 +83,8 @@ def slips(argv: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def unsafe_script(argv: Sequence[str]) -> str | None:
-    """Why this command is refused, or None: an issue's text may not become part of a script."""
+    """Return why this command is refused: an issue's text may not become part of a script. None: it
+    is not."""
     for script in scripts(argv):
         if match := _TEXT_PLACEHOLDER.search(script):
             return (
@@ -92,7 +95,8 @@ def unsafe_script(argv: Sequence[str]) -> str | None:
 
 
 def spelt_for_scripts(argv: Sequence[str]) -> tuple[str, ...]:
-    """The command as ``unsafe_script`` wants it: variables in scripts instead of placeholders."""
+    """Return the command as ``unsafe_script`` wants it: variables in scripts instead of
+    placeholders."""
     refused = {script for script in scripts(argv) if _TEXT_PLACEHOLDER.search(script)}
 
     def spelt(match: re.Match[str]) -> str:
@@ -102,9 +106,10 @@ def spelt_for_scripts(argv: Sequence[str]) -> tuple[str, ...]:
 
 
 def scripts(argv: Sequence[str]) -> Iterator[str]:
-    """The arguments that a shell or interpreter would run as code: behind ``sh -c`` and its kin.
+    """Yield the arguments that a shell or interpreter would run as code, as after ``sh -c``.
 
-    Found wherever the program stands, so that ``env``, ``timeout`` and the like hide nothing.
+    They are found wherever the program stands, so that ``env``, ``timeout`` and the like hide
+    nothing.
     """
     for position, argument in enumerate(argv):
         letters = _SCRIPT_OPTIONS.get(argument.rpartition("/")[2].rstrip("0123456789."))
@@ -149,35 +154,36 @@ _OPTIONS = re.compile(r"--|[-+][A-Za-z]*")
 
 
 # --- plans ---------------------------------------------------------------------------------------
-# From a TASK to the programs that it means: pure, so that ``--dry-run`` shows the truth.
+# From a TASK to the programs that run for it: pure, so that ``--dry-run`` shows the truth.
 
 
 PREPARE_MODULE = "beads_workers.worktrees.preparation"
-"""Makes an attempt's worktree; it finds a ``preparation`` on its stdin."""
+"""Module that creates an attempt's worktree; reads a ``preparation`` from its stdin."""
 
 ATTEMPT_MODULE = "beads_workers.attempts.run"
-"""Runs an agent, and finds an ``core.assignment.Assignment`` on its stdin."""
+"""Module that runs an agent; reads a ``core.assignment.Assignment`` from its stdin."""
 
 DELIVER_MODULE = "beads_workers.attempts.deliver"
-"""Makes the work of a command a branch that can land, given the same as PREPARE."""
+"""Module that makes a branch that can land of a command's work; its stdin is that of PREPARE."""
 
 REPORT_MODULE = "beads_workers.worktrees.report"
-"""Says what came of the work in it, given the same."""
+"""Module that reports the result of the work in a worktree; its stdin is that of PREPARE."""
 
 NO_COMMAND = "nothing to run: the issue has no command of its own, and the fleet has none"
 
 
 def plan(task: Task, settings: WorkerSettings) -> Plan | NotRunnable:
-    """What a worker runs for a task: ``[claim,] run [, verify]``, then ``close`` or a release.
+    """Return what a worker runs for a task: ``[claim,] run [, verify]``, then ``close`` or a
+    release.
 
-    The issue's own command goes first, then the fleet's, then the agent. Texts are made fit for
-    ``execve``; a payload that is still in a file is not runnable (the edge reads it first).
+    The issue's own command comes first, then the fleet's, then the agent. Texts are made fit for
+    ``execve``. A payload that is still in a file is not runnable (the edge reads it first).
     """
     if task.payload_file is not None:
-        # Written and lost by the machine, not by the task.
+        # The machine wrote and lost the file, not the task.
         return NotRunnable(f"cannot read {task.payload_file}", OutcomeKind.RETRY)
     if settings.work.executors:
-        requests = registry.need("executor_requests")  # No other worker has use for it.
+        requests = registry.need("executor_requests")  # No other worker needs it.
         planned: Plan | NotRunnable = requests.plan(task, _call(task.payload), settings)
         return planned
     if (script := from_payload(task.payload.get("script"))) is not None:
@@ -194,11 +200,13 @@ OF_ONE_ISSUE = (
     *("BW_ISSUE_ID", "BW_ISSUE_TITLE", "BW_ISSUE_PRIORITY", "BW_ISSUE_FILE"),
     *("BW_ATTEMPT", "BW_SOCKET", "BW_PROGRESS"),
 )
-"""What of ``environment`` only an attempt has: the gate of a train is about several issues."""
+"""Variables of ``environment`` that only an attempt has: the gate of a train is about several
+issues."""
 
 
 def environment(task: Task, settings: WorkerSettings) -> dict[str, str]:
-    """What a task's programs find in their environment besides the worker's own."""
+    """Return the variables that a task's programs get in addition to the worker's own
+    environment."""
     known = values(task, settings.worker_id)
     added = {
         "BW_ISSUE_ID": known["id"],
@@ -211,14 +219,14 @@ def environment(task: Task, settings: WorkerSettings) -> dict[str, str]:
         "BW_RUN_ID": settings.run_id,
         "BW_SOCKET": settings.socket_path,
         "ORCHESTRATOR_PID": str(settings.orchestrator_pid),
-        # What a task starts ends with its worker: a daemon for everybody must not be born there.
+        # What a task starts ends with its worker: a daemon for everybody must not start there.
         "BEADS_AUTO_START_DAEMON": "false",
     }
     if headers := task.payload.get("trace_context"):
         added |= variables(headers)
     if settings.actor:
         # A command's own ``bd close`` must come from the holder of the claim, or it is refused. An
-        # agent settles nothing; by its name one knows what it has filed.
+        # agent closes nothing; its name shows which issues it has filed.
         actor = settings.actor
         if settings.work.reads_issues:
             actor = actor_of_task(actor, known["id"])
@@ -229,7 +237,7 @@ def environment(task: Task, settings: WorkerSettings) -> dict[str, str]:
 
 
 def functions_environment(settings: WorkerSettings) -> dict[str, str]:
-    """The same of a process for functions, while it has no task."""
+    """Return the same variables for a process for functions, while it has no task."""
     added = environment(Task(IssueId(""), 0, ""), settings)
     return {k: v for k, v in added.items() if k not in OF_ONE_ISSUE} | dict(
         settings.work.function_variables
@@ -237,7 +245,8 @@ def functions_environment(settings: WorkerSettings) -> dict[str, str]:
 
 
 def issue_json(task: Task) -> str:
-    """The whole issue for ``BW_ISSUE_FILE``: as the tracker shows it, or what TASK said."""
+    """Return the whole issue for ``BW_ISSUE_FILE``: as the tracker shows it, or as TASK describes
+    it."""
     issue = task.payload.get("issue")
     if not isinstance(issue, dict):
         issue = {
@@ -254,11 +263,11 @@ def issue_json(task: Task) -> str:
 
 
 _dumps = json.JSONEncoder().encode
-"""Made once: ``json.dumps`` finds out about its options at every call."""
+"""Created once: ``json.dumps`` examines its options at every call."""
 
 
 def preparation(task: Task, settings: WorkerSettings) -> str:
-    """What a PREPARE step is told, as JSON: ``worktrees.asked.Preparation``."""
+    """Return the input of a PREPARE step, as JSON: ``worktrees.asked.Preparation``."""
     assert settings.work.worktrees is not None
     fields = {
         "worktrees": to_plain(settings.work.worktrees),
@@ -274,7 +283,7 @@ def preparation(task: Task, settings: WorkerSettings) -> str:
 
 
 def _run(task: Task, settings: WorkerSettings) -> Step | NotRunnable:
-    """The step that does the work."""
+    """Return the step that does the work."""
     work, added = settings.work, environment(task, settings)
     call = _call(task.payload)
     if call is not None and work.allow_modules:
@@ -282,7 +291,7 @@ def _run(task: Task, settings: WorkerSettings) -> Step | NotRunnable:
         if work.verify is None:
             del added["BW_ISSUE_FILE"]  # It has its arguments; a file for each would cost more.
         return Step(StepKind.RUN, (), added, call=call)
-    # A fleet that calls no functions does with such an issue what it does with any other.
+    # A fleet that calls no functions treats such an issue like any other.
     chosen = _choose(task, settings)
     if chosen is None:
         if call is not None:
@@ -330,14 +339,15 @@ def _choose(task: Task, settings: WorkerSettings) -> tuple[str, ...] | Agent | N
 
 
 def _told(task: Task) -> Mapping[str, Any]:
-    """What the orchestrator says of the agent that is to work on it."""
+    """Return what the orchestrator says about the agent that is to work on the task."""
     told = task.payload.get("agent")
     return told if isinstance(told, Mapping) else {}
 
 
 def _attempt(task: Task, settings: WorkerSettings, agent: Agent, added: Mapping[str, str]) -> Step:
-    """An agent that is understood: a program of ours that runs it, checks its work, and answers."""
-    # No other worker has use for it.
+    """Return the step of an agent with an adapter: our own program runs it, checks its work, and
+    answers."""
+    # No other worker needs these.
     from beads_workers.core.assignment import Assignment, write_assignment
     from beads_workers.core.landing import read_mend
     from beads_workers.core.receipts import read_receipt
@@ -361,7 +371,7 @@ def _attempt(task: Task, settings: WorkerSettings, agent: Agent, added: Mapping[
         independent=work.independent,
         fix_rounds=work.fix_rounds,
         stall_seconds=work.stall_seconds,
-        # Within what its worker gives it, so that its answer is heard.
+        # Within the worker's own grace, so that the answer is heard.
         term_seconds=work.term_grace_seconds * 0.6,
         allows_no_change=NO_CHANGE_LABEL in task.labels,
         comments=work.comments,
@@ -388,7 +398,7 @@ def _spec(agent: Agent, model: Any = None) -> AgentSpec:
 
 
 NO_CHANGE_LABEL = "no-change"
-"""A label: the issue may be done without a change."""
+"""Label: the issue may be done without a change."""
 
 
 def _own_command(command: Any) -> tuple[str, ...]:
@@ -404,11 +414,12 @@ def _unsafe_id(argv: tuple[str, ...], issue_id: str) -> str | None:
 
 
 def _script_plan(script: Script, task: Task, settings: WorkerSettings) -> Plan | NotRunnable:
-    """A script runs as its context says: never in a worktree, and nothing verifies it after."""
-    from beads_workers.executors import scripts as of_scripts  # No other worker has use for it.
+    """Return the plan of a script, which runs as its context says: never in a worktree, and without
+    verification."""
+    from beads_workers.executors import scripts as of_scripts  # No other worker needs it.
 
     added = environment(task, settings)
-    del added["BW_ISSUE_FILE"]  # It has its stdin; a file for each would cost more.
+    del added["BW_ISSUE_FILE"]  # It has its stdin; a file for each would cost more than the script.
     steps = of_scripts.script_steps(script, settings.work.contexts, added)
     if isinstance(steps, NotRunnable):
         return steps
@@ -428,7 +439,7 @@ def _script_plan(script: Script, task: Task, settings: WorkerSettings) -> Plan |
 def _steps(task: Task, settings: WorkerSettings, run: Step) -> Plan:
     added, place, steps = run.environment, _place(settings), [run]
     if settings.work.worktrees is not None:
-        # -P: what lies in the project's folder is never imported.
+        # -P: modules in the project's folder are never imported.
         prepare = (sys.executable, "-P", "-m", PREPARE_MODULE)
         steps.insert(0, Step(StepKind.PREPARE, prepare, added, preparation(task, settings)))
     if settings.work.lands and not run.is_attempt:
@@ -452,9 +463,11 @@ def _steps(task: Task, settings: WorkerSettings, run: Step) -> Plan:
 
 
 def _bd(task: Task, settings: WorkerSettings) -> tuple[str, ...]:
-    """How this worker calls the tracker for a task; empty where the orchestrator does that.
+    """Return the command by which this worker calls the tracker for a task; empty if the
+    orchestrator does that.
 
-    Nobody has agreed to what a worker announced where the TASK is plain version 1."""
+    If the TASK is plain version 1, nobody has agreed to what the worker announced.
+    """
     if task.v1 or task.claims == CLAIMS_WORKER:
         return settings.work.bd_argv or ("bd",)
     if task.claims == CLAIMS_ORCHESTRATOR:

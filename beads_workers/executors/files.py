@@ -1,6 +1,6 @@
-"""Where a task's files are: the issue as JSON, and one log per attempt.
+"""Paths of a task's files: the issue as JSON, one log per attempt, and others.
 
-Ids come from trackers and are untrusted; they become names here and nowhere else.
+Ids come from trackers and are untrusted; they become file names here and nowhere else.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ NAME_CHARS_MAX = 120
 
 
 def file_name(issue_id: str) -> str:
-    """A file name for an id: one per id, with no slash, no leading dot or dash, and bounded.
+    """Return a file name for an id: one per id, with no slash, no leading dot or dash, and bounded.
 
-    What is not a letter, digit, ``.``, ``_`` or ``-`` is percent-encoded (UTF-8); a name that
-    gets too long ends in a hash of the whole id.
+    A character that is not a letter, digit, ``.``, ``_`` or ``-`` is percent-encoded (UTF-8). A
+    name that gets too long ends in a hash of the whole id.
     """
     name = _UNSAFE.sub(_percent, issue_id)
     if name[:1] in (".", "-"):
         name = f"%{ord(name[0]):02X}{name[1:]}"
     if len(name) > NAME_CHARS_MAX:
-        # Imported here: loading it costs every worker, and such ids are rare.
+        # Imported here: every worker would pay for the import, and such ids are rare.
         from hashlib import sha256
 
         whole = sha256(issue_id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
@@ -36,59 +36,60 @@ def file_name(issue_id: str) -> str:
 
 
 def log_file(run_directory: str, issue_id: str, attempt: int) -> str:
-    """The path of an attempt's log; a free retry has the same number, and adds to it."""
+    """Return the path of an attempt's log; a free retry has the same number, and adds to it."""
     return f"{run_directory}/logs/{file_name(issue_id)}.{attempt}.log"
 
 
 def result_file(run_directory: str, issue_id: str, attempt: int) -> str:
-    """The path of what a function returned (JSON), where that is too long to be sent."""
+    """Return the path of a function's result (JSON), if that is too long to be sent."""
     return f"{run_directory}/results/{file_name(issue_id)}.{attempt}.json"
 
 
 def output_file(run_directory: str, worker_id: str) -> str:
-    """Where a worker's running step prints to, until it has ended and printed anything.
+    """Return the path of the output of a worker's running step, until the step has ended.
 
-    Then it becomes the attempt's log; a step that prints nothing costs no file.
+    The file then becomes the attempt's log; a step that prints nothing costs no file.
     """
     return f"{run_directory}/logs/.{file_name(worker_id)}.out"
 
 
 def issue_file(run_directory: str, worker_id: str) -> str:
-    """The path of the issue as JSON: ``BW_ISSUE_FILE``.
+    """Return the path of the issue as JSON: ``BW_ISSUE_FILE``.
 
-    One per worker, which has one task at a time: beside a journal that is synced all the time, a
-    new file for each task costs more than the task's own start.
+    There is one per worker, which has one task at a time. Beside a journal that is synced all the
+    time, a new file for each task costs more than the task's own start.
     """
     return f"{run_directory}/issues/{file_name(worker_id)}.json"
 
 
 def progress_file(run_directory: str, worker_id: str) -> str:
-    """The path where a task may say how far it is: ``BW_PROGRESS``. One per worker; the task makes
-    the file, and an older one counts for nothing."""
+    """Return the path at which a task may report its progress: ``BW_PROGRESS``. One per worker; the
+    task creates the file, and an older one is ignored."""
     return f"{run_directory}/issues/{file_name(worker_id)}.progress"
 
 
 def place_file(run_directory: str, worker_id: str) -> str:
-    """Where a PREPARE step says in which folder its worker's next steps run.
+    """Return the path at which a PREPARE step names the folder of its worker's next steps.
 
-    While its run lives, the worktree that it names is in use.
+    While its run lives, the worktree that the file names is in use.
     """
     return f"{run_directory}/issues/{file_name(worker_id)}.place"
 
 
 def guards_folder(run_directory: str, worker_id: str) -> str:
-    """Where an agent's worker puts what stands before the tracker's program on ``PATH``."""
+    """Return the folder of the guards that an agent's worker puts before the tracker's program on
+    ``PATH``."""
     return f"{run_directory}/guards/{file_name(worker_id)}"
 
 
 def usage_file(run_directory: str, request_id: str) -> str:
-    """Where an attempt of an agent writes what it uses, as it comes."""
+    """Return the path at which an agent's attempt writes its usage, as it is reported."""
     return f"{run_directory}/usage/{file_name(request_id)}.jsonl"
 
 
 def branch_part(issue_id: str) -> str:
-    """One component of a branch's name for an id: one per id, and what git allows there."""
-    # ``~`` stands only before the hash of a name that was too long; git has another use for it.
+    """Return one component of a branch's name for an id: one per id, and valid for git."""
+    # ``~`` stands only before the hash of a name that was too long; git does not allow it.
     name = file_name(issue_id).replace("~", "+").replace("..", ".%2E")
     if name.endswith((".", ".lock")):
         dot = name.rindex(".")
@@ -104,11 +105,12 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 
 
 RESULT_BYTES_MAX = 16 << 20
-"""Of a result that lies in a file: the largest frame of RRQ, and more than any script's output."""
+"""Bytes of a result in a file: the largest frame of RRQ, and more than any script's output."""
 
 
 def whole(outcome: Outcome | None) -> Outcome | None:
-    """With the result itself, where that lies in a file; any worker may have said where."""
+    """Return the outcome with the result itself, if that is in a file; any worker may have named
+    the file."""
     if outcome is None or not outcome.result_file:
         return outcome
     try:
@@ -124,5 +126,5 @@ def _read(path: str) -> str:
         if not stat.S_ISREG(status.st_mode) or status.st_size > RESULT_BYTES_MAX:
             raise ValueError(f"no file, or longer than {RESULT_BYTES_MAX} bytes")
         text = file.read()
-    json.dumps(json.loads(text), allow_nan=False)  # Python alone reads NaN, and 1e999 as infinity.
+    json.dumps(json.loads(text), allow_nan=False)  # Only Python reads NaN, and 1e999 as infinity.
     return text

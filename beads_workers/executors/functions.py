@@ -1,4 +1,4 @@
-"""Python functions as work: found by their path, called, and their end put into words."""
+"""Python functions as work: found by their path, called, and their end turned into a result."""
 
 from __future__ import annotations
 
@@ -22,24 +22,25 @@ if TYPE_CHECKING:
 
 
 # --- places --------------------------------------------------------------------------------------
-# Whether a module could be imported where functions are called; imports nothing to find out.
+# Check whether a module could be imported where functions are called; imports nothing itself.
 
 
 def is_there(module: str, folder: str) -> bool:
-    """Whether ``package.module`` lies in ``folder``, as the project's own do, or in this Python.
+    """Return whether ``package.module`` lies in ``folder``, like the project's own modules, or in
+    this Python.
 
-    What only its own package could tell (one that makes its modules up) counts as there.
+    True also if only its own package could tell, because that creates its modules.
     """
     places: list[str] | None = [folder, *sys.path]
     name = ""
     for part in module.split("."):
         name = f"{name}.{part}" if name else part
         try:
-            # By its last name alone: a package without a file, within another one, would be asked
-            # for its parent, which is not imported.
+            # By its last name alone: for a package without a file, within another package, Python
+            # would ask for the parent, which is not imported.
             spec = PathFinder.find_spec(part, places)
         except (ImportError, OSError, ValueError):
-            return True  # Unreadable is not missing: who calls it will say more.
+            return True  # Unreadable is not missing: the call will report more.
         if spec is None:
             return name in sys.stdlib_module_names
         places = list(spec.submodule_search_locations or ())
@@ -47,7 +48,7 @@ def is_there(module: str, folder: str) -> bool:
 
 
 # --- resolution ----------------------------------------------------------------------------------
-# Which function a path means, and whether it may be called.
+# Resolution of a path to a function, and the check whether it may be called.
 #
 # Nothing is evaluated: a path is the name of a module and of something in it, and both have to lie
 # below a prefix that a person allowed (``--allow-module``). What a module has only imported from
@@ -58,10 +59,10 @@ PATH_CHARS_MAX = 500
 
 
 class NotCallable(Exception):
-    """There is no such function, or it may not be called; ``str()`` is one line for people.
+    """Error: there is no such function, or it may not be called; ``str()`` is one line for people.
 
-    ``may_pass``: its module raised something while it was imported, and may do better next time;
-    ``trace``: from where.
+    ``may_pass``: its module raised an error while it was imported, and may do better next time;
+    ``trace``: the traceback.
     """
 
     may_pass = False
@@ -69,31 +70,33 @@ class NotCallable(Exception):
 
 
 class Resolver:
-    """Finds functions, and knows those that it has found. ``allowed``: see ``resolve``."""
+    """Finder of functions, which remembers those that it has found. ``allowed``: see
+    ``resolve``."""
 
     def __init__(self, allowed: Sequence[str]) -> None:
         self._allowed = tuple(allowed)
         self.known: dict[str, Callable[..., Any]] = {}
 
     def load(self) -> None:
-        """Import what is allowed before anything is called. What fails does so again when it is
-        called, and is the answer then."""
+        """Import all allowed modules before anything is called. A failed import fails again at the
+        call, and is the answer then."""
         for name in self._allowed:
             with suppress(Exception, SystemExit):
                 importlib.import_module(name)
 
     def find(self, path: str) -> Callable[..., Any]:
-        """See ``resolve``. What is found once is found for good, as its module is."""
+        """Find a function: see ``resolve``. A function that was found is kept for good, as its
+        module is."""
         importlib.invalidate_caches()  # A module may have been written since it was missed.
         function = self.known[path] = resolve(path, self._allowed)
         return function
 
 
 def resolve(path: str, allowed: Sequence[str]) -> Callable[..., Any]:
-    """The function or class at ``package.module.name``, or the method at ``...Class.name``.
+    """Return the function or class at ``package.module.name``, or the method at ``...Class.name``.
 
     ``allowed``: names of modules or packages; everything in and below one may be called. Imports
-    the module; raises ``NotCallable``, also where importing it fails.
+    the module; raises ``NotCallable``, also if importing it fails.
     """
     if len(path) > PATH_CHARS_MAX or not _PATH.fullmatch(path):
         raise NotCallable(f"{path[:80]!r} is no path of a function")
@@ -120,28 +123,29 @@ def resolve(path: str, allowed: Sequence[str]) -> Callable[..., Any]:
 
 
 def _is_function(found: Any) -> bool:
-    """A class, or what can be bound as functions are, also where C or a cache wraps it: an instance
-    that can be called as well was not written to be called by name."""
+    """Return whether this is a class or an object that binds as functions do, also if C or a cache
+    wraps it. Any other callable instance was not written to be called by name."""
     kind = type(found)
     binds = hasattr(kind, "__get__") and not hasattr(kind, "__set__")
     return callable(found) and (isinstance(found, type | BuiltinFunctionType | MethodType) or binds)
 
 
 def is_allowed(path: str, allowed: Sequence[str]) -> bool:
-    """Whether a path lies in or below one of these modules or packages."""
+    """Return whether a path lies in or below one of these modules or packages."""
     return any(path.startswith(f"{prefix}.") for prefix in allowed)
 
 
 def _private_part(path: str, allowed: Sequence[str]) -> str:
-    """What of the path is not meant for others, ``__main__`` too; what a person has allowed in so
-    many words is."""
+    """Return the private part of the path, also ``__main__``, or an empty string; what a person has
+    allowed by name is not private."""
     known = max((each for each in allowed if path.startswith(f"{each}.")), key=len)
     rest = path[len(known) + 1 :].split(".")
     return next((part for part in rest if part.startswith("_")), "")
 
 
 def _import(path: str, allowed: Sequence[str]) -> tuple[ModuleType, list[str]]:
-    """The innermost module that the path leads through, and the names that are left of it."""
+    """Return the innermost module that the path leads through, and the names that are left of
+    it."""
     parts = path.split(".")
     for cut in range(len(parts) - 1, max(0, len(parts) - 3), -1):
         name = ".".join(parts[:cut])
@@ -150,7 +154,8 @@ def _import(path: str, allowed: Sequence[str]) -> tuple[ModuleType, list[str]]:
         try:
             return importlib.import_module(name), parts[cut:]
         except ModuleNotFoundError as error:
-            # Missing is it, or what leads to it; what it imports itself is another matter.
+            # The module or one of its parents is missing; a failed import within it is another
+            # matter.
             if error.name is None or not f"{name}.".startswith(f"{error.name}."):
                 raise _failed(name, error) from error
         except (Exception, SystemExit) as error:  # A module runs when it is imported.
@@ -164,7 +169,7 @@ def _failed(name: str, error: BaseException) -> NotCallable:
 
 
 def cannot(why: str, error: BaseException) -> NotCallable:
-    """What is raised where somebody's own code stands in the way; ``error``: what it has raised."""
+    """Return the error for a project's code that failed; ``error``: what that code raised."""
     import traceback
 
     failed = NotCallable(why[: 2 * ERROR_CHARS_MAX])
@@ -179,27 +184,28 @@ _PATH = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)+")
 
 
 # --- calls ---------------------------------------------------------------------------------------
-# Calling a function: whatever it does, one ``CallResult`` comes of it.
+# Calls of functions: whatever a function does, the result is one ``CallResult``.
 #
-# A function says that it wants to be tried again by raising ``Retry``; a coroutine function is run
-# to its end in an event loop that all calls in this process share. What only some calls need is
-# imported by them: a hundred workers have a process for calls each.
+# A function asks for another try by raising ``Retry``. A coroutine function is run to its end in an
+# event loop that all calls in this process share. Modules that only some calls need are imported by
+# those calls: each of a hundred workers has a process for calls.
 
 
 RESULT_BYTES_MAX = 16 << 20
-"""Of JSON: what an RRQ frame may hold, and a file that somebody will read."""
+"""Bytes of JSON: what an RRQ frame may hold, and a file that somebody will read."""
 
 
 class CallTerminated(BaseException):
-    """The call is to end now, because its process is asked to: not for functions to catch."""
+    """Raised to end a call now, because its process is asked to end; functions are not to catch
+    it."""
 
 
 @value
 class CallResult:
-    """How a call ended. ``result``: the JSON text of what it returned, with ``SUCCESS``.
+    """Result of a call. ``result``: the JSON text of the returned value, with ``SUCCESS``.
 
-    ``error`` is one line, and begins with the class of the exception; ``trace`` its traceback.
-    ``is_stopping``: it wants its worker to end.
+    ``error`` is one line, and begins with the class of the exception; ``trace`` is its traceback.
+    ``is_stopping``: the call wants its worker to end.
     """
 
     kind: OutcomeKind
@@ -211,11 +217,11 @@ class CallResult:
 
 
 NOTHING = CallResult(OutcomeKind.SUCCESS)
-"""What most functions return."""
+"""Result of most functions: they return nothing."""
 
 
 class Caller:
-    """Calls functions one after the other; ``close`` ends its event loop, if it has one."""
+    """Caller of functions, one after the other; ``close`` ends its event loop, if it has one."""
 
     def __init__(self) -> None:
         self._runner: asyncio.Runner | None = None
@@ -224,8 +230,8 @@ class Caller:
     def call(
         self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> CallResult:
-        """Call it to its end. Raises nothing but ``CallTerminated``, where that was raised in
-        it."""
+        """Call a function to its end. Raises only ``CallTerminated``, if that was raised in the
+        call."""
         try:
             value = function(*args, **kwargs)
             if type(value) is CoroutineType:
@@ -234,12 +240,12 @@ class Caller:
             raise
         except SystemExit as left:
             return CallResult(OutcomeKind.ERROR, error=f"it called exit({left.code!r})"[:200])
-        except BaseException as error:  # Whatever it raises is its answer.
+        except BaseException as error:  # Any exception is the call's answer.
             return failed(error)
         return succeeded(value)
 
     def end(self) -> None:
-        """Call from a signal's handler: the call that runs is to end.
+        """End the running call; call this from a signal's handler.
 
         A coroutine is cancelled; in anything else this raises ``CallTerminated``.
         """
@@ -248,7 +254,7 @@ class Caller:
         self._task.get_loop().call_soon_threadsafe(self._task.cancel)
 
     def close(self) -> None:
-        """Call once, at the end."""
+        """Close the event loop; call once, at the end."""
         if self._runner is not None:
             runner, self._runner = self._runner, None
             runner.close()
@@ -261,7 +267,7 @@ class Caller:
         try:
             return self._runner.run(self._to_its_end(coroutine))
         except (KeyboardInterrupt, SystemExit, CallTerminated):
-            # These tear through the loop itself: it is not to be relied on any more.
+            # These break the loop itself: it cannot be used any more.
             self.close()
             raise
         finally:
@@ -274,7 +280,7 @@ class Caller:
         try:
             return await coroutine
         finally:
-            # While no call runs, nothing runs: what it has begun and left must not go on beside
+            # While no call runs, nothing runs: tasks that the call has left must not go on beside
             # the next call.
             left = [task for task in asyncio.all_tasks() if task is not self._task]
             for task in left:
@@ -289,13 +295,14 @@ def _seconds(after: object) -> float | None:
 
 
 def succeeded(value: Any) -> CallResult:
-    """The answer of a call that has returned this."""
+    """Return the answer of a call that has returned this value."""
     if value is None:
         return NOTHING
     try:
         text = _ENCODER.encode(value)
     except (TypeError, ValueError, RecursionError) as error:
-        # It has done its work; that nobody can be told of it is a fault of it all the same.
+        # The call has done its work, but its result cannot be passed on: that is an error of the
+        # call.
         return CallResult(OutcomeKind.ERROR, error=_line(f"its result is not JSON: {error}"))
     if len(text) > RESULT_BYTES_MAX:
         error_text = f"its result is {len(text)} bytes of JSON; {RESULT_BYTES_MAX} are allowed"
@@ -309,7 +316,7 @@ _ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 
 
 def failed(error: BaseException) -> CallResult:
-    """The answer of a call that has raised this."""
+    """Return the answer of a call that has raised this exception."""
     if isinstance(error, Retry):
         return CallResult(
             OutcomeKind.RETRY,
@@ -319,16 +326,16 @@ def failed(error: BaseException) -> CallResult:
     import traceback
 
     try:
-        # Our own frame comes first, and tells nothing.
+        # Our own frame comes first, and is left out.
         before = error.__traceback__ and error.__traceback__.tb_next
         lines = traceback.format_exception(type(error), error, before, limit=-TRACE_FRAMES)
         trace = "".join(lines)
         said = str(error)
-    except Exception as another:  # Its own ``__str__`` runs here.
+    except Exception as another:  # The exception's own ``__str__`` runs here.
         trace, said = "", f"(its text cannot be had: {type(another).__qualname__})"
     name = type(error).__qualname__
     return CallResult(
-        # It has timed itself out.
+        # The call has timed out by itself.
         OutcomeKind.TIMEOUT if isinstance(error, TimeoutError) else OutcomeKind.ERROR,
         error=_line(f"{name}: {said}" if said.strip() else name),
         trace=trace[-TRACE_CHARS_MAX:],
@@ -336,7 +343,7 @@ def failed(error: BaseException) -> CallResult:
 
 
 def not_callable(error: NotCallable) -> CallResult:
-    """What is answered where a path leads nowhere, or nowhere that is allowed."""
+    """Return the answer to a call whose path leads to no function, or to none that is allowed."""
     kind = OutcomeKind.ERROR if error.may_pass else OutcomeKind.NOT_FOUND
     return CallResult(kind, error=str(error), trace=error.trace)
 

@@ -1,4 +1,4 @@
-"""From a script that came with a job to the programs that look at it and run it. Pure."""
+"""From a script that came with a job to the programs that validate it and run it. Pure."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from beads_workers.core.plans import NotRunnable, Step, StepKind, plain
 from beads_workers.core.scripts import Context, ResourceLimits, context_of
 
 REFUSED = OutcomeKind.NOT_FOUND
-"""What no further attempt would change."""
+"""Outcome of a refusal: no further attempt would change it."""
 
 ENVIRONMENT_BYTES_MAX = 128 << 10
-"""The kernel takes 128 KiB for one variable, and some MB for all together."""
+"""Bytes of a script's variables: the kernel takes 128 KiB for one, and some MB for all together."""
 
 
 def script_steps(
     script: Script, contexts: Sequence[Context], added: Mapping[str, str]
 ) -> tuple[Step, ...] | NotRunnable:
-    """``[validate,] run`` of a script; ``added``: what any task's programs have around them.
+    """Return the steps ``[validate,] run`` of a script; ``added``: variables that any task's
+    programs get.
 
-    The validator has none of the script's own variables: it comes before anything is trusted.
+    The validator gets none of the script's own variables: it runs before anything is trusted.
     """
     context = context_of(contexts, script.context)
     if context is None:
@@ -46,7 +47,8 @@ def script_steps(
 def _set_inside(
     command: Sequence[str], variables: Mapping[str, str]
 ) -> tuple[tuple[str, ...], dict[str, str]]:
-    """The sandbox itself sees none of them by its name: a shell within it gives them theirs."""
+    """Hide the variables' names from the sandbox: a shell within it sets them under their own
+    names."""
     names = [f'export {n}="${{{_WRAPPED}{n}-}}"; unset {_WRAPPED}{n}' for n in variables]
     script = "; ".join((*names, 'exec "$@"'))
     wrapped = {f"{_WRAPPED}{name}": value for name, value in variables.items()}
@@ -57,9 +59,9 @@ _WRAPPED = "BW_ENV_"
 
 
 def limited(argv: Sequence[str], limits: ResourceLimits) -> tuple[str, ...]:
-    """The same command under these limits: a shell sets them, and becomes the command.
+    """Return the command under these limits: a shell sets them, and becomes the command.
 
-    Past its CPU time it gets XCPU, and a second later KILL. There are no core files.
+    A command beyond its CPU time gets XCPU, and KILL a second later. There are no core files.
     """
     settings = []
     if (seconds := limits.cpu_seconds) is not None:
@@ -70,13 +72,13 @@ def limited(argv: Sequence[str], limits: ResourceLimits) -> tuple[str, ...]:
         settings.append(f"ulimit -f {max(size >> 9, 1)}")  # POSIX counts blocks of 512 bytes.
     if not settings:
         return tuple(argv)
-    # Without all of its limits it must not run.
+    # The command must not run without all of its limits.
     script = " && ".join(("ulimit -c 0", *settings, 'exec "$@"'))
     return ("sh", "-c", script, "sh", *argv)
 
 
 def _refusal(script: Script, context: Context) -> str:
-    """Why it is not run, whatever its validator would say; "" where there is no reason."""
+    """Return why the script is not run, whatever its validator would say; empty: no reason."""
     try:
         size = len(script.text.encode())
     except UnicodeEncodeError:
@@ -114,5 +116,5 @@ _FORBIDDEN = re.compile(
     "|PYTHON.*|PERL5.*|PERLLIB|RUBYLIB|RUBYOPT|NODE_OPTIONS|NODE_PATH|JAVA_TOOL_OPTIONS"
     "|BW_.*|BEADS_.*|BD_.*|ORCHESTRATOR_PID"
 )
-"""What decides which program runs, or what it runs before the script: with one of these a job
-would act outside of its sandbox and before its limits. The last line is ours."""
+"""Variables that decide which program runs, or what it runs before the script. With one of these a
+job would act outside of its sandbox and before its limits. The last line is ours."""

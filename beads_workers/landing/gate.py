@@ -1,12 +1,13 @@
-"""The gate: verify on the exact tree that the branch is to have, in a worktree of our own.
+"""The gate: run verify on the exact tree that the branch is to have, in a worktree of the lander.
 
-Each lane has one worktree with a fixed name, so that a crash leaks none, and build caches that git
-ignores stay warm. A warm worktree is not the tree: what may make its verdict a lie is cleared away
-before each run, and before somebody is convicted all of it. Source: docs/LANDING.md, "The gate".
+Each lane has one worktree with a fixed name. So a crash leaks no worktree, and build caches that
+git ignores stay warm. A warm worktree may hold more than the tree. Everything that could falsify a
+verdict is removed before each run; before a branch is convicted, everything is removed. Source:
+docs/LANDING.md, "The gate".
 
-A gate is a child of the lander, forked, which prepares the worktree, runs the command and says one
-``GateResult`` on a pipe. Whatever it started carries ``BW_GATE`` in its environment, and is gone
-before the next gate begins.
+A gate is a forked child of the lander. It prepares the worktree, runs the command and writes one
+``GateResult`` to a pipe. Every process that it starts has ``BW_GATE`` in its environment, and is
+gone before the next gate begins.
 """
 
 from __future__ import annotations
@@ -48,32 +49,32 @@ from beads_workers.worktrees.removal import make_writable
 from beads_workers.worktrees.warm import changed_files, clear_gone
 
 NO_VERDICT = (75, 126, 127)
-"""Exit statuses by which a command says that it could not be run: ``EX_TEMPFAIL``, not executable,
-not found. From 128 on a signal ended it."""
+"""Exit statuses of a command that could not be run: ``EX_TEMPFAIL``, not executable, not found.
+From 128 on, a signal ended the command."""
 
 TAIL_BYTES = 8192
 TAIL_LINES = 60
-"""Of what verify printed: for whoever mends it."""
+"""Limits of the kept output of verify, for the person or agent that fixes the failure."""
 
 VERDICTS_MAX = 4000
-"""So many verdicts are kept; each has a file of at most ``TAIL_BYTES``."""
+"""Number of verdicts that are kept; each has a file of at most ``TAIL_BYTES``."""
 
 TOOL_SECONDS = 20.0
-"""A tool says its version in less."""
+"""Time limit for a tool to print its version, in seconds."""
 
 LOOK_SECONDS = 0.5
-"""So often it is looked whether the disk is full while a command runs."""
+"""Interval of the checks for a full disk while a command runs, in seconds."""
 
 LOCK = "beads-workers-landing.lock"
-"""In git's common folder: one lander for a repository."""
+"""Name of the lock in git's common folder: one lander for a repository."""
 VERDICTS = "verdicts"
-"""Their folder, beside the worktrees of gates."""
+"""Name of the folder of verdicts, beside the worktrees of gates."""
 
 
 @value
 class GateResult:
-    """What a gate said. ``why``: one line, where there is no verdict; ``text``: the end of what
-    verify printed."""
+    """Result of a gate. ``why``: one line, if there is no verdict; ``text``: the end of the output
+    of verify."""
 
     verdict: GateVerdict
     why: str = ""
@@ -83,9 +84,10 @@ class GateResult:
 
 @value
 class GateOrder:
-    """``commit``: what is checked out; ``tree``: its tree, "" if the verdict is not to be kept;
-    ``tip``: what it stands on. ``fresh``: nothing of earlier gates is left in the worktree.
-    ``before``: called in the gate's process before set-up; it may raise ``OSError``."""
+    """Order for a gate. ``commit``: the commit to check out; ``tree``: its tree, "" if the verdict
+    is not to be kept; ``tip``: the tip that it stands on. ``fresh``: nothing of earlier gates is
+    left in the worktree. ``before``: called in the gate's process before set-up; it may raise
+    ``OSError``."""
 
     lane: int
     commit: str
@@ -99,8 +101,8 @@ class GateOrder:
 
 
 class Verdicts:
-    """Verdicts of trees, for this command, set-up hook, copied files, tools, and what leads into
-    the user's checkout."""
+    """Verdicts of trees. They hold for one command, set-up hook, set of copied files, set of tools,
+    and set of leads into the user's checkout."""
 
     def __init__(self, settings: LanderSettings, folder: Path) -> None:
         self._folder = folder / VERDICTS
@@ -114,8 +116,8 @@ class Verdicts:
         self._prune()
 
     def look_again(self) -> None:
-        """Before a train: the copied files may have changed, and what leads into the checkout.
-        Raises ``GitError``."""
+        """Read the copied files and the leads into the checkout again, before a train: they may
+        have changed. Raises ``GitError``."""
         worktrees, verify = self._settings.worktrees, self._settings.verify or ""
         self.leads = find_leads(worktrees, verify)
         leads = to_plain(self.leads)
@@ -125,18 +127,18 @@ class Verdicts:
 
     @property
     def recipe(self) -> str:
-        """What all of them hold for."""
+        """Hash of everything that the verdicts depend on."""
         return self._holds_for
 
     def find(self, tree: str) -> GateResult | None:
-        """What was said of this tree."""
+        """Return the kept verdict of this tree; None if there is none."""
         try:
             return from_plain(GateResult, json.loads(self._file(tree).read_bytes()))
         except (OSError, *BAD_VALUE):
             return None
 
     def keep(self, tree: str, result: GateResult) -> None:
-        """Keep it, if it is a verdict."""
+        """Keep the result, if it is a verdict."""
         if result.verdict is not GateVerdict.NONE:
             file = self._file(tree)
             fresh = file.with_suffix(f".{os.getpid()}")
@@ -172,7 +174,7 @@ def _output(tool: str, folder: str) -> list[object]:
 
 
 class GateProcess:
-    """One gate as the lander sees it. ``pidfd`` is readable once it has ended."""
+    """One gate as the lander sees it. ``pidfd`` is readable once the gate has ended."""
 
     def __init__(self, order: GateOrder, pid: int, results: int) -> None:
         self.order = order
@@ -181,12 +183,12 @@ class GateProcess:
         self._pid, self._results, self._shortage = pid, results, Shortage()
 
     def end(self, number: int = signal.SIGTERM) -> None:
-        """Ask it to end, with all that it has started."""
+        """Ask the gate to end, with every process it started."""
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self.pidfd, number)
 
     def result(self) -> GateResult:
-        """What it said; it has ended."""
+        """Return the result of a gate that has ended."""
         os.waitpid(self._pid, 0)
         told = bytearray()
         with open(self._results, "rb") as file:
@@ -202,9 +204,9 @@ class GateProcess:
 def start_gate(
     settings: LanderSettings, folder: Path, order: GateOrder, keep: Verdicts
 ) -> GateProcess:
-    """Fork a gate; raises ``OSError``."""
+    """Fork a gate. Raises ``OSError``."""
     results, said = os.pipe2(os.O_CLOEXEC)
-    # Until it has a handler of its own, a signal to it would be heard as one to the lander.
+    # Without its own handler yet, the child would report a signal to it as one to the lander.
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM,))
     try:
         pid = os.fork()
@@ -219,7 +221,7 @@ def start_gate(
 def _be_gate(
     settings: LanderSettings, folder: Path, order: GateOrder, keep: Verdicts, said: int
 ) -> None:
-    """The life of the child, which ends here."""
+    """Run the gate in the child process, which exits here."""
     try:
         os.setsid()
         signal.set_wakeup_fd(-1)
@@ -229,14 +231,14 @@ def _be_gate(
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM,))
         sessions.die_with_parent(signal.SIGTERM)
         sessions.adopt()
-        # The lander's lock above all: it must not be held by a gate that outlives it.
+        # Above all the lander's lock: a gate that outlives the lander must not hold it.
         os.closerange(3, said)
         os.closerange(said + 1, 1 << 16)
         place = GatePlace(settings, folder, order.lane, keep.recipe)
         place.redirect_output()
         result = place.run(order)
         if order.tree:
-            with contextlib.suppress(OSError):  # A full disk: it is gated again, if need be.
+            with contextlib.suppress(OSError):  # A full disk: the tree is gated again if needed.
                 keep.keep(order.tree, result)
         os.write(said, json.dumps(to_plain(result)).encode())
     except _Ended:
@@ -245,7 +247,7 @@ def _be_gate(
         why = f"{error.filename or 'gate'}: {error.strerror}"
         os.write(said, json.dumps(to_plain(GateResult(GateVerdict.NONE, why))).encode())
     except Exception:
-        # Our own mistake. Without an answer there is no verdict, and the log says why.
+        # A bug of ours: without an answer there is no verdict, and the log has the traceback.
         _say(traceback.format_exc())
     finally:
         os._exit(0)
@@ -261,7 +263,7 @@ def _told_to_end(number: int, frame: object) -> None:
 
 
 def common_directory(project: Path) -> Path | None:
-    """The git directory of the project's repository; None where it has none."""
+    """Return the git directory of the project's repository; None if it has none."""
     try:
         return Path(answers(git(str(project), *questions("--git-common-dir")))[0])
     except GitError:
@@ -269,10 +271,10 @@ def common_directory(project: Path) -> Path | None:
 
 
 def clean_gates(common: Path, *, dry_run: bool) -> list[Path]:
-    """Remove the worktrees of gates in the repository of this git directory, and trains that a
-    killed lander has left, unless somebody lands there just now; they hold nothing but builds.
-    Gives the worktrees that went, or would go."""
-    # Where nobody ever landed there is no such file, and none is to be made.
+    """Remove the worktrees of gates in the repository of this git directory, and trains of a killed
+    lander. They hold nothing but builds. Nothing is removed while a lander is at work there. Return
+    the worktrees that were removed, or would be."""
+    # If nothing ever landed there is no such file, and none is to be made.
     lock = try_lock(common / LOCK) if (common / LOCK).exists() else None
     if lock is None:
         return []
@@ -280,7 +282,7 @@ def clean_gates(common: Path, *, dry_run: bool) -> list[Path]:
         if not dry_run:
             with contextlib.suppress(GitError):
                 delete_refs(str(common), PINS)
-        # What somebody else has called like that has no verdicts beside it.
+        # A worktree of somebody else with such a name has no verdicts beside it.
         ours = [
             (directory, folder)
             for directory, folder in git_directories(str(common))
@@ -295,7 +297,7 @@ def clean_gates(common: Path, *, dry_run: bool) -> list[Path]:
 
 
 def clean_landing_folders(*, dry_run: bool) -> list[tuple[Path, int]]:
-    """Remove the folders of gates in the user's cache folder whose repository is gone; gives them
+    """Remove the folders of gates in the user's cache folder whose repository is gone. Return them
     with their size in bytes."""
     found = []
     for folder, common in landing_folders():
@@ -318,7 +320,8 @@ def _bytes_below(folder: Path) -> int:
 
 
 def _may_go(directory: Path, folder: Path) -> bool:
-    """Nothing runs there, and it is this repository's, not that of which this is a copy."""
+    """Return whether the worktree may be removed: nothing runs there, and it belongs to this
+    repository, not to one that this repository was copied from."""
     led = led_to(folder)
     of_this = led is None or not led.exists() or led.samefile(directory)
     return of_this and not sessions.with_variable(f"BW_GATE={folder}")
@@ -327,13 +330,13 @@ def _may_go(directory: Path, folder: Path) -> bool:
 def _went(common: Path, directory: Path, folder: Path) -> bool:
     try:
         if folder.exists():
-            lead_to(directory, folder)  # It does not, if the project was moved.
+            lead_to(directory, folder)  # The link is wrong if the project was moved.
         with making.alone(str(common)):
             git(str(common), "worktree", "remove", "--force", "--force", str(folder))
     except (GitError, OSError):
         if directory.exists():
             return False
-        if folder.exists():  # A git that was killed may have done it all.
+        if folder.exists():  # A killed git may have removed everything already.
             shutil.rmtree(folder, onerror=make_writable)
     return True
 
@@ -345,7 +348,8 @@ _NAMED = re.compile(r"bw-gate-\d+")
 
 @dataclass(slots=True)
 class GatePlace:
-    """The worktree of a lane, and what runs in it. ``recipe``: what a set-up holds for."""
+    """The worktree of a lane, and the commands that run in it. ``recipe``: hash of everything that
+    a set-up depends on."""
 
     settings: LanderSettings
     folder: Path
@@ -355,28 +359,28 @@ class GatePlace:
 
     @property
     def path(self) -> Path:
-        """The worktree."""
+        """The worktree of this lane."""
         return self.folder / f"bw-gate-{self.lane}"
 
     @property
     def log(self) -> Path:
-        """What the last gate in it printed."""
+        """The log file of the last gate in this worktree."""
         return self.folder / f"gate-{self.lane}.log"
 
     @property
     def token(self) -> str:
-        """Stands in the environment of whatever runs in it."""
+        """Entry in the environment of every process of this worktree's gates."""
         return f"BW_GATE={self.path}"
 
     def redirect_output(self) -> None:
-        """From here on this process prints to the log."""
+        """Redirect the output of this process to the log."""
         log = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
         null = os.open(os.devnull, os.O_RDONLY)
         for descriptor, target in ((null, 0), (log, 1), (log, 2)):
             os.dup2(descriptor, target)
 
     def run(self, order: GateOrder) -> GateResult:
-        """Prepare the worktree and gate the tree; raises ``OSError``."""
+        """Prepare the worktree and gate the tree. Raises ``OSError``."""
         began, shortage = time.monotonic(), Shortage(self.folder, Path(tempfile.gettempdir()))
         for tries_left in reversed(range(making.TRIES_MAX)):
             try:
@@ -406,11 +410,11 @@ class GatePlace:
         untold = status is None or status < 0 or status >= 128 or status in NO_VERDICT
         verdict = GateVerdict.NONE if untold or short else GateVerdict.RED
         if self._set_up is not None:
-            set_up.save(self._set_up_file, None)  # It may be spoiled where nobody looks.
+            set_up.save(self._set_up_file, None)  # Verify may have spoiled it unseen.
         return GateResult(verdict, why, text, took)
 
     def sweep(self) -> None:
-        """KILL what an earlier gate has left running here."""
+        """Send KILL to every process that an earlier gate has left running here."""
         for _ in range(sessions.ROUNDS_MAX):
             found = sessions.with_variable(self.token)
             if not any(sessions.kill(p.pid, p.started, signal.SIGKILL) for p in found):
@@ -433,7 +437,8 @@ class GatePlace:
     def _check_out(self, order: GateOrder) -> None:
         mark, path = self.folder / f"gate-{self.lane}.at", str(self.path)
         at = mark.read_text() if mark.exists() else ""
-        # A gate that is killed from here on leaves a worktree that nobody trusts.
+        # From here on, a killed gate leaves a worktree without a mark: the next gate does not trust
+        # it.
         mark.unlink(missing_ok=True)
         directory, head = self._enter() or self._add(order.commit)
         unlock_here(directory, Path(self.settings.worktrees.common))
@@ -441,7 +446,7 @@ class GatePlace:
         if changed is None:
             self._empty(directory)
         git(path, "checkout", "--quiet", "--force", "--detach", order.commit)
-        # A proof (without a tree) runs set-up each time, and leaves none that a gate would keep.
+        # A proof (no tree) runs set-up each time, and leaves no set-up that a gate would keep.
         may_keep = changed is not None and order.tree
         kept = set_up.load(self._set_up_file, self.recipe) if may_keep else None
         if kept is not None and not kept.holds(
@@ -454,7 +459,8 @@ class GatePlace:
         mark.write_text(order.commit)
 
     def _enter(self) -> tuple[Path, str] | None:
-        """The git directory of the worktree, and its commit; None where there is no worktree."""
+        """Return the git directory of the worktree, and its commit; None if there is no
+        worktree."""
         asked = ("--show-toplevel", "--git-common-dir", "--absolute-git-dir", "HEAD")
         try:
             told = git(str(self.path), *questions(*asked))
@@ -473,7 +479,7 @@ class GatePlace:
             except GitError:
                 if not tries_left:
                     raise
-                # Somebody's ``git worktree prune`` took what was half made.
+                # A ``git worktree prune`` of somebody else removed the half-made worktree.
                 time.sleep(making.TRY_AGAIN_SECONDS)
         raise AssertionError("the last try returns or raises")
 
@@ -483,7 +489,7 @@ class GatePlace:
         add = ("worktree", "add", "--quiet", "--force", "--force", "--detach", "--no-checkout")
         with making.alone(common):
             git(common, *add, path, commit)
-        making.take_whole_tree(path)  # Half a tree would be gated.
+        making.take_whole_tree(path)  # Otherwise half a tree would be gated.
         found = self._enter()
         if found is None:
             raise GitError(f"git does not know the worktree that it made: {path}")
@@ -517,7 +523,7 @@ class GatePlace:
         return self.folder / f"gate-{self.lane}.setup"
 
     def _run_set_up(self, order: GateOrder, shortage: Shortage) -> int | None:
-        """As ``_command``, where it has to run."""
+        """Run the set-up if it is needed; return as ``_command`` does, or 0 if it is not needed."""
         setup, file = self.settings.worktrees.setup, self._set_up_file
         if setup is None or self._set_up is not None:
             return 0
@@ -542,7 +548,8 @@ class GatePlace:
     def _command(
         self, script: str, order: GateOrder, shortage: Shortage, watch: set_up.Watch | None = None
     ) -> int | None:
-        """Its exit status, or minus the number of a signal; None where it took too long."""
+        """Return the exit status of the script, or minus the number of a signal; None if it took
+        too long."""
         _say(f"$ {script}")
         process = subprocess.Popen(
             ["sh", "-c", script],
@@ -572,7 +579,7 @@ class GatePlace:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
             status = process.wait()
-            # What left its process group is a child of ours by now.
+            # Processes that left the process group are children of ours by now.
             sessions.end(())
         return status if ended else None
 
@@ -590,7 +597,7 @@ class GatePlace:
         if worktrees.beads is not None:
             environment["BEADS_DIR"] = worktrees.beads
         if not order.tree:
-            # A proof leaves no bytecode of broken sources behind, and sees the sources opened.
+            # A proof leaves no bytecode of broken sources behind, and sees when sources are opened.
             environment["PYTHONDONTWRITEBYTECODE"] = "1"
         return environment
 

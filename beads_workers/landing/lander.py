@@ -1,7 +1,7 @@
-"""The lander: carries out what the queue says, with git and gates, and tells what came of it.
+"""The lander: carries out the commands of the queue with git and gates, and reports the results.
 
-It keeps nothing that it could not read from the repository. The branch moves first, then the news
-is told: whoever was killed in between asks again, and hears what has landed.
+The lander keeps nothing that it could not read from the repository. It moves the branch first, then
+reports it. After a kill in between, the orchestrator asks again and learns what has landed.
 """
 
 from __future__ import annotations
@@ -65,40 +65,42 @@ from beads_workers.worktrees.records import Records
 from beads_workers.worktrees.remote import Refuses, RemoteTrouble
 
 LOCK_SECONDS = 10.0
-"""So long the lander before may take to end its gates."""
+"""Time for the previous lander to end its gates, in seconds."""
 
 POLL_SECONDS = 2.0
-"""How often the branches are looked at that others move."""
+"""Interval of the checks of branches that others move, in seconds."""
 AGAIN_SECONDS = (30.0, 600.0)
-"""A red tip, or a gate that cannot tell, is tried again after the first; doubled up to the last."""
+"""Delays, in seconds, before a red tip, or a gate without a verdict, is tried again: the first,
+doubled up to the last."""
 GIT_AGAIN_SECONDS = (1.0, 300.0)
-"""The same for what git, or the system, cannot do. The first time nobody is told."""
+"""Delays after an error of git or the system, in the same form. The first error is not reported."""
 FETCH_SECONDS = 30.0
-"""Where other clones land, too: so often it is looked where the remote stands, besides before each
-train."""
+"""Interval of the fetches from the remote, besides one before each train, in seconds: other clones
+land there, too."""
 REMOTE_SECONDS = (5.0, 300.0)
-"""The same as ``AGAIN_SECONDS`` for a remote that cannot be reached."""
+"""Delays for a remote that cannot be reached, in the form of ``AGAIN_SECONDS``."""
 UNTOLD_SHARES = (0.025, 0.075, 0.15, 0.3, 0.45)
-"""What lies between the tries of a branch on which no gate has a verdict, of ``gate_retry``."""
+"""Delays between the tries of a branch without a verdict, as shares of ``gate_retry``."""
 UNTOLD_LONGEST = 6.0
-"""Gates that end late: after so many times ``gate_retry`` there is no further try."""
+"""Limit of the retries, in units of ``gate_retry``, for gates that end late."""
 STOP_SECONDS = 5.0
-"""A gate that is told to end gets so long before it is killed."""
+"""Seconds between the request that a gate stop and its kill."""
 
 FOLLOWED = "\0followed"
-"""The key of the user's own branch: no issue is called that."""
+"""Key of the user's own branch: no issue has this id."""
 AGAINST_MAX = 20
 GONE_MAX = 5
 NAMES_BYTES_MAX = 1 << 16
 TEXT_CHARS_MAX = 1 << 14
-"""What a message holds of the files in conflict, and of what git says of them: a line that is
-longer than ``LINE_BYTES_MAX`` of ``runtime.lander`` is not read."""
+"""Limits of a message for the names of files in conflict, and for the texts of git and verify: a
+line longer than ``LINE_BYTES_MAX`` of ``runtime.lander`` is not read."""
 AFTER_TAIL_BYTES = 2000
 
 
 @dataclass(slots=True)
 class _Train:
-    """``base``: the tip that it was built on; ``landed``: so many of it have."""
+    """A train. ``base``: the tip that it was built on; ``landed``: number of its branches that have
+    landed."""
 
     base: str
     tree: str
@@ -107,7 +109,7 @@ class _Train:
     landed: int = 0
 
     def at(self, place: int) -> tuple[str, str]:
-        """The commit and the tree of a place."""
+        """Return the commit and the tree of a place."""
         if place == 0:
             return self.base, self.tree
         return self.coupled[place - 1].commit, self.coupled[place - 1].tree
@@ -115,7 +117,7 @@ class _Train:
 
 @dataclass(slots=True)
 class _Running:
-    """``key``: of the last branch in it, "" for the tip alone."""
+    """A running gate. ``key``: key of the last branch in its tree, "" for the tip alone."""
 
     gate: GateProcess
     issues: tuple[str, ...]
@@ -132,7 +134,8 @@ class _After:
 
 @dataclass(slots=True)
 class Lander:
-    """``say`` gets the news. ``selector``: the loop's; descriptors of ours have a callback."""
+    """The lander. ``say``: called with each news. ``selector``: the selector of the loop; the
+    lander's descriptors are registered in it with a callback."""
 
     settings: LanderSettings
     say: Callable[[News], None]
@@ -169,7 +172,7 @@ class Lander:
     _again_seconds: float = AGAIN_SECONDS[0]
 
     def open(self) -> None:
-        """Become the repository's only lander; raises ``CannotLand``."""
+        """Become the repository's only lander. Raises ``CannotLand``."""
         settings = self.settings
         self._repository = LandingRepository(settings)
         self._folder = landing_folder(settings.worktrees)
@@ -189,11 +192,11 @@ class Lander:
                 self._tip = self._repository.commit_of(self._repository.ref) or ""
         else:
             self._fetch_at = time.monotonic() + FETCH_SECONDS
-            with suppress(git.GitError):  # The next look finds it, too.
+            with suppress(git.GitError):  # The next look finds the trespass, too.
                 self._tip = self._without_trespass(self._tip)
         if self._tip:
             self.say(messages.Tip(self._tip, settings.landing.branch))
-            with suppress(git.GitError):  # Only for people.
+            with suppress(git.GitError):  # A warning for people only.
                 self._warn_of_gone(self._tip)
         self._into_due = bool(self._tip)
         with suppress(git.GitError):  # The next look tries again.
@@ -202,7 +205,7 @@ class Lander:
     # --- orders -----------------------------------------------------------------------------------
 
     def told(self, order: Order) -> None:
-        """Take an order; ``work`` comes next."""
+        """Take an order; the caller calls ``work`` next."""
         self._idle = False
         match order:
             case Add():
@@ -210,7 +213,7 @@ class Lander:
             case CancelLanding(issue_id):
                 unread = self._unread.pop(issue_id, None)
                 with suppress(git.GitError):
-                    # Its next attempt in this run may have the same number.
+                    # The issue's next attempt in this run may have the same number.
                     self._repository.pardon(self.settings.run_id, issue_id)
                 if self.queue.withdraw(issue_id) or unread is not None:
                     self._passengers.pop(issue_id, None)
@@ -227,24 +230,24 @@ class Lander:
             if commit := self._repository.trespassed(add):
                 self._refuse(add, "branch", self._trespass_text(commit))
                 return
-            # Without a tip the remote was never reached: where it stands is not known yet.
+            # Without a tip the remote was never reached: its state is not known yet.
             if self._tip and self._is_there(add, self._repository.meets(add) == add.commit):
                 return
         except CannotMeet as error:
             self._refuse(add, "branch", str(error))
             return
         except git.GitError as error:
-            # That says nothing of the branch: it is looked at again when git answers.
+            # The error says nothing about the branch: it is read again when git answers.
             self._unread[add.issue_id] = add
             self._git_fails(error)
             return
         self._passengers[add.issue_id] = add
         self._untold_since.pop(add.issue_id, None)
         self.queue.add(WaitingBranch(add.issue_id, add.priority, add.ended_at))
-        self._look_at = 0.0  # Its train is to stand on what others have committed by now.
+        self._look_at = 0.0  # The train is to stand on the latest commits of others.
 
     def _is_there(self, add: Add, contained: bool) -> bool:
-        """Whether it has landed, which is told then; raises ``GitError``."""
+        """Return whether the branch has landed, and report that it has. Raises ``GitError``."""
         landed = self._repository.landed_as(add, self._tip)
         if landed is not None:
             of = (add.issue_id, add.attempt, landed.commit)
@@ -263,7 +266,8 @@ class Lander:
     # --- the loop's turn --------------------------------------------------------------------------
 
     def work(self) -> None:
-        """Do all that can be done now; call it after everything that was told, and when ``due``."""
+        """Do all work that can be done now. To be called after each order, each event, and when
+        ``due``."""
         now = time.monotonic()
         try:
             if now >= self._look_at or 0 < self._stuck_until <= now:
@@ -298,12 +302,12 @@ class Lander:
             self._taken()
         if not self._idle and quiet and not self._gates and self._after is None:
             self._idle = True
-            with suppress(git.GitError):  # Only for 'git gc'; the next train does it again.
+            with suppress(git.GitError):  # Only for 'git gc'; the next train unpins again.
                 self._repository.unpin()
             self.say(messages.Idle(len(self.queue.order) + len(self._unread)))
 
     def _taken(self) -> None:
-        """What the remote refused it has taken, or nobody wants it any more."""
+        """End a pause for a refused push: the remote has taken it, or nobody wants it any more."""
         if self._refused_push:
             self._refused_push = ""
             self.say(messages.LandingResumed())
@@ -318,13 +322,13 @@ class Lander:
 
     @property
     def due(self) -> float:
-        """When ``work`` is to be called again, whatever happens; monotonic seconds."""
+        """When ``work`` is to be called again at the latest, in monotonic seconds."""
         times = [self._look_at, self._again_at, self._stuck_until or None, *self._later.values()]
         times += [r.stopped_at + STOP_SECONDS for r in self._gates.values() if r.stopped_at]
         return min(at for at in times if at is not None)
 
     def close(self) -> None:
-        """End all gates, and throw away half a train; whoever lands next does the same."""
+        """End all gates, and discard an unfinished train; the next lander would do the same."""
         for running in self._gates.values():
             running.gate.end()
         self._again.close()
@@ -365,7 +369,7 @@ class Lander:
             self.queue.add(WaitingBranch(FOLLOWED, first=True))
 
     def _restored(self) -> bool:
-        """Whether somebody had deleted the branch, which is where it was again; raises
+        """Restore the landing branch if somebody has deleted it; return whether it was gone. Raises
         ``GitError``."""
         repository = self._repository
         if not self._tip or repository.commit_of(repository.ref) is not None:
@@ -376,7 +380,7 @@ class Lander:
         return True
 
     def _is_free(self) -> bool:
-        """Whether what held it up is gone, which is told then."""
+        """Return whether the obstacle to landing is gone, and report that it is."""
         repository = self._repository
         if time.monotonic() < self._stuck_until:
             return False
@@ -395,18 +399,18 @@ class Lander:
                 return False
             self._must_open, self._fetch_at = False, time.monotonic() + FETCH_SECONDS
         self._stuck, self._stuck_until = "", 0.0
-        # What the remote refused is only tried again: nothing is mended yet.
+        # A refused push is only tried again: nothing is fixed yet.
         if self._stuck_told and not self._refused_push:
             self.say(messages.LandingResumed())
         return True
 
     def _unlock(self) -> None:
-        """A git that is killed beside us leaves its locks at any time."""
+        """Remove the locks of git: a git killed by others may leave them at any time."""
         for lock in git.unlock_all(self.settings.worktrees.common):
             say("lander", f"removed {lock}, which a killed git has left")
 
     def _fetch(self) -> None:
-        """Take over where the remote stands; raises as it does."""
+        """Update the branch from the remote; raises as ``LandingRepository.fetch`` does."""
         self._repository.fetch()
         self._fetch_at = time.monotonic() + FETCH_SECONDS
 
@@ -439,13 +443,14 @@ class Lander:
             again = [(each, self._repository.again(each)) for each in off]
             self._look_who_landed(tip)
         except git.GitError:
-            self._tip = earlier  # Nothing is known yet: it is looked at again.
+            self._tip = earlier  # Nothing is known yet: the tip is looked at again.
             raise
         for landed, add in again:
             self._land_again(landed, add)
 
     def _land_again(self, landed: LandedCommit, add: Add | None) -> None:
-        """Its issue is closed, and what it did is not on the branch any more."""
+        """Land a branch again, if it still exists: its issue is closed, but its work is off the
+        branch."""
         where = f"somebody has moved {self.settings.landing.branch} to {self._tip[:12]}"
         then = "it lands again"
         if add is None:
@@ -456,14 +461,15 @@ class Lander:
             self._add(add)
 
     def _without_trespass(self, tip: str) -> str:
-        """Take back what an attempt has put there by itself; gives the tip. Raises ``GitError``."""
+        """Take back the commits that an attempt put on the branch by itself; return the tip. Raises
+        ``GitError``."""
         found = self._repository.trespass(tip)
         if found is None:
             return tip
         records = Records(Path(self.settings.worktrees.state_directory)).all()
         of = [each for each in records if each.token == found.token]
         for record in of:
-            # First of all: whoever is killed here must not forget it.
+            # First, so that a lander killed here does not forget the trespass.
             self._repository.mark_trespass(found, record)
         try:
             self._repository.take_back(found)
@@ -487,7 +493,7 @@ class Lander:
         )
 
     def _warn_of_gone(self, tip: str) -> None:
-        """A person has moved the branch: what landed may not be there any more."""
+        """Warn of branches that landed and are not on the branch any more, if a person moved it."""
         gone = [e for e in self._repository.gone(tip) if e.commit not in self._gone]
         self._gone |= {each.commit for each in gone}
         if gone:
@@ -500,7 +506,7 @@ class Lander:
         self.say(messages.Tip(tip, self.settings.landing.branch))
         self.queue.tip_moved()
         for key in self.queue.order:
-            # A lander before us, or its push that nobody heard the end of, may have landed it.
+            # An earlier lander, or a push whose end nobody saw, may have landed the branch.
             passenger = self._passengers.get(key)
             if isinstance(passenger, Add):
                 contained = self._repository.objects.contains(tip, passenger.commit)
@@ -509,8 +515,8 @@ class Lander:
                     self._passengers.pop(key)
 
     def _git_fails(self, error: git.GitError | OSError | CannotLand) -> None:
-        """What a git that fails once was to do is done a little later, without a word. It may have
-        failed because the landing branch is gone: that is made again at once."""
+        """Schedule a retry of the failed work of git; the first failure is not reported. If git
+        failed because the landing branch is gone, the branch is restored at once."""
         with suppress(git.GitError):
             if isinstance(error, git.GitError) and self._restored():
                 self.queue.tip_moved()
@@ -527,7 +533,8 @@ class Lander:
     def _get_stuck(
         self, why: str, seconds: float = 0.0, *, told: bool = True, again: bool = False
     ) -> None:
-        """``again``: for the same reason as before, which is not said twice."""
+        """Stop landing for this reason. ``seconds``: delay until the next try; ``told``: report the
+        pause; ``again``: the reason is the same as before, and is not reported twice."""
         self._idle = False
         self._stuck, self._stuck_told = why, told
         self._stuck_until = time.monotonic() + seconds if seconds else 0.0
@@ -545,10 +552,10 @@ class Lander:
             case RunGate():
                 self._run_gate(command)
             case StopGate(lane):
-                # Its verdict does not count any more: it is told that it has stopped.
+                # Its verdict does not count any more: the gate is reported as stopped.
                 running = self._gates.get(lane)
                 if running is None:
-                    self.queue.stopped(lane)  # It has ended, or git did not let it begin.
+                    self.queue.stopped(lane)  # The gate has ended, or git did not let it begin.
                 else:
                     running.stopped_at = time.monotonic()
                     running.gate.end()
@@ -580,7 +587,7 @@ class Lander:
             passenger = self._passengers[key]
             found: Coupled | Conflict | None = self._couple(onto, passenger)
             if isinstance(found, Conflict) and onto != tip:
-                # Whoever stands before it may still be evicted: only the tip convicts.
+                # An earlier branch may still be evicted: only a conflict with the tip convicts.
                 found = (
                     alone if isinstance(alone := self._couple(tip, passenger), Conflict) else None
                 )
@@ -601,7 +608,7 @@ class Lander:
         tree = self._repository.objects.tree(tip)
         if coupled:
             self._repository.pin(onto)
-        # From here on nothing fails: what git could not do above is begun anew as a whole.
+        # From here on nothing fails; after an error of git above the whole build is repeated.
         self._trains[number] = _Train(tip, tree, tuple(on), tuple(coupled))
         self._conflict = blocked or self._conflict
         self.queue.built(tuple(on), (*contained, *refused), blocked=blocked is not None)
@@ -611,14 +618,14 @@ class Lander:
             self._refuse_conflict(key, conflict)
 
     def _couple(self, onto: str, passenger: Passenger) -> Coupled | Conflict:
-        """What git cannot merge again and again is to blame for it, if git can do the same without
-        it; else raises ``GitError`` and ``OSError``."""
+        """Merge a branch onto a commit. If git fails again and again with this branch only, return
+        that as a conflict; else raise ``GitError`` or ``OSError``."""
         builder = self._repository.builder
         for tries_left in reversed(range(git.TRIES_MAX)):
             try:
                 return builder.couple(onto, passenger)
             except git.GitError as error:
-                hangs = isinstance(error, git.GitHangs)  # It has been tried as often by now.
+                hangs = isinstance(error, git.GitHangs)  # It was tried often by now.
                 if isinstance(error, git.GitNoAnswer) and not hangs:
                     raise
                 if hangs or not tries_left:
@@ -660,7 +667,7 @@ class Lander:
         result, tree = gate.result(), gate.order.tree
         self._idle = False
         said = messages.Gate(lane, "stopped", tree, running.issues, time.monotonic() - gate.began)
-        # It may have ended by itself, before it could be stopped.
+        # The gate may have ended by itself, before it was stopped.
         if self.queue.is_stopping(lane):
             self.say(said)
             self.queue.stopped(lane)
@@ -728,7 +735,8 @@ class Lander:
             self._run_after()
 
     def _move_into(self) -> None:
-        """Raises ``GitError``; then the next look tries again."""
+        """Move the user's branch, if that is due. Raises ``GitError``; then the next look tries
+        again."""
         if self._into_due:
             into = self._repository.move_into(self._tip)
             self._into_due = False
@@ -754,7 +762,7 @@ class Lander:
     def _convict(self, key: str, *, told: bool) -> None:
         add, result = self._passengers.get(key), self._said_of(key)
         if not isinstance(add, Add):
-            return  # It was withdrawn while git failed.
+            return  # The branch was withdrawn while git failed.
         why, against = result.why, self._landed_since(add) if told else ()
         if not told:
             tried = time.monotonic() - self._untold_since.pop(key, time.monotonic())
@@ -763,7 +771,7 @@ class Lander:
         self._refuse(add, "verify" if told else "gate", text, against=against)
 
     def _said_of(self, key: str) -> GateResult:
-        """What the last gate said of it, where it did not pass."""
+        """Return the result of the last gate of this branch that was not green."""
         train = self._trains[max(n for n, each in self._trains.items() if key in each.keys)]
         tree = train.at(train.keys.index(key) + 1)[1]
         return self._bad.get(tree, GateResult(GateVerdict.NONE))
@@ -790,10 +798,10 @@ class Lander:
 
     def _landed_since(self, add: Add, files: tuple[str, ...] = ()) -> tuple[str, ...]:
         try:
-            # As many arguments as there are conflicts are more than a program may have.
+            # A program may not have as many arguments as there are conflicts.
             found = list(self._repository.landed(add.base, self._tip, _named(files)))
         except (git.GitError, OSError):
-            return ()  # Only for the one who mends it: a conviction is told in any case.
+            return ()  # Only helps the agent that fixes it: the conviction is reported in any case.
         names = dict.fromkeys(each.issue_id for each in found if each.issue_id)
         return tuple(names)[:AGAINST_MAX]
 
@@ -814,14 +822,14 @@ class Lander:
             case PauseReason.FIRST:
                 follow = self._passengers.get(FOLLOWED)
                 if not isinstance(follow, Follow):
-                    return  # It has landed, or is gone, while git failed.
+                    return  # The user's branch has landed, or is gone, while git failed.
                 of = f"{follow.branch} at {follow.commit[:12]}"
                 bad = self._said_of(FOLLOWED) if self._conflict is None else bad
                 told = "does not pass" if bad.verdict is GateVerdict.RED else "cannot be told"
                 why = f"with {of} verify {told} on {branch}: {bad.why}"
                 if self._conflict is not None:
                     why, files = f"{of} does not merge with {branch}", self._conflict.files
-                    # Also for a commit that was amended after it had landed.
+                    # This also helps for a commit that was amended after it had landed.
                     folder = shlex.quote(self.settings.worktrees.checkout)
                     why += f"; 'git -C {folder} merge {branch}' brings both together"
                     self._conflict = None
@@ -869,13 +877,13 @@ class Lander:
 
 
 def _named(files: tuple[str, ...]) -> tuple[str, ...]:
-    """As many of them as a message may name."""
+    """Return as many of the names as fit into a message."""
     ends = accumulate(len(os.fsencode(name)) + 1 for name in files)
     return tuple(name for name, end in zip(files, ends, strict=True) if end <= NAMES_BYTES_MAX)
 
 
 def _shortened(text: str) -> str:
-    """Its beginning and its end."""
+    """Return the text, or its beginning and its end if it is too long for a message."""
     if len(text) <= TEXT_CHARS_MAX:
         return text
     half = TEXT_CHARS_MAX // 2
@@ -883,8 +891,8 @@ def _shortened(text: str) -> str:
 
 
 def take_lock(settings: LanderSettings) -> int:
-    """Be the only one who lands in the repository, for the descriptor's life; raises
-    ``CannotLand``."""
+    """Take the repository's landing lock, and return its descriptor, which holds it while open.
+    Raises ``CannotLand``."""
     path = Path(settings.worktrees.common, LOCK)
     until = time.monotonic() + LOCK_SECONDS
     while (lock := try_lock(path)) is None:

@@ -1,4 +1,4 @@
-"""What earlier runs left to land: branches of ours, and how the attempts ended that made them."""
+"""Branches that earlier runs left to land, and how the attempts ended that made them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from beads_workers.worktrees.ledger import LandedCommit
 from beads_workers.worktrees.records import Records, WorktreeRecord
 
 RUNS_MAX = 20
-"""So many runs back it is looked how an attempt ended."""
+"""Number of runs whose journals are read for the outcomes of attempts."""
 
 SUCCESS = "success"
 UNDONE = "taken back"
@@ -29,9 +29,9 @@ LEFT_ALONE = "left alone"
 
 @value
 class LeftBranch:
-    """A branch with work. ``outcome``: how its attempt ended, "" where nobody knows, ``taken back``
+    """A branch with work. ``outcome``: how its attempt ended, "" if that is unknown, ``taken back``
     if it had landed once, ``left alone`` if somebody else had closed or taken its issue.
-    ``worktree``: its folder, "" where that is gone."""
+    ``worktree``: its folder, "" if that is gone."""
 
     add: Add
     outcome: str = ""
@@ -39,16 +39,15 @@ class LeftBranch:
 
     @property
     def may_land(self) -> bool:
-        """Whether its attempt did what it was to do."""
+        """Whether the attempt of the branch succeeded."""
         return self.outcome == SUCCESS
 
 
 @value
 class BranchState:
-    """How a branch stands to the integration branch. ``landed``: by which commit it is there;
-    ``verified``: as ``landing.Landed`` says it. ``conflicts``: files; None if it merges.
-    ``diffstat`` is in git's words. ``watched``: what it changes of the files that were asked
-    about."""
+    """State of a branch relative to the integration branch. ``landed``: the commit by which it is
+    there; ``verified``: as in ``landing.Landed``. ``conflicts``: files; None if it merges.
+    ``diffstat`` is in git's words. ``watched``: the watched files that the branch changes."""
 
     left: LeftBranch
     commits: int
@@ -61,15 +60,16 @@ class BranchState:
 
     @property
     def merges(self) -> bool:
-        """Whether it would merge now."""
+        """Whether the branch would merge now."""
         return self.conflicts is None and not self.trouble
 
 
 def left_branches(
     state_directory: Path, repository: LandingRepository, named: Collection[str] | None = None
 ) -> list[LeftBranch]:
-    """The newest branch of each issue, in the order in which they land; raises ``GitError``. What
-    was taken back and has no branch any more only if it is among ``named`` (None: all of it)."""
+    """Return the newest branch of each issue, in the order in which they land; raises ``GitError``.
+    A branch that was taken back and does not exist any more is only included if its issue is among
+    ``named`` (None: all of them)."""
     common = repository.common
     wanted = row_format("%(refname:lstrip=2)", "%(objectname)")
     told = git(common, "for-each-ref", wanted, f"refs/heads/{BRANCHES}/")
@@ -104,7 +104,8 @@ def left_branches(
 
 
 def _taken_back(repository: LandingRepository, gone: Sequence[LandedCommit]) -> list[LeftBranch]:
-    """What was taken back whose branch went when it had landed, and that has not landed since."""
+    """Return what was taken back and has not landed since, for branches removed when they
+    landed."""
     tip = repository.commit_of(repository.ref)
     if tip is None or not gone:
         return []
@@ -116,8 +117,8 @@ def _taken_back(repository: LandingRepository, gone: Sequence[LandedCommit]) -> 
 def states(
     repository: LandingRepository, some: list[LeftBranch], watched: Sequence[str] = ()
 ) -> list[BranchState]:
-    """How each stands to the integration branch now, or to where it would begin. ``watched``: what
-    git is to look for in it."""
+    """Return the state of each branch relative to the integration branch, or to its future start.
+    ``watched``: patterns of the files that git looks for in the branches."""
     tip = repository.commit_of(repository.ref) or repository.settings.landing.start
     found = [_state(repository, left, tip) for left in some]
     return [_watched(repository, each, watched) for each in found]
@@ -157,7 +158,7 @@ def _state(repository: LandingRepository, left: LeftBranch, tip: str) -> BranchS
 
 
 def succeeded(state_directory: Path, records: Collection[WorktreeRecord]) -> list[WorktreeRecord]:
-    """Those whose attempt succeeded, as the journal of their run says it."""
+    """Return the records whose attempt succeeded, according to the journal of their run."""
     runs = RunDirectory(state_directory)
     fine = {
         (run_id, entry.record.issue_id, entry.record.attempt)
@@ -171,8 +172,9 @@ def succeeded(state_directory: Path, records: Collection[WorktreeRecord]) -> lis
 def uncommitted(
     state_directory: Path, common: str, issues: Collection[str]
 ) -> list[tuple[WorktreeRecord, str]]:
-    """Worktrees in which a command may have left what is on no branch, with the issue's title: it
-    succeeded, or its issue is one of these, and nobody has looked what it left (``--no-land``)."""
+    """Return worktrees that may hold work of a command that is on no branch, with the issue's
+    title. The attempt succeeded, or its issue is among ``issues``, and its result was not inspected
+    (``--no-land``)."""
     records, runs = Records(state_directory), RunDirectory(state_directory)
     ended, titles = _ended(runs)
     looked_at = _looked_at(runs)
@@ -192,7 +194,7 @@ _Ended = dict[tuple[str, int], tuple[str, float]]
 
 
 def _looked_at(runs: RunDirectory) -> set[tuple[str, int]]:
-    """The attempts that say what they left on their branch."""
+    """Return the attempts whose journal says what they left on their branch."""
     return {
         (end.issue_id, end.attempt)
         for run_id in runs.run_ids()[-RUNS_MAX:]
@@ -202,7 +204,7 @@ def _looked_at(runs: RunDirectory) -> set[tuple[str, int]]:
 
 
 def _ended(runs: RunDirectory) -> tuple[_Ended, dict[str, rec.Claimed]]:
-    """The outcome and the end of each attempt; the last claim of each issue."""
+    """Return the outcome and the end of each attempt, and the last claim of each issue."""
     ended: _Ended = {}
     issues: dict[str, rec.Claimed] = {}
     for run_id in runs.run_ids()[-RUNS_MAX:]:
@@ -211,7 +213,7 @@ def _ended(runs: RunDirectory) -> tuple[_Ended, dict[str, rec.Claimed]]:
                 case rec.Finished() as end:
                     ended[end.issue_id, end.attempt] = (end.outcome, entry.at)
                 case rec.SettledRecord(issue_id, Action.CONFIRM.value):
-                    # Another attempt may have followed: only the last one was asked for.
+                    # Another attempt may have followed: the settlement is about the last one.
                     last = max((key for key in ended if key[0] == issue_id), default=None)
                     if last is not None:
                         ended[last] = (LEFT_ALONE, ended[last][1])

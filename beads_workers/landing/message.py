@@ -1,4 +1,4 @@
-"""What a landed commit says: a subject, a body, and one block of trailers.
+"""The message of a landed commit: a subject, a body, and one block of trailers.
 
 Pure functions from the issue, the agent's own commits and ``[landing]`` to text. Source:
 docs/LANDING.md, "Messages".
@@ -18,7 +18,7 @@ from beads_workers.worktrees.ledger import LandedCommit
 
 BODY_CHARS_MAX = 4000
 TITLE_CHARS_MIN = 20
-"""With less room than that for the title, the whole subject is shortened."""
+"""Least room for the title; with less room, the whole subject is shortened."""
 OTHER_TYPES = "chore"
 
 
@@ -33,7 +33,8 @@ class AgentCommit:
 
 @value
 class Message:
-    """``text``: subject and body; ``trailers``: lines of the agent's, without ours."""
+    """A message. ``text``: subject and body; ``trailers``: lines of the agent's trailers, without
+    ours."""
 
     text: str
     trailers: tuple[str, ...] = ()
@@ -42,8 +43,8 @@ class Message:
 def landed_message(
     form: commit_form.CommitForm, add: Add, commits: Sequence[AgentCommit], author: str
 ) -> Message:
-    """What the commit of a whole branch says. ``commits``: of the branch, the oldest first;
-    ``author``: of the commit that lands."""
+    """Return the message of the commit of a whole branch. ``commits``: those of the branch, the
+    oldest first; ``author``: of the commit that lands."""
     mine = [each for each in commits if not made_for_it(add, each)]
     title = (
         commit_form.one_line(add.title)
@@ -61,7 +62,7 @@ def landed_message(
 
 
 def replayed_message(form: commit_form.CommitForm, add: Add, commit: AgentCommit) -> Message:
-    """What one commit of a branch says that lands by itself."""
+    """Return the message of one commit of a branch that lands as a commit of its own."""
     body, found = split(commit.body)
     subject = commit_form.one_line(commit.subject) or commit_form.NO_TITLE
     if says_nothing(add, commit):
@@ -71,8 +72,8 @@ def replayed_message(form: commit_form.CommitForm, add: Add, commit: AgentCommit
 
 
 def says_nothing(add: Add, commit: AgentCommit) -> bool:
-    """Whether the title of the issue says more than this commit. One that has landed before has its
-    words already."""
+    """Return whether the title of the issue says more than this commit. For a branch that has
+    landed before, return False: it has its words already."""
     noise = made_for_it(add, commit) or _NOISE.fullmatch(
         commit_form.one_line(commit.subject) or commit_form.NO_TITLE
     )
@@ -80,13 +81,13 @@ def says_nothing(add: Add, commit: AgentCommit) -> bool:
 
 
 def revert_message(form: commit_form.CommitForm, subject: str, commit: str) -> str:
-    """What a commit says that takes back another one: git's own words."""
+    """Return the message of a commit that takes back another one, in git's own words."""
     line = commit_form.shortened(f'Revert "{subject}', form.subject_max - 1)
     return f'{line}"\n\nThis reverts commit {commit}.'
 
 
 def our_trailers(form: commit_form.CommitForm, of: LandedCommit, *, last: bool) -> list[str]:
-    """What our own trailers say. ``last``: it has the tree that was verified."""
+    """Return the lines of our own trailers. ``last``: the commit has the tree that was verified."""
     issue = [f"Issue: {of.issue_id}"] if of.issue_id else []
     if form.trailers != "full":
         return issue if form.trailers == "short" else []
@@ -99,8 +100,8 @@ def our_trailers(form: commit_form.CommitForm, of: LandedCommit, *, last: bool) 
 
 
 def sealed(message: Message, ours: Iterable[str], signer: str) -> str:
-    """The whole text of a commit. ``ours``: our trailers, in lines; ``signer``: who signs it off,
-    as ``NAME <MAIL>``, "" for nobody."""
+    """Return the whole text of a commit. ``ours``: our trailers, in lines; ``signer``: who signs it
+    off, as ``NAME <MAIL>``, "" for nobody."""
     last = [f"Signed-off-by: {signer}"] if signer else []
     lines = _unique((*message.trailers, *ours))
     block = "\n".join([*(line for line in lines if line not in last), *last])
@@ -108,7 +109,7 @@ def sealed(message: Message, ours: Iterable[str], signer: str) -> str:
 
 
 def made_for_it(add: Add, commit: AgentCommit) -> bool:
-    """Whether we made this commit, of what the attempt had left uncommitted."""
+    """Return whether we made this commit, of changes that the attempt had left uncommitted."""
     said = trailers(f"-\n\n{commit.body}")
     if said.get("Issue") == add.issue_id and "Attempt" in said:
         return True
@@ -121,7 +122,7 @@ def made_for_it(add: Add, commit: AgentCommit) -> bool:
 
 
 def _subject(form: commit_form.CommitForm, add: Add, title: str) -> tuple[str, bool]:
-    """The line, and whether something of the title is not in it."""
+    """Return the subject, and whether it leaves out a part of the title."""
     title = title if title.endswith("..") else title.removesuffix(".")
     line = _filled(form, add, title)
     if len(line) <= form.subject_max:
@@ -136,7 +137,7 @@ def _filled(form: commit_form.CommitForm, add: Add, title: str) -> str:
     def fill(found: re.Match[str]) -> str:
         before, name, after = found.groups()
         text = _value(form, add, title, name)
-        # Brackets around nothing go with it.
+        # Brackets around an empty text go with it.
         return f"{before}{text}{after}" if text or not (before and after) else ""
 
     line = commit_form.one_line(commit_form.PLACEHOLDER.sub(fill, form.subject))
@@ -159,8 +160,8 @@ def _value(form: commit_form.CommitForm, add: Add, title: str, name: str) -> str
 
 
 def _lowered(title: str) -> str:
-    """It begins in lower case: "Add it", "README", "HTTPServer" become "add it", "readme",
-    "httpServer"."""
+    """Return the title with a beginning in lower case: "Add it", "README", "HTTPServer" become "add
+    it", "readme", "httpServer"."""
     return re.sub(r"^(?:[A-Z]+(?![a-z])|\w)", lambda found: found[0].lower(), title)
 
 
@@ -171,11 +172,12 @@ _NOISE = re.compile(
     r"|lint|format(?:ting)?|typos?|cleanup|more|work|done|progress|misc|commit)\W*",
     re.IGNORECASE,
 )
-"""Subjects, and whole paragraphs, that say nothing."""
+"""Pattern of subjects, and of whole paragraphs, that say nothing."""
 
 
 def _said_by_agent(commits: Iterable[tuple[str, str]], said: set[str]) -> list[str]:
-    """Subjects and bodies of its commits, each but once; ``said``: what is there already."""
+    """Return subjects and bodies of the agent's commits, each text only once; ``said``: texts that
+    are in the message already."""
     found = list[str]()
     for subject, body in commits:
         parts = [part for part in (subject, *body.split("\n\n")) if part.strip()]
@@ -185,7 +187,7 @@ def _said_by_agent(commits: Iterable[tuple[str, str]], said: set[str]) -> list[s
     if len(found) <= 1:
         return found
     points = [f"- {textwrap.indent(text, '  ')[2:]}" for text in found]
-    # A list of subjects alone has no empty lines in it.
+    # A list that has only subjects has no empty lines.
     return ["\n".join(points)] if all("\n\n" not in text for text in points) else points
 
 
@@ -212,7 +214,7 @@ def _joined(subject: str, parts: Iterable[str]) -> str:
 
 _TRAILER = re.compile(r"(?P<key>[A-Za-z0-9][A-Za-z0-9-]*): +\S.*|\(cherry picked from commit .*\)")
 _BREAKING = re.compile(r"BREAKING[ -]CHANGE: .*")
-"""Of Conventional Commits. git takes it for no trailer: it stays in the body."""
+"""Footer of Conventional Commits. git does not count it as a trailer: it stays in the body."""
 _KNOWN = re.compile(
     r"(?:[a-z-]+-by|fixes|closes|resolves|refs?|references|see-also|link|bug|cc|change-id): ",
     re.IGNORECASE,
@@ -220,11 +222,11 @@ _KNOWN = re.compile(
 
 
 def split(body: str) -> tuple[str, list[str]]:
-    """The body without its trailers, and these, without those that are ours."""
+    """Split a body: return it without its trailers, and the trailers without ours."""
     paragraphs, found = re.split(r"\n[ \t]*\n", body.strip()), list[str]()
     while paragraphs and (lines := _unfolded(paragraphs[-1])) is not None:
         named = [line for line in lines if not _BREAKING.fullmatch(line)]
-        # git reads the last paragraph alone. Those before it count if nobody could mistake them.
+        # git reads the last paragraph only. Earlier ones count if they are certainly trailers.
         if found and not all(map(_KNOWN.match, named)):
             break
         found[:0] = named
@@ -238,7 +240,7 @@ def split(body: str) -> tuple[str, list[str]]:
 
 
 def _unfolded(paragraph: str) -> list[str] | None:
-    """The lines of a paragraph of trailers; None if it is another one."""
+    """Return the lines of a paragraph of trailers; None for any other paragraph."""
     lines = re.sub(r"\n[ \t]+", " ", paragraph.strip("\n")).split("\n")
     fits = all(_TRAILER.fullmatch(line) or _BREAKING.fullmatch(line) for line in lines)
     return lines if fits and paragraph.strip() else None

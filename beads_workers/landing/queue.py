@@ -1,19 +1,19 @@
-"""Which tree is built and gated next, and what lands: the strategy, without any git or process.
+"""The strategy of landing, without git or processes: which tree is gated next, and what lands.
 
 A *train* is a row of branches, merged one upon the other on top of what has landed. Its *places*
 are trees: place 0 is the tip as it was when the train was built, place ``k`` has the first ``k``
-branches in it. Whatever place passes the gate lands as that very tree, and the rest of the train
-still stands on it. A red place has a culprit at or below it, and smaller places are gated until one
-branch is left: the place below it has landed, and with it the gate is red.
+branches in it. A place that passes the gate lands as that very tree, and the rest of the train
+still stands on it. A red place has a culprit at or below it. Smaller places are gated until one
+branch is left: the place below it has landed, and with this branch the gate is red.
 
-Nobody is convicted by one red gate. It is run once more in a fresh worktree, and some gate must
-have been green since the first red one: else the tip is gated again, and a red tip convicts nobody
-and pauses landing. Meanwhile the next train runs ahead, without the culprit. A gate without a
-verdict convicts nobody at all: whoever it leaves waits, and is tried again alone and later. Source:
+No branch is convicted by one red gate. The gate is run once more in a fresh worktree, and some gate
+must have been green since the first red one. Otherwise the tip is gated again: a red tip convicts
+no branch and pauses landing. Meanwhile the next train runs ahead, without the culprit. A gate
+without a verdict convicts no branch: the branch waits, and is tried again later, alone. Source:
 docs/LANDING.md, "The queue".
 
-``Queue.next`` gives one command after the other until there is none; the lander carries each out,
-and tells what came of it.
+``Queue.next`` returns one command after the other until there is none. The lander carries out each
+command, and reports the result.
 """
 
 from __future__ import annotations
@@ -28,30 +28,31 @@ from beads_workers.core.model import value
 
 TRAIN_FIRST = 8
 TRAIN_MAX = 64
-"""So many branches in a train, before anything is learnt and at most."""
+"""Branches in a train: before any failure rate is known, and at most."""
 
 TRAIN_FACTOR = 1.5 * math.log(2)
-"""Over the failure rate: the best size of a train (simulated; ``benchmarks/landing.py``)."""
+"""Factor that, divided by the failure rate, gives the best size of a train (simulated;
+``benchmarks/landing.py``)."""
 
 TRIED_BEFORE = 25.0
 REMEMBERED = 0.99
-"""The failure rate is believed as if so many branches had been tried already; each further one
-makes those before it count for so much less."""
+"""The failure rate starts as if so many branches had been tried already; each further branch
+reduces the weight of the earlier ones by the factor ``REMEMBERED``."""
 
 REDS_FEW = 2
-"""A culprit that was red no more often, alone or with others behind it, may be none where gates
-lie: it is tried once more when nobody waits. More red gates hardly lie all together."""
+"""Number of red gates up to which a culprit may be innocent, if gates are flaky: it is tried once
+more when no branch waits. More red gates are hardly all wrong."""
 
 SUSPECTS_WIDE = 8
-"""Among so many suspects and more all lanes look for the culprit, side by side: next to 16, a tenth
-less time for 6 % more gates. From 5 on it is another 3 % of each."""
+"""Number of suspects from which on all lanes search for the culprit, side by side. With 16, the
+search takes a tenth less time for 6 % more gates. From 5 on, it would take another 3 % of each."""
 
 UNTOLD_MAX = 6
-"""So often a branch alone is gated without a verdict before it is set aside."""
+"""Number of gates without a verdict on one branch before it is set aside."""
 
 
 class GateVerdict(Enum):
-    """What a gate said of a tree. ``NONE``: it could not be told."""
+    """Verdict of a gate on a tree. ``NONE``: the gate could not tell."""
 
     GREEN = "green"
     RED = "red"
@@ -59,8 +60,8 @@ class GateVerdict(Enum):
 
 
 class PauseReason(Enum):
-    """Why nothing lands: the tip does not pass its own gate, the gate cannot tell, or the user's
-    own branch conflicts or does not pass."""
+    """Reason why nothing lands: the tip does not pass its own gate, the gate cannot tell, or the
+    user's own branch conflicts or does not pass."""
 
     TIP = "tip"
     GATE = "gate"
@@ -69,7 +70,7 @@ class PauseReason(Enum):
 
 @value
 class WaitingBranch:
-    """A branch that waits. ``first``: the user's own, which goes before all others."""
+    """A branch that waits. ``first``: it is the user's own, which goes before all others."""
 
     key: str
     priority: int = 2
@@ -78,7 +79,7 @@ class WaitingBranch:
 
     @property
     def order(self) -> tuple[bool, int, float, str]:
-        """The most urgent is the smallest; never the newest first."""
+        """Sort key: the most urgent branch is the smallest; with equal priority, the oldest."""
         return (not self.first, self.priority, self.ended_at, self.key)
 
 
@@ -87,8 +88,8 @@ class WaitingBranch:
 
 @value
 class Build:
-    """Merge these in this order on top of the tip, and answer with ``built``. ``number``: of the
-    train; at most two are in use."""
+    """Merge these branches in this order on top of the tip, and answer with ``built``. ``number``:
+    of the train; at most two are in use."""
 
     number: int
     keys: tuple[str, ...]
@@ -97,7 +98,7 @@ class Build:
 @value
 class RunGate:
     """Gate this place of the train, and answer with ``judged``. ``fresh``: in a worktree that holds
-    nothing of before. ``anew``: a verdict that was kept does not count."""
+    nothing of earlier gates. ``anew``: a kept verdict does not count."""
 
     lane: int
     number: int
@@ -108,7 +109,8 @@ class RunGate:
 
 @value
 class StopGate:
-    """Its verdict is of no use any more; answer with ``stopped`` once nothing of it is left."""
+    """Stop the gate, whose verdict is not needed any more; answer with ``stopped`` once it is
+    gone."""
 
     lane: int
 
@@ -123,7 +125,8 @@ class Advance:
 
 @value
 class Later:
-    """There was no verdict on it alone, for so many ``times``; ``again`` when its time has come."""
+    """Retry this branch later: ``times`` gates had no verdict on it. Answer with ``again`` in
+    time."""
 
     key: str
     times: int
@@ -131,8 +134,8 @@ class Later:
 
 @value
 class Refuse:
-    """It does not land. ``told``: the gate was red; else it never had a verdict, and is set aside:
-    ``one_more`` tries it once more."""
+    """Refuse the branch. ``told``: the gate was red. Otherwise the branch never had a verdict, and
+    is set aside: ``one_more`` tries it once more."""
 
     key: str
     told: bool = True
@@ -140,7 +143,7 @@ class Refuse:
 
 @value
 class Say:
-    """It pauses, or (None) goes on."""
+    """Report a pause, or (None) that landing goes on."""
 
     pause: PauseReason | None
 
@@ -154,11 +157,11 @@ Command = Build | RunGate | StopGate | Advance | Later | Refuse | Say
 class _Kind(Enum):
     USUAL = "usual"
     LONE = "lone"
-    """The tip is red: one gate says whether this mends it, and nobody is convicted."""
+    """The tip is red: one gate tells whether the branch fixes it, and no branch is convicted."""
     CHANCE = "chance"
-    """It was convicted, or set aside: one gate says whether that was wrong."""
+    """The branch was convicted, or set aside: one gate tells whether that was wrong."""
     ALONE = "alone"
-    """There was no verdict on it: it is gated with no other gate beside it."""
+    """There was no verdict on the branch: it is gated while no other gate runs."""
 
 
 @dataclass(slots=True)
@@ -171,11 +174,11 @@ class _Run:
 
 @dataclass(slots=True)
 class _Train:
-    """``landed``: up to here. ``red``: the lowest place above that did not pass. ``bad``: when the
-    run began that makes each place red; ``told``: places that were red; ``fresh``: those that were
-    so in a fresh worktree again. ``tip_bad``: how often the tip did not pass; ``tip_red``: whether
-    it was red. ``enough``: another try of who has no verdict would take too long.
-    ``early``: what was said of a train that ran ahead."""
+    """A train. ``landed``: the place up to which it has landed. ``red``: the lowest place above
+    that did not pass. ``bad``: for each place that did not pass, when that run began; ``told``:
+    places that were red; ``fresh``: places that were red again in a fresh worktree. ``tip_bad``:
+    how often the tip did not pass; ``tip_red``: whether it was red. ``enough``: another try of a
+    branch without a verdict would take too long. ``early``: verdict on a train that ran ahead."""
 
     number: int
     keys: tuple[str, ...]
@@ -198,7 +201,8 @@ class _Train:
 
 
 class Queue:
-    """``lanes``: gates that may run side by side. ``gated``: False where what merges may land.
+    """The queue of branches. ``lanes``: gates that may run side by side. ``gated``: False if
+    branches land without a gate.
 
     ``flaky``: how often a gate was red and then green on the same tree. ``runs``: gates so far.
     ``paused``: why nothing lands.
@@ -232,33 +236,33 @@ class Queue:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is to be done until something is told."""
+        """Whether there is nothing to do until the queue is told something."""
         busy = self._train or self._commands or self._running or self._stopping or self._asked
         return not busy and (self.paused is not None or not (self._waiting or self._chance()))
 
     @property
     def order(self) -> list[str]:
-        """Who waits, the most urgent first."""
+        """Keys of the waiting branches, the most urgent first."""
         return [entry.key for entry in sorted(self._waiting.values(), key=lambda e: e.order)]
 
     def _ready(self) -> list[str]:
-        """Who may get on a train with others."""
+        """Return the branches that may be in a train with others."""
         return [key for key in self.order if key not in self._held and key not in self._due]
 
     @property
     def in_use(self) -> set[int]:
-        """The numbers of the trains that a command may still name."""
+        """Numbers of the trains that a command may still name."""
         return {each.number for each in (self._train, self._ahead) if each is not None}
 
     @property
     def size(self) -> int:
-        """How many get on the next train."""
+        """Number of branches of the next train."""
         return max(1, min(TRAIN_MAX, round(TRAIN_FACTOR * self._tried / self._failed)))
 
     # --- what it is told --------------------------------------------------------------------------
 
     def add(self, entry: WaitingBranch) -> None:
-        """It waits from now on; one of the same key is replaced."""
+        """Add a waiting branch; it replaces one with the same key."""
         self.withdraw(entry.key)
         self._waiting[entry.key] = entry
         self._new.add(entry.key)
@@ -266,7 +270,8 @@ class Queue:
             self._dissolve()
 
     def withdraw(self, key: str) -> bool:
-        """It does not land; False where it is not there."""
+        """Remove a branch from the queue, so that it does not land; return False if it is not
+        there."""
         self._new.discard(key)
         evicted = self._evicted.pop(key, self._aside.pop(key, None))
         entry, train = self._waiting.pop(key, evicted), self._train
@@ -285,38 +290,40 @@ class Queue:
         return entry is not None
 
     def _forget(self, key: str) -> None:
-        """What was not told of it counts no more."""
+        """Forget that gates had no verdict on this branch."""
         self._untold.pop(key, None)
         self._held.discard(key)
         if key in self._due:
             self._due.remove(key)
 
     def again(self, key: str) -> None:
-        """The time of a ``Later`` has come."""
+        """Put a branch back in line: the time of its ``Later`` has come."""
         if key in self._held:
             self._held.remove(key)
             self._due.append(key)
 
     def one_more(self) -> None:
-        """Nobody waits for what it says: one that was set aside is tried once more."""
+        """Try a branch once more that was set aside, if the queue is idle: no branch waits for its
+        result."""
         if self._aside and self.idle and self.paused is None:
             key = next(iter(self._aside))
             self._waiting[key] = self._aside.pop(key)
             self._build(_Kind.CHANCE, (key,))
 
     def tip_moved(self) -> None:
-        """Somebody else has moved the branch: nothing is known of its tip."""
+        """Forget the state of the tip: somebody else has moved the branch."""
         self._look_again(anew=False)
 
     def go_on(self) -> None:
-        """A person says that it is mended: everything is looked at again."""
+        """Check everything again: a person says that the problem is fixed."""
         self._look_again(anew=True)
 
     def built(
         self, train: tuple[str, ...], gone: tuple[str, ...] = (), *, blocked: bool = False
     ) -> None:
-        """The train as it came out. ``gone``: what waits no more: it conflicts with the tip, or is
-        contained in it. ``blocked``: the user's own branch conflicts."""
+        """Take the train as it was built. ``gone``: branches that wait no more, because they
+        conflict with the tip or are contained in it. ``blocked``: the user's own branch
+        conflicts."""
         kind, self._asked = self._asked, None
         assert kind is not None, "nothing was to be built"
         for key in gone:
@@ -334,8 +341,8 @@ class Queue:
     def judged(
         self, lane: int, verdict: GateVerdict, *, kept: bool = False, enough: bool = False
     ) -> None:
-        """A gate has ended. ``kept``: it was not run, its verdict was known. ``enough``: another
-        try of who has no verdict would take too long."""
+        """Take the verdict of a gate. ``kept``: the verdict was known, and the gate did not run.
+        ``enough``: another try of a branch without a verdict would take too long."""
         run = self._running.pop(lane)
         self._clock += 1
         self.runs += not kept
@@ -362,15 +369,15 @@ class Queue:
             self._bad(train, run, verdict)
 
     def is_stopping(self, lane: int) -> bool:
-        """Whether the verdict of the gate that runs there does not count any more."""
+        """Return whether the verdict of this lane's gate does not count any more."""
         return lane in self._stopping
 
     def stopped(self, lane: int) -> None:
-        """Nothing of a stopped gate is left."""
+        """Free the lane of a stopped gate, of which nothing is left."""
         self._stopping.discard(lane)
 
     def advanced(self, place: int) -> None:
-        """The branch stands at this place of the train now."""
+        """Note that the branch stands at this place of the train now."""
         train = self._train
         assert train is not None, "nothing was to land"
         for key in train.keys[train.landed : place]:
@@ -389,7 +396,7 @@ class Queue:
     # --- what is next -----------------------------------------------------------------------------
 
     def next(self) -> Command | None:
-        """The next command; None until something else is told."""
+        """Return the next command; None until the queue is told something else."""
         if not self._commands and self._asked is None:
             if self._train is None:
                 self._begin()
@@ -401,7 +408,7 @@ class Queue:
         ready = self._ready()
         kind, keys = _Kind.USUAL, tuple(ready[: self.size])
         if self.paused is not None:
-            # Only what came since may mend the tip. Each is tried once, alone.
+            # Only branches added since the pause may fix the tip. Each is tried once, alone.
             kind = _Kind.LONE
             keys = tuple(key for key in ready if key in self._new)[:1]
             if self.paused is PauseReason.FIRST:
@@ -421,7 +428,7 @@ class Queue:
         self._commands.append(Build(self._number, keys))
 
     def _chance(self) -> str | None:
-        """Who was convicted, though gates are known to lie here."""
+        """Return a convicted branch to try again, if gates are known to be flaky here."""
         return next(iter(self._evicted), None) if self.flaky else None
 
     def _schedule(self, train: _Train) -> None:
@@ -431,7 +438,7 @@ class Queue:
         free = [n for n in range(self._lanes) if n not in {*self._running, *self._stopping}]
         if not free or (train.kind is _Kind.ALONE and len(free) < self._lanes):
             return
-        # One at a time: its verdict may be known, and settle what the next one is.
+        # One command at a time: its verdict may be known already, and decide the next one.
         under_way = {(run.number, run.place) for run in self._running.values()}
         for number, place, fresh, anew in self._wanted(train):
             if (number, place) not in under_way:
@@ -445,8 +452,8 @@ class Queue:
                 self._build(_Kind.USUAL, tuple(keys))
 
     def _wanted(self, train: _Train) -> Iterator[tuple[int, int, bool, bool]]:
-        """Places that are to be gated, the most useful first: of which train, which, whether in a
-        fresh worktree, whether anew."""
+        """Yield the places to gate, the most useful first, as train, place, ``fresh`` and
+        ``anew``."""
         number, whole, tip, red = train.number, len(train.keys), train.landed, train.red
         if train.kind is _Kind.ALONE:
             if self._had_enough(train):
@@ -474,7 +481,7 @@ class Queue:
                 yield self._ahead.number, len(self._ahead.keys), False, False
 
     def _splits(self, train: _Train, red: int) -> Iterator[int]:
-        """Where to look for the lowest red place, at about equal distances."""
+        """Yield places to gate in the search for the lowest red place, at about equal distances."""
         low, wide = train.landed, red - train.landed >= SUSPECTS_WIDE
         ours = [run.place for run in self._running.values() if run.number == train.number]
         places = sorted(place for place in ours if low < place < red)
@@ -498,7 +505,7 @@ class Queue:
                 self._set_aside(train)
             return
         self.flaky += run.place in train.told
-        # What is below has landed with it; what is above stands on it.
+        # All lower places have landed with it; higher places stand on it.
         self._stop(train, lambda other: other.place <= run.place)
         self._commands.append(Advance(train.number, run.place))
 
@@ -509,7 +516,7 @@ class Queue:
         train.bad.setdefault(run.place, run.began)
         train.reds.append(run.place)
         if verdict is GateVerdict.RED:
-            # The first red may lie, whatever had no verdict before.
+            # The first red verdict may be wrong, whatever had no verdict before.
             if run.fresh and run.place in train.told:
                 train.fresh.add(run.place)
             train.told.add(run.place)
@@ -527,12 +534,13 @@ class Queue:
         return self._untold.get(train.keys[train.landed], 0) >= UNTOLD_MAX
 
     def _hold(self, train: _Train) -> None:
-        """There is no verdict on one branch: that is nobody's fault so far."""
+        """Let a branch wait that has no verdict: so far that is no fault of the branch."""
         key = train.keys[train.landed]
         times = UNTOLD_MAX if train.enough else self._untold.get(key, 0) + 1
         self._untold[key] = times
         if times >= UNTOLD_MAX:
-            # Is it the branch, or does no gate tell anything now? The tip says, by itself.
+            # Is it the branch, or do gates have no verdict on anything now? A gate of the tip
+            # tells.
             train.kind = _Kind.ALONE
             train.cut(train.landed + 1)
             self._stop(train, lambda run: True)
@@ -556,7 +564,8 @@ class Queue:
         self._commands.append(Refuse(key, told=False))
 
     def _leave(self, train: _Train) -> None:
-        """Its next branch is out of it, and what ran ahead without that one is the train now."""
+        """Drop the train's next branch; the train that ran ahead without it, if any, replaces the
+        train."""
         self._stop(train, lambda run: True)
         ahead, self._ahead = self._ahead, None
         self._train = ahead if ahead is not None and ahead.keys else None
@@ -571,7 +580,7 @@ class Queue:
         return red in train.fresh and self._tip_green and self._was_green(train)
 
     def _was_green(self, train: _Train) -> bool:
-        """Whether a gate has been green since one of this train was not."""
+        """Return whether a gate has been green since the first bad one of this train."""
         return self._green_at >= min(train.bad.values())
 
     def _convict(self, train: _Train) -> None:
@@ -606,7 +615,7 @@ class Queue:
             return
         whole = len(train.keys)
         if train.red is None and any(run.place == whole for run in self._running.values()):
-            # It may be what mends the tip.
+            # The whole train may be what fixes the tip.
             train.kind = _Kind.LONE
             self._stop(train, lambda run: run.place != whole)
         else:
@@ -618,7 +627,7 @@ class Queue:
             self._commands.append(Say(None))
 
     def _look_again(self, *, anew: bool) -> None:
-        # What was being carried out when the branch turned out to have moved.
+        # Commands of the build under way when the branch turned out to have moved.
         self._asked = None
         self._commands = deque(
             c for c in self._commands if isinstance(c, StopGate | Later | Refuse | Say)
@@ -628,7 +637,7 @@ class Queue:
         self._resume()
 
     def _dissolve(self) -> None:
-        """Who is left of the train waits for the next one."""
+        """Dissolve the train; its remaining branches wait for the next one."""
         train, self._train = self._train, None
         self._call_back()
         if train is not None:
@@ -641,7 +650,7 @@ class Queue:
                     self._due.append(key)
 
     def _call_back(self) -> None:
-        """The train that ran ahead stands on nothing any more."""
+        """Stop the train that ran ahead: it stands on nothing any more."""
         ahead, self._ahead = self._ahead, None
         if ahead is not None:
             self._stop(ahead, lambda run: True)

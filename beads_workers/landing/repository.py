@@ -1,8 +1,8 @@
 """The repository as the lander sees it: the integration branch, and how it moves.
 
-Nothing here touches the user's checkout, index or HEAD, but for ``--land-into``, which was asked
-for. No hook runs. What has landed is read from the branch itself, by the trailers of its commits:
-the lander keeps nothing of its own, and may be killed at any moment. Source: docs/LANDING.md.
+Nothing here touches the user's checkout, index or HEAD, except for ``--land-into``, which the user
+asked for. No hook runs. The lander reads what has landed from the branch itself, by the trailers of
+its commits. It keeps no state of its own, and may be killed at any moment. Source: docs/LANDING.md.
 """
 
 from __future__ import annotations
@@ -57,26 +57,26 @@ from beads_workers.worktrees.records import WorktreeRecord, git_directories, tok
 from beads_workers.worktrees.removal import OPERATIONS, status
 
 RUNS = "refs/bw/runs"
-"""``refs/bw/runs/<run>``: where the integration branch stood before the run."""
+"""``refs/bw/runs/<run>``: tip of the integration branch before the run."""
 UNDONE = "refs/bw/undone"
-"""``refs/bw/undone/<run>/<issue>/<attempt>``: what this attempt had landed as, and was taken back:
-``land`` lands it again only by name."""
+"""``refs/bw/undone/<run>/<issue>/<attempt>``: commit by which this attempt had landed, before it
+was taken back: ``land`` lands it again only by name."""
 TRESPASSED = "refs/bw/trespassed"
-"""``refs/bw/trespassed/<run>/<issue>/<attempt>``: what this attempt put on the integration branch
-by itself: its own branch lands only by name."""
+"""``refs/bw/trespassed/<run>/<issue>/<attempt>``: commit that this attempt put on the integration
+branch by itself: its own branch lands only by name."""
 REOPENING = "refs/bw/reopening"
-"""``refs/bw/reopening/<asked>/<issue>``: the commit that was taken back, of which the tracker is to
-be told. ``asked``: a run or an issue."""
+"""``refs/bw/reopening/<asked>/<issue>``: the commit that was taken back, which is still to be
+reported to the tracker. ``asked``: a run or an issue."""
 DAY_CHARS = 8
-"""Names of runs begin with their day. Less of it might be meant for an issue."""
+"""Length of the day with which names of runs begin. A shorter text might be meant for an issue."""
 PINS = "refs/bw/train"
-"""The train that is gated just now: ``git gc`` would remove what no ref names."""
+"""The train that is being gated: without a ref, ``git gc`` would remove it."""
 
 
 @value
 class Trespass:
-    """``token``: of the worktree whose attempt moved the branch; ``commit``: where it stands;
-    ``back``: where we had put it last."""
+    """A trespass. ``token``: of the worktree whose attempt moved the branch; ``commit``: the tip of
+    the branch; ``back``: the tip that we had set last."""
 
     token: str
     commit: str
@@ -100,13 +100,14 @@ class Held(Exception):
 
 
 def landing_folder(worktrees: Worktrees) -> Path:
-    """Where gates work: see ``worktrees.places``."""
+    """Return the folder in which gates work: see ``worktrees.places``."""
     paths = worktrees.folder, worktrees.checkout, worktrees.common
     return places.landing_folder(*map(Path, paths))
 
 
 class LandingRepository:
-    """``branch``: the integration branch. ``builder``: what makes trains for it."""
+    """The repository. ``branch``: the integration branch. ``builder``: builds trains for the
+    branch."""
 
     def __init__(self, settings: LanderSettings) -> None:
         landing, worktrees = settings.landing, settings.worktrees
@@ -129,8 +130,8 @@ class LandingRepository:
     # --- at its start -----------------------------------------------------------------------------
 
     def open(self) -> str:
-        """Make the branch where there is none, remember where it stands, throw away what a lander
-        left that was killed; gives the tip. Raises ``CannotLand``, and as ``fetch`` does."""
+        """Make the branch if there is none, note where it stands, and discard what a killed lander
+        left; return the tip. Raises ``CannotLand``, and as ``fetch`` does."""
         for lock in unlock_all(self.common):
             say("lander", f"removed {lock}, which a killed git has left")
         try:
@@ -153,7 +154,8 @@ class LandingRepository:
         return f"the branch {self.branch} cannot be made"
 
     def _in_its_way(self) -> str:
-        """Which branch has a name that is a folder of the integration branch's, or the reverse."""
+        """Return an error text that names the branch whose name conflicts with the integration
+        branch's: one name is a folder of the other. "" if there is none."""
         above = [str(each) for each in PurePosixPath(self.branch).parents]
         try:
             told = git(self.common, "for-each-ref", row_format("%(refname:lstrip=2)"))
@@ -176,20 +178,21 @@ class LandingRepository:
         self._update(f"landing: branch {self.branch} begins", remote.RefMove(self.ref, "", commit))
 
     def tip(self) -> str:
-        """The commit of the integration branch; raises ``GitError`` where it is gone."""
+        """Return the commit of the integration branch; raise ``GitError`` if the branch is gone."""
         return self.objects.git("rev-parse", "--verify", f"{self.ref}^{{commit}}")
 
     def commit_of(self, name: str) -> str | None:
-        """The commit that a name means; None for none. Raises ``GitError``."""
+        """Return the commit that a name means; None if there is none. Raises ``GitError``."""
         asked = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
         done = self.objects.call(*asked)
         if done.status > 1:
             raise failure(asked, done)
-        # It repeats the option, and says the commit in the last line.
+        # git repeats the option; the commit is in the last line.
         return lines(done.output)[-1] if done.status == 0 else None
 
     def follow(self, tip: str) -> Follow | None:
-        """The user's branch, here or at the remote, where it has commits that have not landed."""
+        """Return the user's branch, here or at the remote, if it has commits that have not
+        landed."""
         name = self.settings.landing.follows
         here = self.commit_of(f"refs/heads/{name}") if name else None
         there = self._followed_there
@@ -201,10 +204,10 @@ class LandingRepository:
     # --- the remote -------------------------------------------------------------------------------
 
     def fetch(self) -> None:
-        """Take over where the remote's branch stands, which is what counts; without a remote there
-        is nothing to do. A remote that has no such branch gets it.
+        """Move the branch to where the remote's branch stands, which is what counts. Without a
+        remote, do nothing. A remote without such a branch gets it.
 
-        Raises ``RemoteTrouble``, ``Held``, and ``GitError`` where the branch here does not move.
+        Raises ``RemoteTrouble``, ``Held``, and ``GitError`` if the branch here cannot move.
         """
         if not self.remote:
             return
@@ -230,7 +233,8 @@ class LandingRepository:
 
     @property
     def _shares_ledger(self) -> bool:
-        """Whether the remote has it, too: without it, all stands in the commits there."""
+        """Whether the ledger is pushed to the remote, too. With full trailers, the commits there
+        say it all."""
         return bool(self.remote) and self.builder.form.trailers != "full"
 
     def _join_ledger(self) -> None:
@@ -251,27 +255,28 @@ class LandingRepository:
     # --- what has landed --------------------------------------------------------------------------
 
     def landed(self, since: str, tip: str, files: Sequence[str] = ()) -> Iterator[LandedCommit]:
-        """What the lander wrote between two commits ("": from the beginning), the newest first;
-        only what changed one of these files, where some are named. Raises ``GitError``."""
+        """Yield what the lander wrote between two commits ("": from the beginning), the newest
+        first; if files are named, only commits that changed one of them. Raises ``GitError``."""
         named = [f":(top,literal){file}" for file in files]
         yield from landed_commits(self.common, since, [tip], files=named, branch=self.branch)
 
     def all_landed(self, tip: str) -> list[LandedCommit]:
-        """All that the lander wrote, the newest first; raises ``GitError``. Nothing of it is older
-        than the first run here, unless other clones land as well."""
+        """Return all that the lander wrote, the newest first; raises ``GitError``. The search ends
+        at the first run here, unless other clones land as well."""
         first = ("for-each-ref", "--sort=refname", "--count=1", "--format=%(objectname)")
         began = "" if self.remote else self.objects.git(*first, f"{RUNS}/")
         return list(self.landed(began, tip))
 
     def gone(self, tip: str) -> list[LandedCommit]:
-        """What has landed, was not taken back, and is not on the branch any more, as far as the
-        ledger knows; raises ``GitError``."""
+        """Return what has landed, was not taken back, and is not on the branch any more, as far as
+        the ledger knows. Raises ``GitError``."""
         newest = f"--max-count={ledger.CANDIDATES_MAX}"
         seen = objects(self.objects.git("rev-list", "--first-parent", newest, tip))
         return ledger.moved(self.common, ledger.entries(self.common, self.branch), tip, seen)[1]
 
     def landed_as(self, add: Add, tip: str) -> LandedCommit | None:
-        """The commit by which this attempt landed, unless that was undone; raises ``GitError``."""
+        """Return the commit by which this attempt landed, unless that was undone; None if there is
+        none. Raises ``GitError``."""
         if self._history[:2] != (add.base, tip):
             self._history = (add.base, tip, still_landed(list(self.landed(add.base, tip))))
         for each in self._history[2]:
@@ -280,8 +285,9 @@ class LandingRepository:
         return None
 
     def landed_in(self, run_id: str, tip: str) -> list[LandedCommit] | None:
-        """What landed while this run was the last one, the newest first; None: no such run. With a
-        remote only of runs of this clone: others land there meanwhile. Raises ``GitError``."""
+        """Return what landed while this run was the last one, the newest first; None: no such run.
+        With a remote, only runs of this clone count, because others land there meanwhile. Raises
+        ``GitError``."""
         wanted = row_format("%(refname)", "%(objectname)")
         told = self.objects.git("for-each-ref", wanted, f"{RUNS}/")
         runs = sorted((ref, commit) for ref, commit in rows(told, 2))  # By their time.
@@ -293,7 +299,7 @@ class LandingRepository:
         end = next((commit for commit in later if self.objects.contains(tip, commit)), tip)
         found = list(self.landed(start, end))
         if not self.objects.contains(tip, start):
-            # A person has rewritten what was there before the run, too.
+            # A person has rewritten commits from before the run, too.
             found = [e for e in found if not (e.was and self.objects.contains(start, e.was))]
         if not self.remote:
             return found
@@ -311,36 +317,38 @@ class LandingRepository:
         return [name for name in names if name == part] or [n for n in names if n.startswith(part)]
 
     def undone(self) -> dict[str, str]:
-        """What was taken back: the last commit of each attempt by its ref; raises ``GitError``."""
+        """Return the taken-back commits: the last one of each attempt, by its ref. Raises
+        ``GitError``."""
         told = self.objects.git("for-each-ref", row_format("%(refname)", "%(objectname)"), UNDONE)
         return {row[0]: row[1] for row in rows(told, 2)}
 
     def taken_off(self, tip: str, earlier: str) -> list[LandedCommit]:
-        """What had landed at ``earlier`` and is not on the branch any more since somebody moved it
-        to ``tip``, the oldest first; raises ``GitError``. With a remote its branch is what counts.
-        """
+        """Return what had landed at ``earlier`` and is off the branch since somebody moved it to
+        ``tip``, the oldest first. With a remote its branch counts, and the list is empty. Raises
+        ``GitError``."""
         if self.remote or self.objects.contains(tip, earlier):
             return []
         done = self.objects.call("merge-base", tip, earlier)
         now = self.landed(done.output.strip() if done.status == 0 else "", tip)
-        # Its commits may have been written anew, by a rebase.
+        # A rebase may have rewritten the commits.
         there = {_attempt_of(each) for each in now}
         before = reversed(still_landed(list(self.landed(tip, earlier))))
-        # Of several commits of an attempt the last one.
+        # Of several commits of an attempt, the last one counts.
         return [*{_attempt_of(e): e for e in before if _attempt_of(e) not in there}.values()]
 
     def restore(self, tip: str) -> None:
-        """Somebody has deleted the branch: it stands where we had put it; raises ``GitError``."""
+        """Make the deleted branch again, where we had put it last. Raises ``GitError``."""
         self._update(f"{WHY}it was deleted", remote.RefMove(self.ref, "", tip))
 
     def again_all(self, some: Sequence[LandedCommit]) -> list[Add]:
-        """``again`` of those of these whose ref is there; raises ``GitError``."""
+        """Return ``again`` of those commits whose ref is there. Raises ``GitError``."""
         self.builder.know([each.commit for each in some])
         return [add for add in map(self.again, some) if add is not None]
 
     def again(self, landed: LandedCommit) -> Add | None:
-        """What was taken back, to land once more: what its attempt had left, in commits that
-        nothing has; None if its ref is gone. ``landed``: its last one. Raises ``GitError``."""
+        """Return the order to land a taken-back attempt once more: its work, in new commits that no
+        branch has; None if its ref is gone. ``landed``: the attempt's last commit. Raises
+        ``GitError``."""
         part = f"{branch_part(landed.issue_id)}/{landed.attempt}"
         kept = f"{ATTEMPTS}/{part}"
         head = self.commit_of(kept) or self.commit_of(f"refs/heads/bw/{part}")
@@ -355,7 +363,7 @@ class LandingRepository:
         return Add(*of, title=subject, subject=subject, ended_at=ended_at)
 
     def _landed_with(self, landed: LandedCommit) -> list[str]:
-        """The commits as which its attempt landed, the oldest first; raises ``GitError``."""
+        """Return the commits as which the attempt landed, the oldest first. Raises ``GitError``."""
         if self.builder.style != "rebase":
             return [landed.commit]
         newest = f"--max-count={COMMITS_MAX}"
@@ -365,13 +373,13 @@ class LandingRepository:
         return [each.commit for each in own][::-1] or [landed.commit]
 
     def mark_undone(self, each: LandedCommit) -> None:
-        """It is about to be taken back; of several commits of an attempt the last one counts.
-        Raises ``GitError``."""
+        """Record that the commit is about to be taken back; of several commits of an attempt the
+        last one counts. Raises ``GitError``."""
         self.objects.git("update-ref", undone_ref(each), each.was or each.commit)
 
     def trespass(self, tip: str) -> Trespass | None:
-        """Commits that an attempt has put on the integration branch by itself; raises
-        ``GitError``. What a person does there is theirs."""
+        """Return the commits that an attempt has put on the integration branch by itself; None if
+        there are none. Commits of a person stay. Raises ``GitError``."""
         told = self.objects.git("log", "-g", log_format("%H", "%gs"), self.ref, "--")
         moves = rows(told, 2)
         others = list(takewhile(lambda move: not move[1].startswith(WHY), moves))
@@ -388,49 +396,54 @@ class LandingRepository:
         return None
 
     def mark_trespass(self, found: Trespass, record: WorktreeRecord) -> None:
-        """It is about to be taken back; raises ``GitError``."""
+        """Record that the trespass of this attempt is about to be taken back. Raises
+        ``GitError``."""
         of = _of_attempt(TRESPASSED, record.run_id, record.issue_id, record.attempt)
         self.objects.git("update-ref", of, found.commit)
 
     def trespassed(self, add: Add) -> str:
-        """What this attempt put there by itself, "" for nothing; raises ``GitError``."""
+        """Return the commit that this attempt put on the branch by itself, "" if none. Raises
+        ``GitError``."""
         of = _of_attempt(TRESPASSED, add.run_id, add.issue_id, add.attempt)
         return self.commit_of(of) or ""
 
     def pardon(self, run_id: str, issue_id: str) -> None:
-        """A person wants another attempt, or this one to land all the same; raises ``GitError``."""
+        """Forget the trespasses of an issue in a run: a person wants another attempt, or wants this
+        one to land all the same. Raises ``GitError``."""
         part = f"{branch_part(run_id or 'none')}/{branch_part(issue_id)}"
         delete_refs(self.common, f"{TRESPASSED}/{part}")
 
     def take_back(self, found: Trespass) -> None:
-        """By compare-and-swap, also while somebody has it checked out: whoever begins now would
-        begin with what no gate has seen. Raises ``Moved`` and ``GitError``."""
+        """Take back a trespass by compare-and-swap, even if the branch is checked out somewhere: a
+        new attempt would begin with what no gate has seen. Raises ``Moved`` and ``GitError``."""
         self._move(found.commit, found.back, f"{WHY}taken back, no gate has seen it")
 
     def mark_reopening(self, asked: str, each: LandedCommit) -> None:
-        """It is about to be taken back, and the tracker to be told; raises ``GitError``."""
+        """Record that the commit is about to be taken back, and then reported to the tracker.
+        Raises ``GitError``."""
         ref = f"{REOPENING}/{branch_part(asked)}/{branch_part(each.issue_id)}"
         self.objects.git("update-ref", ref, each.was or each.commit)
 
     def reopening(self, asked: str) -> list[str]:
-        """The issues that were taken back when this run or issue was, or for a run that they were
-        part of, and that the tracker was not told of; raises ``GitError``."""
+        """Return the issues that were taken back under this name, a run's or an issue's, and are
+        not yet reported to the tracker. An issue that was taken back with its run is found by its
+        own name, too. Raises ``GitError``."""
         told = self.objects.git("for-each-ref", "--format=%(objectname)", *_reopening(asked))
         found = as_landed(self.common, objects(told))
         return list(dict.fromkeys(each.issue_id for each in found))
 
     def reopened(self, issue_ids: Sequence[str]) -> None:
-        """The tracker has been told; raises ``GitError``."""
+        """Forget the marks of these issues: the tracker has been told. Raises ``GitError``."""
         refs = (ref for issue_id in issue_ids for ref in _reopening(issue_id))
         delete_refs(self.common, *refs)
 
     def meets(self, add: Add) -> str:
-        """The commit at which this branch leaves the integration branch: its own, where it is
-        contained. Raises ``CannotMeet`` with the reason, and ``GitError``."""
+        """Return the commit at which this branch leaves the integration branch: its own commit, if
+        that is contained. Raises ``CannotMeet`` with the reason, and ``GitError``."""
         done = None
         if is_object(add.commit):
             done = self.objects.call("merge-base", self.ref, add.commit)
-        # Sixty branches are told at once, all from one base: each costs one call.
+        # Sixty branches may be added at once, all from one base: each costs one call.
         named = (add.base, *(() if done is not None and done.status == 0 else (add.commit,)))
         for name in named:
             if not self._is_commit(name):
@@ -460,7 +473,8 @@ class LandingRepository:
         self.objects.git("update-ref", f"{PINS}/{commit}", commit)
 
     def unpin(self, *, by_others: bool = False) -> None:
-        """No train is gated; ``by_others``: nor is there what a killed one has pinned."""
+        """Forget the trains: none is being gated. ``by_others``: also trains that a killed lander
+        pinned."""
         if self._has_pins or by_others:
             delete_refs(self.common, PINS)
             self._has_pins = False
@@ -472,13 +486,12 @@ class LandingRepository:
         verified: str = "",
         train: tuple[str, ...] = (),
     ) -> list[str]:
-        """Write these changes on top of ``tip``, and move the branch there if it still stands on
-        ``tip``, and the ledger with it; gives the last commit of each group, which the branch has
+        """Write these changes on top of ``tip``, and move the branch and the ledger there, if the
+        branch still stands on ``tip``. Return the last commit of each group, as it is on the branch
         now. ``verified`` and ``train`` as in ``Builder.write``.
 
-        With a remote that moves first, and what it did not take is not here either. Raises
-        ``Moved``, ``Held``, and ``GitError`` where git refuses, ``RemoteTrouble`` where the remote
-        does.
+        A remote is moved first; if it refuses, nothing moves here. Raises ``Moved``, ``Held``,
+        ``GitError`` if git refuses, and ``RemoteTrouble`` if the remote does.
         """
         if (held := self.worktree_of(self.ref)) is not None:
             raise Held(held)
@@ -491,7 +504,7 @@ class LandingRepository:
         return commits
 
     def _entry(self, said: Sequence[LandedCommit]) -> remote.RefMove | None:
-        """How the ledger is to move, if there is something to say."""
+        """Return the move of the ledger, if there is something to record."""
         if not said:
             return None
         before = self.commit_of(self._ledger) or ""
@@ -510,8 +523,8 @@ class LandingRepository:
             self._ledger_there = each.new
 
     def go_back(self, tip: str, commit: str, gone: Sequence[LandedCommit]) -> None:
-        """Move the branch from ``tip`` back to one of its commits; raises as ``land`` does. Never
-        where there is a remote: others may stand on it."""
+        """Move the branch from ``tip`` back to one of its commits; raises as ``land`` does. Not
+        allowed with a remote: others may stand on the tip."""
         assert not self.remote, "a commit takes it back"
         if (held := self.worktree_of(self.ref)) is not None:
             raise Held(held)
@@ -520,26 +533,26 @@ class LandingRepository:
 
     def _move(self, tip: str, commit: str, why: str, entry: remote.RefMove | None = None) -> None:
         try:
-            # A killed git may have moved only the first: what the ledger says beyond the branch
-            # says nothing.
+            # A killed git may have moved the ledger only: entries for commits that are not on the
+            # branch do not count.
             self._update(why, *([entry] if entry else []), remote.RefMove(self.ref, tip, commit))
         except GitError:
             if self.tip() != tip:
                 raise Moved from None
             raise
-        # What is told and recorded is what the branch really is.
+        # What is reported and recorded is the real state of the branch.
         if self.tip() != commit:
             raise Moved
 
     def worktree_of(self, ref: str) -> str | None:
-        """The worktree that has this branch checked out."""
+        """Return the worktree that has this branch checked out; None if there is none."""
         return self.objects.git("for-each-ref", "--format=%(worktreepath)", ref) or None
 
     def _update(self, why: str, *moves: remote.RefMove) -> None:
-        """Move all of these or none, by compare-and-swap; raises ``GitError``."""
+        """Move all of these refs or none, by compare-and-swap. Raises ``GitError``."""
         for each in moves:
             if each.ref == self.ref or each.ref.startswith(f"{OWN_REFS}/"):
-                unlock(self.common, each.ref)  # The user's own is the user's.
+                unlock(self.common, each.ref)  # Locks of the user's own refs stay.
         said = [
             f"update {each.ref} {each.new} {each.old}"
             if each.old
@@ -550,15 +563,16 @@ class LandingRepository:
         try:
             self.objects.git("update-ref", "--create-reflog", "-m", why, "--stdin", given=given)
         except GitError:
-            # A git that was killed may have moved them before it could say so.
+            # A killed git may have moved the refs before it could say so.
             if any(self.commit_of(each.ref) != each.new for each in moves):
                 raise
 
     # --- the user's branch ------------------------------------------------------------------------
 
     def move_into(self, tip: str) -> Into | None:
-        """``--land-into``: move the user's branch forward to ``tip``, where nothing of it is lost
-        and no changed checkout is in the way; None where it is not asked for, or is there."""
+        """Carry out ``--land-into``: move the user's branch forward to ``tip``. It does not move if
+        a commit would be lost, or a changed checkout is in the way. Return None if the option is
+        not set, or if the branch is there already."""
         name = self.settings.landing.into
         commit = self.commit_of(f"refs/heads/{name}") if name else None
         if name is None or commit == tip:
@@ -598,7 +612,7 @@ def _attempt_of(one: LandedCommit | Add) -> tuple[str, int, str]:
 
 
 def undone_ref(one: LandedCommit | Add) -> str:
-    """Where it is kept once it was taken back."""
+    """Return the ref that keeps the commit once it was taken back."""
     return _of_attempt(UNDONE, one.run_id, one.issue_id, one.attempt)
 
 
@@ -612,6 +626,6 @@ def _reopening(asked: str) -> tuple[str, str]:
 
 
 def check_git() -> None:
-    """Raises ``CannotLand`` for a git that is too old."""
+    """Raise ``CannotLand`` for a git that is too old."""
     if why := git_too_old():
         raise CannotLand(f"{why}; or --no-land")

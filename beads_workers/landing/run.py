@@ -1,8 +1,8 @@
 """The lander as a program: ``python -m beads_workers.landing.run``, JSON Lines in and out.
 
-The first line of stdin is ``LanderSettings``, then come orders; stdout has the news
-(``core.landing``). The end of stdin, or SIGTERM, ends all gates and it. Exit status: 0, or 1 after
-saying on stderr why nothing can land here.
+The first line of stdin is ``LanderSettings``, the others are orders; stdout has the news
+(``core.landing``). At the end of stdin, or on SIGTERM, the program ends all gates and exits. Exit
+status: 0, or 1 after writing to stderr why nothing can land here.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class _Program:
             sys.stderr.write(f"{error}\n")
             return 1
         except BrokenPipeError:
-            pass  # Nobody listens any more, which is an end like any other.
+            pass  # Nobody listens any more: an end like any other.
         finally:
             if self._lander is not None:
                 self._lander.close()
@@ -90,10 +90,10 @@ def _say(news: News) -> None:
 
 
 def main() -> int:
-    """See the module text."""
+    """Run the program: see the module text."""
     return _Program().run()
 
 
 if __name__ == "__main__":
-    gc.freeze()  # Nothing of what is loaded is garbage; Python would look for some at the end, too.
+    gc.freeze()  # Nothing that is loaded is garbage; at the end, Python would search for some, too.
     sys.exit(main())

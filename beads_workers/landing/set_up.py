@@ -1,9 +1,9 @@
-"""The set-up of a gate's worktree, kept from one gate to the next while nothing it went by changed.
+"""The set-up of a gate's worktree, kept from one gate to the next while none of its inputs changed.
 
-What it goes by is seen, not guessed: the kernel tells which files of the tree, and of the user's
-checkout, were opened while the hook ran (inotify), and which folders were listed. What it made is
-known from a look before and after, and must still be as it was made. Whatever cannot be known has
-the hook run before each gate. Source: docs/LANDING.md, "The gate".
+The inputs are observed, not guessed. While the hook runs, the kernel reports (inotify) which files
+of the tree, and of the user's checkout, are opened, and which folders are listed. The outputs are
+known from a look before and after, and must still be as they were made. If anything cannot be
+known, the hook runs before each gate. Source: docs/LANDING.md, "The gate".
 """
 
 from __future__ import annotations
@@ -24,23 +24,26 @@ from beads_workers.worktrees.warm import must_set_up
 
 MADE_MAX = 200_000
 OUTSIDE_MAX = 20_000
-"""So many files are looked at before each gate; with more the hook costs no more than that."""
+"""Number of files that are checked before each gate; with more, the hook costs no more than the
+checks."""
 
 KEPT_IN_SIGHT_MAX = 500
-"""Files that it makes and that git does not ignore: each is named to ``git clean``."""
+"""Number of files that the hook makes and that git does not ignore: each is named to ``git
+clean``."""
 
 IN_OPEN, IN_ISDIR, IN_Q_OVERFLOW = 0x20, 0x40000000, 0x4000
 EVENT = struct.Struct("iIII")
 
 Stats = dict[str, list[int]]
-"""Of each file its time of change in nanoseconds, size and mode."""
+"""Time of change in nanoseconds, size and mode of each file."""
 
 
 @value
 class KeptSetUp:
-    """``recipe``: what else it depends on. ``read``: files of the tree that it opened; ``listed``:
-    folders, "" for the top. ``made``: what it made, relative to the worktree; ``in_sight``: of
-    these what git does not ignore. ``outside``: files that it may have read elsewhere."""
+    """A kept set-up. ``recipe``: hash of everything else that it depends on. ``read``: files of the
+    tree that it opened; ``listed``: folders, "" for the top. ``made``: files that it made, relative
+    to the worktree; ``in_sight``: those that git does not ignore. ``outside``: files that it may
+    have read elsewhere."""
 
     recipe: str
     read: tuple[str, ...]
@@ -56,7 +59,8 @@ class KeptSetUp:
         at: str,
         changed: Iterable[tuple[str, str]],
     ) -> bool:
-        """Whether none of these changes from ``at`` matters to it; raises ``GitError``."""
+        """Return whether the set-up still holds after these changes from ``at``. Raises
+        ``GitError``."""
         changed = list(changed)
         if must_set_up(settings, changed) or not {name for _, name in changed}.isdisjoint(
             self.read
@@ -71,21 +75,21 @@ class KeptSetUp:
         )
 
     def _shows(self, worktree: Path, folder: str, name: PurePosixPath, at: str) -> bool:
-        """Whether who lists the folder sees that this file, or the first folder above it, has come
-        or gone."""
+        """Return whether a listing of the folder shows that this file, or the first folder above
+        it, was added or removed."""
         entry = Path(folder, *name.relative_to(folder).parts[:1])
         before = git(str(worktree), "ls-tree", "-z", "--name-only", at, "--", f"{entry}")
         now = git(str(worktree), "ls-files", "-z", "--", f":(literal){entry}")
         return bool(before) != bool(now)
 
     def is_whole(self, worktree: Path) -> bool:
-        """Whether all that it made, and what it read elsewhere, is as it was."""
+        """Return whether all files that the set-up made, or read elsewhere, are unchanged."""
         made = all(_stat(f"{worktree}/{name}") == was for name, was in self.made.items())
         return made and all(_stat(name) == was for name, was in self.outside.items())
 
 
 def load(file: Path, recipe: str) -> KeptSetUp | None:
-    """What was kept, if it is for this recipe."""
+    """Return the kept set-up, if it is for this recipe; else None."""
     try:
         kept = from_plain(KeptSetUp, json.loads(file.read_bytes()))
     except (OSError, *BAD_VALUE):
@@ -94,7 +98,7 @@ def load(file: Path, recipe: str) -> KeptSetUp | None:
 
 
 def save(file: Path, kept: KeptSetUp | None) -> None:
-    """Keep it; None: nothing is known, and the hook runs again."""
+    """Keep a set-up; None: nothing is known, and the hook runs again."""
     if kept is None:
         file.unlink(missing_ok=True)
     else:
@@ -102,7 +106,7 @@ def save(file: Path, kept: KeptSetUp | None) -> None:
 
 
 def excluded(names: Iterable[str]) -> list[str]:
-    """These files as options of ``git clean``, which leaves them."""
+    """Return these files as options of ``git clean``, which then leaves them."""
     escaped = (re.sub(r"([\\*?\[\s])", r"\\\1", name) for name in names)
     return [word for name in escaped for word in ("-e", f"/{name}")]
 
@@ -111,9 +115,9 @@ def excluded(names: Iterable[str]) -> list[str]:
 
 
 class Watch:
-    """What a set-up hook reads and makes, from here until ``kept``. ``places``: the worktree, and
-    the user's checkout; ``earlier``: what it had made before. ``fd`` is readable when ``drain`` is
-    due; -1 where nothing can be watched."""
+    """Watch on the files that a set-up hook reads and makes, until ``kept``. ``worktree``,
+    ``checkout``: the watched places; ``earlier``: the set-up before. ``fd`` is readable when
+    ``drain`` is due; -1 if nothing can be watched."""
 
     def __init__(self, worktree: Path, checkout: Path, earlier: KeptSetUp | None) -> None:
         self._worktree, self._earlier = worktree, earlier
@@ -124,7 +128,7 @@ class Watch:
         try:
             tracked = names(git(str(worktree), "ls-files", "-z"))
             folders = {str(each) for name in tracked for each in PurePosixPath(name).parents}
-            self._before = _snapshot(worktree)  # First: it lists every folder itself.
+            self._before = _snapshot(worktree)  # First: the snapshot itself lists every folder.
             for place in (worktree, checkout):
                 self._watch([place, *(place / each for each in folders - {"."})])
         except (GitError, OSError):
@@ -139,7 +143,7 @@ class Watch:
                 self._folders[number] = folder
 
     def drain(self) -> None:
-        """Take in what the kernel tells."""
+        """Read the events of the kernel."""
         with contextlib.suppress(BlockingIOError):
             while self.fd >= 0 and (data := os.read(self.fd, 1 << 16)):
                 self._take(data)
@@ -159,7 +163,7 @@ class Watch:
                 self._opened.add(folder / name)
 
     def kept(self, recipe: str, script: str, environment: Mapping[str, str]) -> KeptSetUp | None:
-        """What is to be kept of it; None where not all is known. Raises ``GitError``."""
+        """Return the set-up to keep; None if not everything is known. Raises ``GitError``."""
         self.drain()
         after = _snapshot(self._worktree)
         earlier = self._earlier.made if self._earlier is not None else {}
@@ -184,7 +188,8 @@ class Watch:
                 yield "" if below == "." else below
 
     def _outside(self, script: str, environment: Mapping[str, str]) -> Stats | None:
-        """What it opened elsewhere, and what its line names there, with all below it."""
+        """Return the files that the hook opened elsewhere, and those that its line names, with all
+        files below; None if they cannot be known."""
         named = [_expanded(word, environment) for word in re.split(r"[\s;&|()<>'\"=`]+", script)]
         if None in named:
             return None
@@ -200,14 +205,14 @@ class Watch:
         return found
 
     def close(self) -> None:
-        """No more is told."""
+        """Stop watching."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
 
 
 def watch(worktree: Path, checkout: Path, earlier: KeptSetUp | None) -> Watch | None:
-    """A watch from here on; None where git does not say what there is."""
+    """Start a watch; return None if git, or the system, does not allow it."""
     try:
         return Watch(worktree, checkout, earlier)
     except (GitError, OSError):
@@ -222,8 +227,8 @@ def _call(name: str, *arguments: object) -> int:
 
 
 def _expanded(word: str, environment: Mapping[str, str]) -> str | None:
-    """What a word of a shell's line names: a path up to a pattern, "" for none, None where only the
-    shell knows."""
+    """Return the path that a word of a shell's line names, up to a pattern; "" for no path, None if
+    only the shell knows."""
     if word.startswith("~/"):
         word = f"$HOME{word[1:]}"
     known = re.sub(r"\$\{?(\w+)\}?", lambda found: environment.get(found[1], "$"), word)

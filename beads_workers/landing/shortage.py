@@ -1,7 +1,8 @@
-"""Whether the machine was short of memory or of disk while a gate ran: a red then says nothing.
+"""Shortage of memory or of disk on the machine while a gate ran: a red verdict then says nothing.
 
-The kernel counts what it ends for want of memory: for the machine, and for each memory cgroup. It
-need not be what we started that was ended; a child of it, below ``make``, shows as any failure.
+The kernel counts the processes that it kills for want of memory: for the machine, and for each
+memory cgroup. The killed process need not be the one that we started. A child of it, below
+``make``, shows as any failure.
 """
 
 from __future__ import annotations
@@ -14,18 +15,20 @@ from pathlib import Path
 from beads_workers.core.text import counted
 
 FULL_BYTES = 1 << 20
-"""With less than this a disk is full."""
+"""A disk with less free space is full."""
 
 FULL_TEXTS = ("No space left on device", "Disk quota exceeded", "ENOSPC")
-"""What programs print that could not write; by the end they may have cleared it away."""
+"""Texts that programs print if they could not write; by the end they may have freed the space."""
 
 MACHINE = Path("/proc/vmstat")
 KILLS = {"memory.events": "oom_kill", "memory.oom_control": "oom_kill"}
-"""Of a memory cgroup, in version 2 and 1; of its children, too, in version 2 only."""
+"""Files of a memory cgroup, in version 2 and 1, and their counter; only version 2 counts the kills
+of its children, too."""
 
 
 class Shortage:
-    """``folders``: where a gate writes. ``look`` now and then; ``why`` at the end."""
+    """Shortages during a gate. ``folders``: those in which a gate writes. Call ``look`` now and
+    then, and ``why`` at the end."""
 
     def __init__(self, *folders: Path) -> None:
         self._folders = folders
@@ -34,15 +37,15 @@ class Shortage:
         self._before = [_count(*each) for each in self._counts]
 
     def look(self) -> None:
-        """A disk that is full now may be empty again at the end."""
+        """Note a full disk: it may have space again at the end."""
         for folder in self._folders:
             if not self._full and _free(folder) < FULL_BYTES:
                 self._full = f"the disk is full at {folder}"
 
     def why(self, text: str = "") -> str:
-        """What there was too little of; "" for nothing. ``text``: what the command printed."""
+        """Return which resource was short; "" if none. ``text``: the output of the command."""
         self.look()
-        # One kill is counted in several of them.
+        # One kill is counted in several of these.
         now = [_count(*each) for each in self._counts]
         kills = max(map(sub, now, self._before), default=0)
         if kills > 0:
@@ -71,7 +74,7 @@ def _counts() -> Iterator[tuple[Path, str]]:
 
 
 def memory_cgroups() -> list[Path]:
-    """The folders of the memory cgroup that this process is in; none where they are not shown."""
+    """Return the folders of the memory cgroup of this process; none if they are not visible."""
     try:
         groups = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
         mounts = [line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines()]
@@ -89,7 +92,7 @@ def memory_cgroups() -> list[Path]:
             continue
         root, place = fields[3], Path(fields[4])
         below = os.path.relpath(paths[kind], root)
-        # In a container the mount may begin below what the kernel names.
+        # In a container the mount may begin below the path that the kernel names.
         found.append(place if below.startswith("..") else place / below)
     return found
 

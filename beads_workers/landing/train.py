@@ -1,8 +1,8 @@
 """Trains: finished branches merged one upon the other in git's object database, without a checkout.
 
-What is merged here is scratch: commits that no branch has. The commits that land are written once
-the gate has passed, because they say so (``Verified:``); their trees are those that were gated.
-Source: docs/LANDING.md, "What lands".
+The merges made here are scratch: commits that no branch has. The commits that land are written once
+the gate has passed, because they say so (``Verified:``). Their trees are the gated ones. Source:
+docs/LANDING.md, "What lands".
 """
 
 from __future__ import annotations
@@ -46,14 +46,15 @@ from beads_workers.worktrees.git import (
 from beads_workers.worktrees.ledger import LandedCommit
 
 GIT_SECONDS = 120.0
-"""A merge takes milliseconds. A merge driver, or a program that signs, may wait for ever."""
+"""Time limit for a call of git, in seconds. A merge takes milliseconds; a merge driver, or a
+program that signs, may wait for ever."""
 
 COMMITS_MAX = 200
-"""So many of a branch's commits, the newest, are read for the message."""
+"""Number of a branch's commits, the newest, that are read for the message."""
 SAME_SECONDS = 0.2
 MERGE = ("-c", "merge.directoryRenames=true", "-c", "merge.renormalize=false")
-"""A file that was added to a folder that the other side renamed goes along, as ``git merge`` offers
-it. Nothing is renormalized: that would run the filters of a checkout."""
+"""Options of merges. A file added to a folder that the other side renamed moves along, as ``git
+merge`` offers it. Nothing is renormalized: that would run the filters of a checkout."""
 
 
 class CannotSign(GitError):
@@ -61,12 +62,12 @@ class CannotSign(GitError):
 
 
 class CannotMerge(GitError):
-    """git could not say whether it merges: nobody's fault that is known."""
+    """git could not tell whether the branch merges: the cause is not known."""
 
 
 @value
 class Follow:
-    """The user's own branch: what was committed there meanwhile lands as it is."""
+    """The user's own branch: its new commits land as they are."""
 
     branch: str
     commit: str
@@ -75,15 +76,15 @@ class Follow:
 Passenger = Add | Follow
 
 _About = tuple[tuple[str, str, str], str, str]
-"""Of a commit: its author (name, mail, date), its subject and its body."""
+"""Author (name, mail, date), subject and body of a commit."""
 
 
 @value
 class PlannedCommit:
-    """One commit to be: what it is without its parent on the integration branch.
+    """A planned commit: everything but its parent on the integration branch.
 
-    ``merged``: further parents. ``author``: name, mail, date. ``made``: it is this commit already,
-    a fast-forward. ``of``: what it lands, for the ledger.
+    ``merged``: further parents. ``author``: name, mail, date. ``made``: the existing commit, for a
+    fast-forward. ``of``: what it lands, for the ledger.
     """
 
     tree: str
@@ -96,7 +97,7 @@ class PlannedCommit:
 
 @value
 class Coupled:
-    """A passenger that merges: its changes in order, none where it brings nothing new.
+    """A passenger that merges: its changes in order, none if it brings nothing new.
 
     ``commit``: the scratch commit at this place of the train; ``tree``: its tree.
     """
@@ -108,7 +109,7 @@ class Coupled:
 
 @value
 class Conflict:
-    """It does not merge. ``text``: in git's words."""
+    """A branch that does not merge. ``text``: in git's words."""
 
     files: tuple[str, ...]
     text: str
@@ -116,11 +117,11 @@ class Conflict:
 
 @dataclass(slots=True)
 class Objects:
-    """The object database of a repository, and the folder in which merges stand.
+    """The object database of a repository, and the folder in which merges run.
 
-    git reads ``.gitattributes`` from the folder that it stands in, so that the user's checked-out
-    files would decide how a merge comes out. ``folder`` is ours, and holds those of the commit that
-    is merged into, and nothing else.
+    git reads ``.gitattributes`` from its current folder, so the user's checked-out files would
+    affect the result of a merge. ``folder`` is ours. It holds the ``.gitattributes`` of the commit
+    that is merged into, and nothing else.
     """
 
     common: str
@@ -128,7 +129,7 @@ class Objects:
     _stands: str = ""
     _trees: dict[str, str] = field(default_factory=dict)
     _contained: set[tuple[str, str]] = field(default_factory=set)
-    """Commits with an ancestor of theirs, which it stays."""
+    """Pairs of a commit and one of its ancestors, which never change."""
 
     def call(self, *arguments: str, given: str = "", author: Sequence[str] = ()) -> GitCall:
         """Call git beside any checkout; raises ``GitNoAnswer``."""
@@ -144,21 +145,21 @@ class Objects:
         return call(str(self.folder), *arguments, given=given, places=places, seconds=GIT_SECONDS)
 
     def git(self, *arguments: str, given: str = "", author: Sequence[str] = ()) -> str:
-        """What it prints, without the last line's end; raises ``GitError``."""
+        """Return the output of git, without the end of its last line. Raises ``GitError``."""
         done = self.call(*arguments, given=given, author=author)
         if done.status != 0:
             raise failure(arguments, done)
         return done.output.rstrip("\n")
 
     def says(self, *arguments: str) -> bool:
-        """Its answer to a question, yes (0) or no (1); raises ``GitError``."""
+        """Return the answer of git to a question: yes (0) or no (1). Raises ``GitError``."""
         done = self.call(*arguments)
         if done.status not in (0, 1):
             raise failure(arguments, done)
         return done.status == 0
 
     def tree(self, commit: str) -> str:
-        """The tree of a commit; raises ``GitError``."""
+        """Return the tree of a commit; raises ``GitError``."""
         if commit not in self._trees:
             self._trees[commit] = self.git("rev-parse", "--verify", f"{commit}^{{tree}}")
         return self._trees[commit]
@@ -171,7 +172,7 @@ class Objects:
         return commit
 
     def contains(self, commit: str, other: str) -> bool:
-        """Whether ``other`` is ``commit`` or one of its ancestors; raises ``GitError``."""
+        """Return whether ``other`` is ``commit`` or one of its ancestors; raises ``GitError``."""
         of = commit, other
         if of in self._contained:
             return True
@@ -181,7 +182,8 @@ class Objects:
         return found
 
     def merge(self, ours: str, theirs: str) -> str | Conflict:
-        """The tree of both commits merged; raises ``CannotMerge``, ``GitError`` and ``OSError``."""
+        """Return the tree of both commits merged; raises ``CannotMerge``, ``GitError`` and
+        ``OSError``."""
         self._stand_in(self.tree(ours))
         done = self.call(
             *(*MERGE, "merge-tree", "--write-tree", "-z", "--name-only", "--messages"),
@@ -193,7 +195,7 @@ class Objects:
         return Conflict(tuple(files), "\n".join(said) or "conflict") if done.status else tree
 
     def changed(self, tree: str, other: str) -> list[str]:
-        """The names of the files in which two trees differ."""
+        """Return the names of the files in which two trees differ."""
         found = names(self.git("diff-tree", "-r", "-z", "--name-only", tree, other))
         if self._stands == tree and not any(map(_is_attributes, found)):
             self._stands = other
@@ -234,18 +236,18 @@ _AUTHOR = ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_AUTHOR_DATE")
 
 @value
 class TrackerFiles:
-    """What a tracker writes into every branch and every checkout, and what never lands. ``prefix``:
-    the project's folder, seen from the top of the repository."""
+    """Files that a tracker writes into every branch and every checkout, and that never land.
+    ``prefix``: the project's folder, seen from the top of the repository."""
 
     prefix: str = ""
 
     def holds(self, name: str) -> bool:
-        """Whether this file is one, seen from the top."""
+        """Return whether this file, seen from the top, belongs to the tracker."""
         return any(self._is_one(name.removeprefix(root)) for root in self._roots)
 
     @property
     def pathspecs(self) -> tuple[str, ...]:
-        """The same for git."""
+        """Pathspecs of these files for git."""
         names = (".beads/*.jsonl", ".beads-workers", ".beads-workers/**")
         return tuple(f":(top,glob){root}{name}" for root in self._roots for name in names)
 
@@ -264,7 +266,7 @@ class TrackerFiles:
 
 @dataclass(slots=True)
 class Builder:
-    """Couples passengers to a train. ``style``: of ``LANDING_STYLES``."""
+    """Builder of trains: couples passengers. ``style``: one of ``LANDING_STYLES``."""
 
     objects: Objects
     tracker: TrackerFiles
@@ -275,7 +277,7 @@ class Builder:
     _who: tuple[str, ...] | None = None
 
     def couple(self, onto: str, passenger: Passenger) -> Coupled | Conflict:
-        """Merge it onto this commit; raises ``GitError`` and ``OSError``."""
+        """Merge the passenger onto this commit; raises ``GitError`` and ``OSError``."""
         if isinstance(passenger, Follow):
             return self._follow(onto, passenger)
         tree = self.objects.tree(onto)
@@ -296,8 +298,8 @@ class Builder:
         return Coupled(scratch, merged, changes)
 
     def check(self, tip: str) -> None:
-        """Do with nothing at all what ``couple`` does, and write what nobody has written before;
-        raises as that does."""
+        """Do the work of ``couple`` with an empty commit that is new, to see whether git works at
+        all. Raises as ``couple`` does."""
         tree = self.objects.tree(tip)
         empty = self.objects.commit(tree, (tip,), f"nothing, {time.time_ns()}")
         self.objects.merge(tip, empty)
@@ -310,8 +312,8 @@ class Builder:
         verified: str = "",
         train: tuple[str, ...] = (),
     ) -> tuple[list[str], list[LandedCommit]]:
-        """Write the commits that land on ``tip``, signed where the user signs; gives the last one
-        of each group, and what the ledger is to say. ``verified``: the tree of the last one, if a
+        """Write the commits that land on ``tip``, signed if the user signs. Return the last one of
+        each group, and the entries for the ledger. ``verified``: the tree of the last one, if a
         gate has passed; ``train``: the issues in it. Raises ``GitError``."""
         objects, parent, last, said = self.objects, tip, list[str](), list[LandedCommit]()
         asked = ("config", "--type=bool", "--default=false", "commit.gpgSign")
@@ -346,7 +348,7 @@ class Builder:
             ) from None
 
     def _signer(self, who: Sequence[str]) -> str:
-        """Who signs off what lands, "" for nobody: whoever commits it."""
+        """Return who signs off the commits that land: the committer; "" if there is no sign-off."""
         if not self.form.signoff:
             return ""
         known = ("-c", "user.useConfigOnly=true", "var", "GIT_COMMITTER_IDENT")
@@ -357,23 +359,23 @@ class Builder:
         return ident[: ident.rindex(">") + 1]
 
     def know(self, commits: Sequence[str]) -> None:
-        """Read what all of these say in one call; raises ``GitError``."""
+        """Read the messages of all these commits in one call; raises ``GitError``."""
         if commits:
             read = self._read("--no-walk=unsorted", *commits)
             self._known |= {commit: about for (commit, _), about in read.items()}
 
     def subject_of(self, commit: str) -> str:
-        """The first line of a commit; raises ``GitError``."""
+        """Return the first line of a commit; raises ``GitError``."""
         return self._about(commit)[1]
 
     def written(self, commit: str) -> float:
-        """When its author wrote it, in epoch seconds; raises ``GitError``."""
+        """Return when the author wrote the commit, in epoch seconds; raises ``GitError``."""
         return float(self._about(commit)[0][2].partition(" ")[0])
 
     def anew(self, base: str, head: str, landed: Sequence[str]) -> str:
-        """What ``head`` has beyond ``base`` once more, in commits of its own that nothing has: as
-        many as the style lands. ``landed``: the commits as which it landed, the oldest first; what
-        is said and by whom is theirs, but for our trailers. Raises ``GitError``."""
+        """Write new commits for the work of ``head`` beyond ``base``, as many as the style lands,
+        and return the last. ``landed``: the commits as which it landed, the oldest first. The new
+        ones keep their messages, without our trailers, and their authors. Raises ``GitError``."""
         if self.style == "merge":
             return self._copied_branch(base, head)
         if len(landed) > 1 and (made := self._picked_anew(base, landed)):
@@ -389,7 +391,7 @@ class Builder:
         return made[head]
 
     def _picked_anew(self, base: str, landed: Sequence[str]) -> str:
-        """One commit upon the other; "" if one conflicts."""
+        """Pick one commit upon the other, and return the last one; "" if one conflicts."""
         objects, on, tree = self.objects, base, self.objects.tree(base)
         for each in landed:
             picked = _picked(objects, tree, objects.tree(f"{each}^1"), objects.tree(each))
@@ -399,7 +401,8 @@ class Builder:
         return on
 
     def _copied(self, tree: str, parents: Sequence[str], words: str, *, whole: bool = False) -> str:
-        """``words``: the commit that says what is said; ``whole``: with our trailers."""
+        """Write a copy. ``words``: the commit whose message and author it gets; ``whole``: with our
+        trailers."""
         author, subject, text = self._about(words)
         body, found = (text, []) if whole else split(text)
         message = sealed(Message(f"{subject}\n\n{body}".rstrip(), tuple(found)), (), "")
@@ -407,7 +410,7 @@ class Builder:
         self._who = identity(self.objects.common) if self._who is None else self._who
         made_by = (*self._who, "commit-tree", tree, *named)
         while (made := self.objects.git(*made_by, given=message, author=author)) == words:
-            time.sleep(SAME_SECONDS)  # In the same second it is the same commit.
+            time.sleep(SAME_SECONDS)  # In the same second it would be the same commit.
         return made
 
     # --- inside -----------------------------------------------------------------------------------
@@ -420,7 +423,7 @@ class Builder:
         if ahead and self._stands_on(follow.commit, onto):
             tree = objects.tree(follow.commit)
             return Coupled(follow.commit, tree, (PlannedCommit(tree, made=follow.commit),))
-        # What has landed is read from the first parents: it stays among them.
+        # Landed commits are found by first parents: ``onto`` has to stay one.
         merged = objects.tree(follow.commit) if ahead else objects.merge(onto, follow.commit)
         if isinstance(merged, Conflict):
             return merged
@@ -429,7 +432,7 @@ class Builder:
         return Coupled(scratch, merged, (PlannedCommit(merged, message, merged=(follow.commit,)),))
 
     def _stands_on(self, commit: str, onto: str) -> bool:
-        """Whether ``onto`` is among the first parents of ``commit``, which contains it."""
+        """Return whether ``onto`` is among the first parents of ``commit``, which contains it."""
         asked = ("log", "--first-parent", "--format=%P", f"{onto}..{commit}")
         (*_, oldest) = lines(self.objects.git(*asked))
         return oldest.split(" ")[0] == onto
@@ -445,8 +448,8 @@ class Builder:
         yield PlannedCommit(merged, message, author, second, of=_of(add))
 
     def _replayed(self, onto: str, add: Add) -> list[PlannedCommit]:
-        """Its commits one after the other; none where that is not what the merge makes of it: it
-        holds merges, or one of its commits conflicts alone. It lands as one commit then."""
+        """Return the branch's commits, one after the other. If the branch has merges, or a commit
+        conflicts alone, return none: the branch lands as one commit then."""
         objects, found = self.objects, list[PlannedCommit]()
         listed = objects.git("rev-list", "--reverse", "--parents", f"{onto}..{add.commit}")
         tree = objects.tree(onto)
@@ -474,7 +477,8 @@ class Builder:
         return self._known[commit]
 
     def _branch(self, onto: str, commit: str) -> tuple[_About, list[AgentCommit]]:
-        """What its last commit says, and all that are not merges, the oldest first."""
+        """Return the message of the branch's last commit, and its commits without merges, the
+        oldest first."""
         if commit not in self._branches:
             read = self._read("--topo-order", f"--max-count={COMMITS_MAX}", f"{onto}..{commit}")
             own = [
@@ -487,7 +491,7 @@ class Builder:
         return self._branches[commit]
 
     def _read(self, *asked: str) -> dict[tuple[str, str], _About]:
-        """By the names of the commit and of its parents."""
+        """Read commits, by the names of the commit and of its parents."""
         form = log_format("%H", "%P", "%an", "%ae", "%ad", "%s", "%b")
         return {
             (commit, parents): ((name or mail or "unknown", mail or "unknown", date), subject, text)
@@ -497,7 +501,7 @@ class Builder:
         }
 
     def _without_tracker(self, tree: str, commit: str) -> str:
-        """A commit behind this one that has the tracker's files as ``tree`` has them."""
+        """Return a commit behind this one that has the tracker's files as ``tree`` has them."""
         kept = self._kept_tree(tree, commit)
         return commit if kept == self.objects.tree(commit) else self.objects.commit(kept, (commit,))
 
@@ -520,15 +524,15 @@ class Builder:
 
 
 def reverting(objects: Objects, tip: str, landed: str) -> str | Conflict:
-    """The tree of ``tip`` without what ``landed`` changed against its first parent; raises
+    """Return the tree of ``tip`` without the changes of ``landed`` against its first parent. Raises
     ``GitError`` and ``OSError``."""
     before, after = objects.tree(landed), objects.tree(f"{landed}^1")
     return _picked(objects, objects.tree(tip), before, after)
 
 
 def _picked(objects: Objects, tree: str, before: str, after: str) -> str | Conflict:
-    """``tree`` with what changed from ``before`` to ``after``."""
-    # Three commits of which the first is the base of the others: git 2.39 takes no base.
+    """Return ``tree`` with the changes from ``before`` to ``after``."""
+    # Three commits, the first being the base of the others: git 2.39 takes no base.
     base = objects.commit(before, ())
     ours, theirs = (objects.commit(each, (base,)) for each in (tree, after))
     return objects.merge(ours, theirs)

@@ -1,8 +1,8 @@
 """Taking back what has landed: one issue, or a whole run. Source: docs/LANDING.md, "Undo".
 
-Where nothing else has landed since, and nobody else's branch has it, the integration branch goes
-back; else a commit for each takes back its changes, and the tree that comes of it goes through the
-gate like any other.
+If nothing else has landed since, and no other branch has it, the integration branch goes back.
+Otherwise one commit for each takes back its changes. The resulting tree goes through the gate like
+any other.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ NAMED_MAX = 5
 
 @value
 class Undone:
-    """``issue_ids``: to be opened again. ``tip``: where the branch stands now. ``moved_back``: no
-    commit was needed."""
+    """Result of an undo. ``issue_ids``: issues to open again. ``tip``: tip of the branch now.
+    ``moved_back``: no commit was needed."""
 
     issue_ids: tuple[str, ...]
     tip: str
@@ -45,22 +45,24 @@ class Undone:
 
 @dataclass(slots=True)
 class Undo:
-    """``undo`` of what ``asked`` names: issues, and runs by their names or how these begin.
+    """``undo`` of what ``asked`` names: issues, and runs by their names or beginnings of names.
 
-    Whoever opens the issues again says so then, by ``LandingRepository.reopened``. Until that the
-    same can be asked again: what is not on the branch any more is answered once more.
+    The caller opens the issues again, and reports that by ``LandingRepository.reopened``. Until
+    then the same undo can be repeated: issues that are off the branch already are returned once
+    more.
     """
 
     settings: LanderSettings
     asked: tuple[str, ...]
     with_dependents: bool = False
     waits_for: Callable[[Sequence[str]], Mapping[str, Collection[str]]] = lambda issue_ids: {}
-    """What each of these issues waits for, as the tracker says it."""
+    """Function that returns the issues that each of these issues waits for, according to the
+    tracker."""
     _dependents: tuple[str, ...] = field(init=False, default=())
     _runs: set[str] = field(init=False, default_factory=set)
 
     def run(self) -> Undone:
-        """Do it; raises ``CannotLand`` where it cannot be done, and says who is in the way."""
+        """Take it back. Raises ``CannotLand`` with the reason if that is not possible."""
         repository = LandingRepository(self.settings)
         make_folder(landing_folder(self.settings.worktrees))
         lock = take_lock(self.settings)
@@ -107,10 +109,10 @@ class Undo:
     def _standing_on(
         self, gone: Sequence[LandedCommit], history: Sequence[LandedCommit]
     ) -> tuple[str, ...]:
-        """The other issues on the branch that wait for these, directly or not."""
+        """Return the other landed issues that wait for the undone ones, directly or not."""
         found = {each.issue_id for each in gone}
         mine, together = frozenset(found), found.union(*(each.train for each in gone))
-        # Who waited for these landed after them, or in the same train.
+        # Issues that waited for these landed after them, or in the same train.
         near = [each.issue_id in together for each in history]
         since = history[: len(near) - near[::-1].index(True)]
         landed = list(dict.fromkeys(each.issue_id for each in since))
@@ -127,7 +129,7 @@ class Undo:
         tip: str,
     ) -> Undone:
         if (back := self._whole_end(repository, gone, tip)) is not None:
-            # It may be inside of a train, whose trees were not all gated.
+            # The place may be inside a train, whose trees were not all gated.
             self._gate(repository, repository.objects.tree(back), back, gone)
             names = self._mark(repository, gone)
             repository.go_back(tip, back, gone)
@@ -152,9 +154,10 @@ class Undo:
     def _whole_end(
         self, repository: LandingRepository, gone: list[LandedCommit], tip: str
     ) -> str | None:
-        """Where the branch may go back to: these are its last commits, and only its own."""
+        """Return the commit to which the branch may go back, if these are its last commits, and no
+        other branch has them; else None."""
         if repository.remote:
-            return None  # Another clone may stand on it by now.
+            return None  # Another clone may stand on the tip by now.
         objects, left, at = repository.objects, {each.commit for each in gone}, tip
         while at in left:
             left.discard(at)
@@ -197,20 +200,21 @@ class Undo:
         one: LandedCommit,
         files: tuple[str, ...],
     ) -> LandedCommit | None:
-        """What landed later on the same files, the newest first."""
+        """Return the newest commit that landed later on the same files."""
         touching = {e.commit for e in repository.landed(one.commit, repository.ref, files)}
         later = history[: history.index(one)]
         return next((e for e in later if e.commit in touching and e not in taken), None)
 
     def _mark(self, repository: LandingRepository, gone: Sequence[LandedCommit]) -> tuple[str, ...]:
-        """Before the branch moves; gives the issues. ``gone``: the newest first."""
+        """Record the undo, before the branch moves; return the issues. ``gone``: the newest
+        first."""
         for each in reversed(gone):
             repository.mark_undone(each)
             repository.mark_reopening(self._asked_for(each), each)
         return tuple(dict.fromkeys(each.issue_id for each in gone))
 
     def _asked_for(self, each: LandedCommit) -> str:
-        """By which of the names it is found again: its own, or a run's."""
+        """Return the name under which the commit is found again: its issue, or a run."""
         own = each.issue_id in self.asked or not self._runs
         return each.issue_id if own else next(name for name in self.asked if name in self._runs)
 

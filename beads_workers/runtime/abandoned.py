@@ -1,7 +1,7 @@
-"""Claims of runs that nobody knows any more: found in the tracker, and given back.
+"""Abandoned claims: claims of runs that left no journal here, found in the tracker and given back.
 
-A run that crashed is settled at the next start, from its journal. Where that is gone, or the run
-was one of another machine, only the tracker tells what it held.
+The next start settles a crashed run from its journal. If the journal is gone, or the run was on
+another machine, only the tracker shows what the run held.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from beads_workers.runtime.run_directory import RunDirectory, host_name
 
 @value
 class RunClaims:
-    """What one run of ours holds. ``living``: why it must not be touched; empty where it is over,
-    or where nobody here can tell (``elsewhere``: the run is one of another machine)."""
+    """Claims that one run of beads-workers holds. ``living``: why they must not be touched; empty
+    if the run is over, or if this machine cannot tell (``elsewhere``: a run of another machine)."""
 
     actor: str
     issue_ids: tuple[IssueId, ...]
@@ -30,7 +30,7 @@ class RunClaims:
 def claims_of_runs(
     held: Iterable[HeldElsewhere], directory: RunDirectory, tracker_folder: Path
 ) -> list[RunClaims]:
-    """What the tracker shows in the name of any run of ours, run by run."""
+    """Return the claims that the tracker shows in the name of any run of beads-workers, by run."""
     by_actor: dict[str, list[IssueId]] = {}
     for each in (each for each in held if each.actor.startswith(FLEETS)):
         by_actor.setdefault(each.actor, []).append(each.issue_id)
@@ -67,6 +67,6 @@ def _living(
 
 
 def give_back(source: Source, claims: RunClaims, issue_ids: Sequence[IssueId]) -> list[Settled]:
-    """Requeue these, in the name of the run that holds them. Raises ``SourceError``."""
+    """Requeue these issues, in the name of the run that holds them. Raises ``SourceError``."""
     kept = tuple(each for each in claims.issue_ids if each not in issue_ids)
     return source.recover(CrashedRun(claims.actor, kept=kept))

@@ -1,8 +1,8 @@
-"""What all fleets of a user know of their agents' accounts: one small file in the user's state.
+"""State of the agents' accounts that all fleets of a user share: one small file.
 
-``$XDG_STATE_HOME/beads-workers/accounts.json`` (else below ``~/.local/state``): a limit that one
-fleet runs into holds for the next one, in any project, and after any crash. It names accounts by
-hash only. A file that is damaged, or not the user's own, is taken for empty.
+``$XDG_STATE_HOME/beads-workers/accounts.json``, else below ``~/.local/state``. A limit that one
+fleet hits holds for the next fleet, in any project and after any crash. The file names accounts by
+hash only. A damaged file, or one of another user, counts as empty.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from beads_workers.core.receipts import AccountId, AccountRefusal, AccountTroubl
 
 FILE_BYTES_MAX = 1 << 20
 KEPT_SECONDS = 86_400.0
-"""Whoever closed an account tells when it opens; if nobody lives to tell, it is forgotten."""
+"""Seconds after its probe time at which an entry expires, if no fleet has opened the account."""
 
 ByAccount = dict[AccountId, list[Closed]]
 
 
 def state_home(environment: Mapping[str, str] = os.environ) -> Path:
-    """The folder of the user's state that is ours."""
+    """Return the folder of beads-workers in the user's state directory."""
     said = environment.get("XDG_STATE_HOME", "")
     base = Path(said) if said.startswith("/") else Path.home() / ".local" / "state"
     return base / "beads-workers"
 
 
 class AccountFile:
-    """The file, as one run sees it."""
+    """The shared file of accounts, as one run sees it."""
 
     def __init__(self, folder: Path, run_id: str) -> None:
         self._folder = folder
@@ -46,7 +46,7 @@ class AccountFile:
         self._seen: tuple[int, int] | None = None
 
     def tell(self, account: AccountId, closed: list[Closed]) -> None:
-        """This run has found out: how its account stands now.
+        """Write how an account stands now, as this run has found out.
 
         Raises ``OSError``; ``BlockingIOError`` while another fleet writes.
         """
@@ -57,7 +57,8 @@ class AccountFile:
             self._write({each: rows for each, rows in known.items() if rows})
 
     def changed(self) -> ByAccount | None:
-        """What others have told since the last call; None where nothing has changed."""
+        """Return what the file says if it has changed since the last call; None: no change, or no
+        file."""
         try:
             status = self._path.lstat()
         except OSError:
@@ -75,7 +76,7 @@ class AccountFile:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         lock = os.open(self._folder / "accounts.lock", flags, 0o600)
         try:
-            # Whoever holds it may be stopped, and nobody waits for that.
+            # The holder of the lock may be stopped: do not wait for it.
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield
         finally:
@@ -131,8 +132,8 @@ class AccountFile:
 
 
 class SharedAccounts:
-    """What the loop does with the file: ``record`` what it journals, ``flush`` each turn, ``look``
-    now and then, and before the first claim."""
+    """The loop's use of the file: ``record`` for each journaled change, ``flush`` in each turn,
+    ``look`` now and then and before the first claim."""
 
     def __init__(
         self,
@@ -141,7 +142,7 @@ class SharedAccounts:
         accounts: Iterable[AccountId],
         tell: Callable[[Event], None],
     ) -> None:
-        """``accounts``: those of this fleet's agents; ``tell``: the loop's."""
+        """``accounts``: accounts of this fleet's agents. ``tell``: the loop's ``tell``."""
         self._file = file
         self._run_id = run_id
         self._accounts = frozenset(accounts)
@@ -152,7 +153,8 @@ class SharedAccounts:
         self._has_warned = False
 
     def record(self, record: AccountClosed | AccountOpened) -> None:
-        """The core has found out, or has learned, how an account stands."""
+        """Record how an account stands, as the core found out itself or learned from another
+        fleet."""
         account = AccountId(record.account)
         closed = self._known.setdefault(account, {})
         if isinstance(record, AccountOpened):
@@ -166,7 +168,8 @@ class SharedAccounts:
         self._untold.add(account)
 
     def flush(self) -> None:
-        """Tell the others what is new; what cannot be told now is told later."""
+        """Write what is new for other fleets. While another fleet writes, keep it for the next
+        call."""
         for account in list(self._untold):
             ours = list(self._known[account].values())
             theirs = self._read.get(account, [])
@@ -181,7 +184,7 @@ class SharedAccounts:
             self._untold.discard(account)
 
     def look(self) -> None:
-        """Tell the core what the others have found out since the last look."""
+        """Tell the core what other fleets have found out since the last look."""
         found = self._file.changed()
         if found is None:
             return

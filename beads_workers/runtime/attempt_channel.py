@@ -1,7 +1,7 @@
-"""What an attempt of an agent prints for its worker: progress as it comes, and one answer.
+"""Channel from an agent's attempt to its worker: progress as it comes, and one answer.
 
-JSON Lines (``core.assignment``) through a pipe, which the worker reads in its loop. A line that
-is none of these is passed over: nobody but our own program writes here.
+JSON Lines (``core.assignment``) through a pipe, which the worker reads in its loop. A line of any
+other kind is skipped: only our own program writes here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from beads_workers.runtime.output import StepPipe
 
 
 class AttemptChannel(StepPipe):
-    """Its lines, as they come."""
+    """Reader of the lines of one attempt."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -26,18 +26,19 @@ class AttemptChannel(StepPipe):
         self._answer: Mapping[str, Any] | None = None
 
     def take(self, data: bytes) -> None:
-        """Read each whole line."""
+        """Read each whole line of the data so far."""
         for framed in self._lines.feed(data):
             if isinstance(framed, Line):
                 self._read(framed.text)
 
     def progress(self) -> Mapping[str, Any] | None:
-        """The newest progress since the last call."""
+        """Return the newest progress since the last call; None: no progress."""
         newest, self._progress = self._progress, None
         return newest
 
     def end(self) -> StepAnswered | None:
-        """All of its process group have ended: what it answered; None where it did not."""
+        """Close the channel after the process group has ended; return the answer, None: no
+        answer."""
         self.close()
         return None if self._answer is None else _answered(self._answer)
 
@@ -63,7 +64,8 @@ def _answered(answer: Mapping[str, Any]) -> StepAnswered:
 
 
 def note_of_work(receipt: Mapping[str, Any]) -> str:
-    """One line on what came of it: ``2 commits on bw/a-1/1: 3 files changed, ...``."""
+    """Return one line on what the work produced: ``2 commits on bw/a-1/1: 3 files changed,
+    ...``."""
     commits = len(receipt.get("commits", ()))
     if not commits:
         return str(receipt.get("diffstat") or receipt.get("why") or "no change")[:NOTE_CHARS_MAX]

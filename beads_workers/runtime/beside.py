@@ -1,4 +1,4 @@
-"""Programs of ours beside the orchestrator, in sessions of their own: the lander, the pool."""
+"""Programs of ours beside the orchestrator, in sessions of their own: the lander and the pool."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from beads_workers.runtime import sessions
 from beads_workers.runtime.processes import say
 
 LEAVES_SECONDS = 10.0
-"""How long one may take to end what it does."""
+"""Seconds that a program may take to finish once its stdin is closed."""
 
 
 def start(
@@ -23,13 +23,14 @@ def start(
 ) -> subprocess.Popen[bytes]:
     """Start a program of ours beside the orchestrator; raises ``OSError``.
 
-    It runs in a session of its own and carries the run's token under this ``name``, like a worker:
-    what it starts is found and ended with the run. It ends with its stdin. ``output``: where its
-    stdout goes, to ``log`` else, as its complaints do.
+    The program runs in a session of its own and, like a worker, carries the run's token under this
+    ``name``: the processes it starts are found and killed with the run. The program ends when its
+    stdin closes. ``output``: descriptor for its stdout; None: ``log``, which gets its stderr in any
+    case.
     """
     with log.open("ab") as file:
         return subprocess.Popen(
-            # -P: what lies in the project's folder is never imported.
+            # -P: modules in the project's folder are never imported.
             [sys.executable, "-P", "-m", module],
             stdin=subprocess.PIPE,
             stdout=file if output is None else output,
@@ -40,7 +41,8 @@ def start(
 
 
 def end(process: subprocess.Popen[bytes], run_id: str, name: str) -> None:
-    """Its stdin is closed: see to it that it ends, with all that it has started."""
+    """Wait until the program, whose stdin is closed, has ended; kill it if it takes longer than
+    ``LEAVES_SECONDS``, and then every process it started."""
     with suppress(subprocess.TimeoutExpired):
         process.wait(LEAVES_SECONDS)
     if process.returncode is None:
@@ -50,18 +52,19 @@ def end(process: subprocess.Popen[bytes], run_id: str, name: str) -> None:
 
 
 # --- pool ----------------------------------------------------------------------------------------
-# What makes worktrees ahead (``worktrees.pool``), seen from the fleet.
+# The process that creates worktrees ahead (``worktrees.pool``), seen from the fleet.
 
 
 MODULE = "beads_workers.worktrees.pool"
 POOL = "pool"
-"""Its name among the workers of a run: part of the token."""
+"""Name of the pool among the workers of a run: part of the token."""
 
 
 class PoolProcess:
-    """The process that makes worktrees ahead of attempts: ends with ``close``, and with this one.
+    """The process that creates worktrees ahead of attempts; ends with ``close``, or with this
+    process.
 
-    Attempts wake it by themselves, and go without where it has died.
+    Attempts wake the pool themselves, and do without it if it has died.
     """
 
     def __init__(self, worktrees: Worktrees, run_id: str, log: Path) -> None:
@@ -79,7 +82,7 @@ class PoolProcess:
             self._process.stdin.flush()
 
     def close(self) -> None:
-        """Let it end, and see to it that it does."""
+        """Close the pool's stdin and wait until the process has ended."""
         process, self._process = self._process, None
         if process is None or process.stdin is None:
             return

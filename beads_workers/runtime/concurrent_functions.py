@@ -1,5 +1,6 @@
-"""A worker with several slots that call functions: those that are declared concurrent together in
-one process, each other one in a process of its slot.
+"""Worker with several slots that call functions.
+
+Functions that are declared concurrent share one process; each other call has its slot's process.
 
 Source: docs/SEMANTICS.md, "Concurrent functions".
 """
@@ -48,16 +49,17 @@ OF_A_CALL = (
     *("BW_ISSUE_ID", "BW_ISSUE_TITLE", "BW_ISSUE_PRIORITY", "BW_ATTEMPT", "BW_PROGRESS"),
     *("BW_WORKER_ID", "BW_RUN_ID", "BW_SOCKET", "TRACEPARENT", "TRACESTATE"),
 )
-"""Of the environment of an attempt: what a call that shares its process is told."""
+"""Variables of an attempt's environment that a call in the shared process is told."""
 
 RECEIVE_BYTES = 1 << 18
 
 SUSPECTS_MAX = 1000
-"""More are forgotten, oldest first: they run among others again."""
+"""Number of suspected issues. More are forgotten, oldest first: their calls share a process
+again."""
 
 
 class NotCalled(Enum):
-    """Why a call has no end: it is to be made in a process of its own."""
+    """Reason why a call has no answer and is to be made in a process of its own."""
 
     UNDECLARED = "its function is not declared concurrent"
     ENDED = "the process that it shared has ended, maybe because of another call"
@@ -65,7 +67,8 @@ class NotCalled(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Flight:
-    """A call that the shared process has: ``slot`` has it, and ``plan`` is what it belongs to."""
+    """A call that the shared process has. ``slot``: the slot that runs it; ``plan``: its task's
+    plan."""
 
     slot: Slot
     plan: Plan
@@ -76,10 +79,10 @@ class Flight:
 
 
 class SharedProcess:
-    """The process in which calls run together: started when it is first needed, and again.
+    """The process in which calls run together: started when it is first needed, and after its end.
 
-    ``answered`` is told of each call once: its answer, or ``HostExited`` where the end of the
-    process is its own.
+    ``answered`` is called once for each call: with the answer, with ``HostExited`` if the process
+    ended because of this call, or with ``NotCalled``.
     """
 
     def __init__(
@@ -89,7 +92,7 @@ class SharedProcess:
         selector: selectors.BaseSelector,
         answered: Callable[[Flight, Said | HostExited | NotCalled], None],
     ) -> None:
-        # Its own name, so that no sweep for a slot's processes finds it.
+        # A name of its own, so that no sweep for a slot's processes finds it.
         named = replace(settings, worker_id=f"{settings.worker_id}.0")
         self._environment = {**inherited, **encoded(functions_environment(named))}
         self._settings = settings
@@ -103,15 +106,15 @@ class SharedProcess:
         self._waits_to_write = False
         self._number = 0
         self._guilty = 0
-        """The call because of which it was killed."""
+        """Number of the call because of which the process was killed; 0: none."""
 
     @property
     def pid(self) -> int | None:
-        """Of the process, while there is one."""
+        """Pid of the process; None: there is none."""
         return None if self._host is None else self._host.pid
 
     def start(self) -> None:
-        """Have it ready; raises ``OSError``."""
+        """Start the process and have it get ready; raises ``OSError``."""
         os.chdir(self._settings.project)
         self._host = HostProcess(self._settings.work.allow_modules, self._environment, HOST_MODULE)
         self._host.set_up({}, Ahead.MODULES)
@@ -119,14 +122,14 @@ class SharedProcess:
         self._selector.register(self._host.socket, selectors.EVENT_READ, self._ready)
 
     def wait_warm(self, wake: socket.socket, seconds: float) -> None:
-        """Until it is ready or has ended, a signal has come, or the time is over."""
+        """Wait until the process is ready or has ended, a signal has come, or the time is over."""
         if self._host is not None:
             select.select([self._host.socket, wake], (), (), seconds)
             self._host.warms()
 
     def call(self, slot: Slot, plan: Plan, step: Step) -> None:
-        """Have it called. Raises ``OSError`` where there is no process, ``ValueError`` where the
-        arguments are too long."""
+        """Have the function called. Raises ``OSError`` if there is no process, ``ValueError`` if
+        the arguments are too long."""
         assert step.call is not None
         if self._host is None:
             self.start()
@@ -138,7 +141,8 @@ class SharedProcess:
         self._numbers[slot.number] = self._number
 
     def end(self, slot: Slot, *, hard: bool) -> bool:
-        """Cancel what the slot has, or, ``hard``, end the process; False where it has nothing."""
+        """Cancel the slot's call, or, if ``hard``, kill the process. Return False if there is no
+        call."""
         number = self._numbers.get(slot.number, 0)
         if number not in self._flights:
             return False
@@ -158,7 +162,7 @@ class SharedProcess:
         except BlockingIOError:
             pass
         except OSError:
-            self._outbox.clear()  # It has ended, as the next reading tells.
+            self._outbox.clear()  # It has ended, as the next read reports.
         if bool(self._outbox) is not self._waits_to_write:
             self._waits_to_write = bool(self._outbox)
             writing = selectors.EVENT_WRITE if self._outbox else 0
@@ -166,12 +170,12 @@ class SharedProcess:
             self._selector.modify(self._host.socket, events, self._ready)
 
     def look(self) -> None:
-        """A child has ended: what it has left may keep its connection open."""
+        """Check after the end of a child: a process left behind may keep the connection open."""
         if self._host is not None and self._host.is_dead():
             self._ended()
 
     def close(self) -> None:
-        """It is not needed any more."""
+        """Kill the process: it is no longer needed."""
         if self._host is not None:
             self._host.close()
 
@@ -223,7 +227,7 @@ class SharedProcess:
 
 @dataclass(slots=True)
 class Isolated:
-    """A slot's own process: one call at a time, as a worker without slots has it."""
+    """A slot's own process: one call at a time, as in a worker without slots."""
 
     slot: Slot
     functions: Functions
@@ -235,7 +239,8 @@ class Isolated:
 def run_concurrent(
     settings: WorkerSettings, connect_delays: Sequence[float] = limits.CONNECT_DELAYS_SECONDS
 ) -> int:
-    """Be a worker with slots that call functions; returns the exit status, as ``run_worker``."""
+    """Run a worker with slots that call functions; return the exit status, as ``run_worker``
+    does."""
     return own_process(settings, lambda: _Worker(settings, connect_delays))
 
 
@@ -248,26 +253,28 @@ class _Worker(SlotsProcess):
         self._shared = SharedProcess(settings, self._inherited, self.selector, self._answered)
         self._isolated: dict[int, Isolated] = {}
         self._undeclared: set[str] = set()
-        """Paths of functions that each call needs a process for."""
+        """Paths of functions that are not declared concurrent: each call needs the slot's
+        process."""
         self._suspects: dict[str, None] = {}
-        """Issues whose calls died with the process that they shared, and have not ended since."""
+        """Issues whose calls died with the shared process and have had no answer since."""
         self._ending: set[int] = set()
-        """Slots whose call is to end."""
+        """Slots whose call is being ended."""
 
     def begin(self, wake: socket.socket) -> None:
-        """Whatever comes first is not to wait for the shared process: nobody is READY before."""
+        """Start the shared process and wait until it is ready: no slot says READY before, so that
+        no task waits for the process."""
         try:
             self._shared.start()
             self._shared.wait_warm(wake, limits.WARM_SECONDS)
         except OSError:
-            pass  # The next call says more.
+            pass  # The next call reports the error.
 
     def deadlines(self) -> Iterable[float | None]:
-        """When the output of a call is to be looked at."""
+        """Return when the output of each running call is to be checked (monotonic seconds)."""
         return [each.look_at for each in self._isolated.values() if each.step is not None]
 
     def tick(self, now: float) -> None:
-        """Look at what calls print."""
+        """Check the output of each running call if that is due."""
         for each in self._isolated.values():
             self._look_at_output(each, now)
 
@@ -276,18 +283,18 @@ class _Worker(SlotsProcess):
         self._shared.flush()
 
     def leave(self) -> None:
-        """End the processes."""
+        """End the shared process and those of the slots."""
         self._shared.close()
         for each in self._isolated.values():
             each.functions.retire()
 
     def pids(self) -> list[int]:
-        """Of the shared process, and of those of the slots."""
+        """Return the pids of the shared process and of the slots' processes."""
         own = [pid for each in self._isolated.values() for pid in each.functions.pids()]
         return [*own, *([self._shared.pid] if self._shared.pid else [])]
 
     def child_ended(self) -> None:
-        """Read what has come of its call."""
+        """Read what has come of the calls: a process has ended."""
         self._shared.look()
         for each in list(self._isolated.values()):
             if each.step is not None:
@@ -381,7 +388,7 @@ class _Worker(SlotsProcess):
 
     def _read(self, isolated: Isolated) -> None:
         if (step := isolated.step) is None:
-            # It says something, or ends, while it has no call.
+            # The process speaks, or ends, while it has no call.
             isolated.functions.close()
             self._watch(isolated)
             return
@@ -404,5 +411,5 @@ class _Worker(SlotsProcess):
             try:
                 output.look()
             except OSError:
-                pass  # A disk that fails: the task goes on, and so do we.
+                pass  # A failing disk: the task goes on, and so do we.
             isolated.look_at = now + output.look_seconds

@@ -1,8 +1,9 @@
-"""The process in which functions that are declared concurrent run together, by ``python -m``.
+"""Process in which functions that are declared concurrent run together, started by ``python -m``.
 
-One event loop. Descriptor 3 is its worker: each line is a call, or ends one; each call is answered
-by one line, in whatever order they end. What is not declared is not called here, and said so. It
-ends with its worker's connection.
+One event loop. Descriptor 3 is its worker: each line starts or cancels a call. Each call is
+answered by one line, in the order in which the calls end. A function that is not declared
+concurrent is not called here, and the answer says so. The process ends with its worker's
+connection.
 
 Source: docs/SEMANTICS.md, "Concurrent functions".
 """
@@ -48,20 +49,20 @@ from beads_workers.runtime.output import AttemptOutput, keep_result
 
 READ_BYTES = 1 << 16
 OUT_OF_THE_WAY = 20
-"""Our descriptors lie above this: what functions open, or write to by mistake, is elsewhere."""
+"""Lower bound of our descriptors: what functions open, or write to by mistake, lies below."""
 
 ALARM_SECONDS = 1.0
 BLOCKED_ALARMS = 3
-"""After so many alarms without a turn of the loop, whatever runs has blocked it."""
+"""Number of alarms without a turn of the loop after which the running call has blocked it."""
 
 
 class BlockedLoop(BaseException):
-    """Raised in a call that lets no other one run: not for functions to catch."""
+    """Raised in a call that lets no other call run; functions are not to catch it."""
 
 
 @dataclass(slots=True, eq=False)
 class ConcurrentCall:
-    """One that is not answered. ``variables``: its own. ``output``: opened when it prints."""
+    """A call without an answer. ``variables``: its own. ``output``: opened when it first prints."""
 
     number: int
     variables: Mapping[str, str]
@@ -73,7 +74,7 @@ class ConcurrentCall:
     begun: bool = False
 
     def print(self, text: str) -> None:
-        """To the attempt's log, in whole lines."""
+        """Write text to the attempt's log, in whole lines."""
         *lines, self.unfinished = (self.unfinished + text).split("\n")
         if len(self.unfinished) > READ_BYTES:
             lines, self.unfinished = [*lines, self.unfinished], ""
@@ -81,14 +82,14 @@ class ConcurrentCall:
             self._write("\n".join(lines) + "\n")
 
     def end(self, trace: str) -> None:
-        """It prints no more, but where it has failed."""
+        """Write the rest of the output and, after a failure, ``trace``; then end the output."""
         if rest := self.unfinished + ("\n" if self.unfinished and trace else "") + trace:
             self._write(rest)
         if self.output is not None:
             self.output.end()
 
     def _write(self, text: str) -> None:
-        with suppress(OSError):  # The disk is full: its own output is its own loss.
+        with suppress(OSError):  # The disk is full: the call loses only its own output.
             if self.output is None:
                 log_file, output_file, bytes_max = self.places
                 self.output = AttemptOutput(Plan((), "", "", log_file, output_file, bytes_max))
@@ -96,11 +97,11 @@ class ConcurrentCall:
 
 
 CALL: ContextVar[ConcurrentCall | None] = ContextVar("CALL", default=None)
-"""Whose code runs."""
+"""The call whose code runs; None outside of calls."""
 
 
 class _Printing(TextIOBase):
-    """``sys.stdout`` and ``sys.stderr``: to the log of the call that prints."""
+    """``sys.stdout`` and ``sys.stderr``: write to the log of the call that prints."""
 
     encoding = "utf-8"
 
@@ -121,7 +122,7 @@ class _Printing(TextIOBase):
 
 @dataclass(slots=True)
 class ConcurrentHost:
-    """This process. ``run`` until there is nobody left to answer."""
+    """This process. ``run`` serves calls until the worker is gone."""
 
     allowed: Sequence[str]
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
@@ -133,9 +134,9 @@ class ConcurrentHost:
     flushes: bool = False
     turned: bool = True
     alarms: int = 0
-    """So many without a turn of the loop, while one call ran."""
+    """Number of alarms without a turn of the loop, while the same call ran."""
     blocking: ConcurrentCall | None = None
-    """That call."""
+    """The call that ran at the last of these alarms."""
     watches: bool = False
 
     def __post_init__(self) -> None:
@@ -144,7 +145,7 @@ class ConcurrentHost:
         self.worker = socket.socket(fileno=kept)
         self.worker.setblocking(False)
         self.resolver = Resolver(self.allowed)
-        # What is called lies in the project, as for any program that is started there.
+        # Functions lie in the project, as for any program that is started there.
         sys.path.insert(0, os.getcwd())  # noqa: PTH109
         sys.stdout = sys.stderr = _Printing()
         retry.find_variables = _variables
@@ -152,14 +153,14 @@ class ConcurrentHost:
         signal.signal(signal.SIGALRM, self._alarm)
 
     def run(self) -> None:
-        """Call what comes; returns when the worker is gone."""
+        """Serve calls; return when the worker is gone."""
         asyncio.set_event_loop(self.loop)
         self.loop.add_reader(self.worker, self._read)
         while True:
             try:
                 self.loop.run_forever()
             except (KeyboardInterrupt, SystemExit):
-                continue  # Raised in a task that a call has made: it is that task's alone.
+                continue  # Raised in a task that a call has created: only that task ends.
             return
 
     # --- lines --------------------------------------------------------------------------------
@@ -245,7 +246,7 @@ class ConcurrentHost:
             answer = CallResult(OutcomeKind.ERROR, error=f"it called exit({left.code!r})"[:200])
         except BlockedLoop as error:
             answer = CallResult(OutcomeKind.ERROR, error=str(error), trace=failed(error).trace)
-        except BaseException as error:  # Whatever it raises is its answer.
+        except BaseException as error:  # Any exception is the call's answer.
             answer = failed(error)
         self._answer(call, answer)
 
@@ -278,7 +279,7 @@ class ConcurrentHost:
             signal.setitimer(signal.ITIMER_REAL, ALARM_SECONDS, ALARM_SECONDS)
 
     def _alarm(self, *_: object) -> None:
-        # In the middle of whatever runs.
+        # This runs in the middle of any other code.
         if self.turned and not self.calls:
             self.watches = False
             signal.setitimer(signal.ITIMER_REAL, 0.0)
@@ -303,5 +304,5 @@ def _variables() -> Mapping[str, str]:
 
 if __name__ == "__main__":
     ConcurrentHost(sys.argv[1:]).run()
-    # What calls have left has nobody to work for.
+    # Threads and tasks that calls have left are dropped: nobody waits for them.
     os._exit(0)

@@ -1,4 +1,4 @@
-"""The control socket: what the command line asks of a running fleet, and who follows it."""
+"""The control socket: requests of the command line to a running fleet, and its followers."""
 
 from __future__ import annotations
 
@@ -28,54 +28,54 @@ if TYPE_CHECKING:
 
 
 # --- tickets -------------------------------------------------------------------------------------
-# Who waits for which answer of the core.
+# Which client waits for which answer of the core.
 
 
 Answered = Callable[[Answer], None]
 
 
 class Tickets:
-    """A ticket goes to the core with a question, and comes back with its answer."""
+    """Tickets: each goes to the core with a request, and comes back with the answer."""
 
     def __init__(self) -> None:
         self._last = 0
         self._waiting: dict[Ticket, Answered] = {}
 
     def issue(self) -> Ticket:
-        """A new one."""
+        """Return a new ticket."""
         self._last += 1
         return Ticket(self._last)
 
     def wait(self, ticket: Ticket, answered: Answered) -> None:
-        """Have ``answered`` called once, within the turn of the loop that tells the question."""
+        """Have ``answered`` called once, within the turn of the loop that passes on the request."""
         self._waiting[ticket] = answered
 
     def answer(self, answer: Answer) -> None:
-        """The core's answer goes to whoever waits for it."""
+        """Hand the core's answer to the client that waits for it."""
         if (answered := self._waiting.pop(answer.ticket, None)) is not None:
             answered(answer)
 
 
 # --- followers -----------------------------------------------------------------------------------
-# Who gets the journal's lines as they are written: all of them, or only those of some kinds.
+# Followers get the journal's lines as they are written: all lines, or only those of some kinds.
 #
-# Source: docs/OPERATIONS.md, "Control socket". Few want them all; whoever waits for the end of a
-# run must cost nothing for each of its issues, neither here nor over there.
+# Source: docs/OPERATIONS.md, "Control socket". Few clients want all lines. A client that waits for
+# the end of a run must cost nothing per issue, neither here nor in its own process.
 
 
 PUBLISH_SECONDS = 0.05
-"""Between two batches of lines: to people it is at once."""
+"""Seconds between two batches of lines: to people, that is immediate."""
 
 ALL = None
 NOTHING: frozenset[str] = frozenset()
 NOTES = frozenset({"noted"})
 
 Kinds = frozenset[str] | None
-"""Which lines: of these kinds, or ``ALL``."""
+"""Kinds of lines that a follower wants, or ``ALL``."""
 
 
 class _Share:
-    """What followers with the same wish get."""
+    """The lines gathered for all followers that want the same kinds."""
 
     def __init__(self, kinds: Kinds) -> None:
         self._heads = None if kinds is None else heads(kinds)
@@ -85,48 +85,50 @@ class _Share:
     def add(self, lines: bytes) -> None:
         if self._heads is None:
             self.gathered += lines
-        # One search in all of them: the kinds that are waited for are rare.
+        # One search in all lines: the kinds that clients wait for are rare.
         elif any(head in lines for head in self._heads):
             wanted = (line for line in lines.splitlines(True) if line.startswith(self._heads))
             self.gathered += b"".join(wanted)
 
 
 class Followers:
-    """Each is a number, and follows one choice of kinds at a time."""
+    """Followers of the journal, each a number; each follows one choice of kinds at a time."""
 
     def __init__(self) -> None:
         self._shares: dict[Kinds, _Share] = {}
         self._publish_at = 0.0
 
     def __contains__(self, number: int) -> bool:
-        """Whether it follows, if only to be told the end."""
+        """Return whether this follower is registered, even if only to be told the end."""
         return any(number in share.members for share in self._shares.values())
 
     def add(self, number: int, kinds: Kinds) -> None:
-        """From now on it gets the lines of these kinds; ``flush`` first, or it gets older ones."""
+        """Give the follower lines of these kinds from now on; ``flush`` first, or it gets older
+        lines."""
         self.discard(number)
         self._shares.setdefault(kinds, _Share(kinds)).members.add(number)
 
     def discard(self, number: int) -> None:
-        """It follows no more."""
+        """Remove the follower."""
         for kinds, share in list(self._shares.items()):
             share.members.discard(number)
             if not share.members:
                 del self._shares[kinds]
 
     def publish(self, lines: bytes) -> None:
-        """New lines; they leave with one of the next ``flush``es."""
+        """Add new lines; one of the next calls of ``flush`` returns them."""
         if lines:
             for share in self._shares.values():
                 share.add(lines)
 
     def deadline(self) -> float | None:
-        """When ``flush`` is due (monotonic seconds); None when nothing has gathered."""
+        """Return when ``flush`` is due (monotonic seconds); None when nothing has gathered."""
         gathered = any(share.gathered for share in self._shares.values())
         return self._publish_at if gathered else None
 
     def flush(self, now: float) -> Iterator[tuple[Collection[int], bytes]]:
-        """Who is to be sent what, a few times a second: nobody reads faster, and each costs."""
+        """Yield followers and the lines to send them, at most once in ``PUBLISH_SECONDS``: nobody
+        reads faster, and each batch costs."""
         if now < self._publish_at or self.deadline() is None:
             return
         self._publish_at = now + PUBLISH_SECONDS
@@ -137,11 +139,11 @@ class Followers:
 
 
 # --- requests ------------------------------------------------------------------------------------
-# The control socket's language: one JSON object a line, and what each asks of the core.
+# The language of the control socket: one JSON object a line, and the event for each request.
 #
 # Source: docs/OPERATIONS.md, "Control socket". ``{"control": "bw.status", "control_data": {...}}``
-# is answered by one JSON object; for ``bw.follow`` the journal's lines come after it as they are
-# written, or only those of some kinds; for ``bw.watch`` snapshots.
+# is answered by one JSON object. ``bw.follow`` sends the journal's lines after it, as they are
+# written, or only those of some kinds; ``bw.watch`` sends snapshots.
 
 
 PREFIX = "bw."
@@ -155,13 +157,13 @@ EXIT_CODE_MAX = 255
 
 
 def is_ours(fields: Mapping[str, Any]) -> bool:
-    """Whether it is one of our own requests; all others are dispatcherd's."""
+    """Return whether a request is one of our own; all others are dispatcherd's."""
     name = fields.get("control")
     return isinstance(name, str) and name.startswith(PREFIX)
 
 
 def parse_request(fields: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The control's name and its data; raises ``ProtocolError``."""
+    """Return the name and the data of a request; raises ``ProtocolError``."""
     name = fields.get("control")
     data = fields.get("control_data")
     if not isinstance(name, str):
@@ -170,18 +172,18 @@ def parse_request(fields: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def followed(data: Mapping[str, Any]) -> Kinds:
-    """Which lines a follower is to get; raises ``ProtocolError``."""
+    """Return the kinds of lines that a follower asks for; raises ``ProtocolError``."""
     only = data.get("only")
     if only is None:
         return ALL
     if not isinstance(only, list) or not all(isinstance(kind, str) for kind in only):
         raise ProtocolError("only must be a list of kinds")
-    # A newer client may know kinds that nothing here writes: they are no reason to refuse it.
+    # A newer client may ask for kinds that this version never writes: do not refuse it.
     return frozenset(only).intersection(KINDS)
 
 
 def event_for(name: str, data: dict[str, Any], ticket: Ticket) -> Event:
-    """The event that a request stands for; raises ``ProtocolError`` with a reason."""
+    """Return the event that a request stands for; raises ``ProtocolError`` with a reason."""
     maker = _EVENTS.get(name)
     if maker is None:
         raise ProtocolError(f"No control method {name[:60]}")
@@ -193,7 +195,7 @@ def _stop(data: Mapping[str, Any], ticket: Ticket) -> Event:
     if (data.get("seconds") is not None and seconds is None) or (seconds or 0) < 0:
         raise ProtocolError("seconds must be a number, and not negative")
     if not isinstance(data.get("drain", False), bool):
-        raise ProtocolError("drain must be true or false")  # Or work would be ended.
+        raise ProtocolError("drain must be true or false")  # Or running work would be killed.
     code = as_integer(data.get("exit_code", 0))
     if code is None or not 0 <= code <= EXIT_CODE_MAX:
         raise ProtocolError(f"exit_code must be a whole number from 0 to {EXIT_CODE_MAX}")
@@ -216,60 +218,60 @@ _EVENTS: dict[str, Callable[[Mapping[str, Any], Ticket], Event]] = {
 
 
 # --- control server ------------------------------------------------------------------------------
-# The control socket: ``status``, ``stop`` and the rest, followers of the journal, watchers.
+# Server of the control socket: requests, followers of the journal, watchers of snapshots.
 #
 # Source: docs/OPERATIONS.md, "Control socket".
 
 
 SPARES = 2
-"""Kept for when no descriptor is left: ``status`` and ``stop`` are needed most then."""
+"""Spare descriptors, used when no others are left: ``status`` and ``stop`` are needed most then."""
 
 
 class ControlPlane(Protocol):
-    """Commands of another system, answered for this fleet: on the control socket, and for tasks."""
+    """Server of another system's commands, from the control socket and from running tasks."""
 
     def asked(self, conn_id: ConnId, asked: ControlAsked, workers: WorkerServer) -> None:
-        """A task that runs asks, over the connection of its worker."""
+        """Handle a request of a running task, made over the connection of its worker."""
 
     def whole(self, line: bytes) -> Mapping[str, Any] | None:
-        """The request that this line ends; None where more of it is to come."""
+        """Return the request that this line completes; None if more of the request is to come."""
 
     def heard(self, fields: Mapping[str, Any], send: Callable[[bytes], None]) -> None:
         """Carry out a request of the control socket; ``send`` takes the answer."""
 
 
 class FiguresServer(Protocol):
-    """What serves the fleet's figures, ticked by the loop."""
+    """Server of the fleet's figures, ticked by the loop."""
 
     @property
     def pending(self) -> bool:
         """Whether ``flush`` has work left."""
 
     def deadline(self) -> float:
-        """When ``tick`` is due (monotonic seconds)."""
+        """Return when ``tick`` is due (monotonic seconds)."""
 
     def tick(self, now: float) -> None:
-        """Cut off who takes too long."""
+        """Disconnect clients that take too long."""
 
     def flush(self, now: float) -> None:
-        """Another slice of work, once in each turn of the loop."""
+        """Do another slice of work; called once in each turn of the loop."""
 
     def describe(self) -> dict[str, Any]:
-        """Where it serves, and what it has served."""
+        """Return where the server listens and what it has served."""
 
     def close(self) -> None:
-        """The run is over."""
+        """Stop serving: the run is over."""
 
 
 FOLLOWER_BYTES_MAX = 1 << 20
-"""A follower that has so much unread misses what comes now; far below what ends a stream."""
+"""Unread bytes at which a follower misses new lines; far below the number that ends a stream."""
 
 
 class ControlServer:
-    """``status`` gives the snapshot. The ``owner`` is the client that started the fleet.
+    """Server of the control socket. The ``owner`` is the client that started the fleet.
 
-    Followers get lines of the journal, watchers the snapshots of ``frames``; all of them are told
-    the end. ``acceptor``: ticked by the loop.
+    Followers get lines of the journal, watchers get the snapshots of ``frames``; both are told the
+    end. ``status`` returns a snapshot. ``acceptor``: ticked by the loop.
     """
 
     def __init__(
@@ -284,7 +286,7 @@ class ControlServer:
         quiet: bool = False,
         look: Callable[[], tuple[Board, float]],
     ) -> None:
-        """``quiet``: the owner is told what people should know, and the end."""
+        """``quiet``: the owner gets only notes for people, and the end."""
         self._selector = selector
         self._tell = tell
         self._status = status
@@ -305,8 +307,8 @@ class ControlServer:
 
     @cached_property
     def control_plane(self) -> ControlPlane | None:
-        """Answers the commands of another system; made when somebody has one, because few fleets
-        are asked and it brings twenty modules."""
+        """Server of another system's commands; None: not installed. Created when first used: few
+        fleets need it, and it imports twenty modules."""
         found = registry.service("control_plane")
         if found is None:
             return None
@@ -316,7 +318,7 @@ class ControlServer:
         return plane
 
     def attach(self, workers: WorkerServer, metrics: FiguresServer | None) -> None:
-        """Have tasks that run answered, too, and the figures that are served told of."""
+        """Answer requests of running tasks, too, and give ``metrics`` to the control plane."""
         self._metrics = metrics
         not_asked = workers.asked
 
@@ -334,11 +336,12 @@ class ControlServer:
         return plane
 
     def publish(self, lines: bytes) -> None:
-        """New journal lines, for whoever follows; they leave with one of the next ``flush``es."""
+        """Add new journal lines for followers; one of the next calls of ``flush`` sends them."""
         self._followers.publish(lines)
 
     def show(self, snapshot: dict[str, Any]) -> None:
-        """A frame is over; a watcher that has not read the one before misses this one."""
+        """Send the snapshot of a frame to all watchers, except those that have not read the last
+        one."""
         line = json.dumps({"snapshot": snapshot}).encode("ascii") + b"\n"
         if self._watchers:
             self._tell(ev.StatusWanted())
@@ -348,11 +351,11 @@ class ControlServer:
                 self._queue(stream, line)
 
     def deadline(self) -> float | None:
-        """When ``flush`` is due (monotonic seconds); None when nothing has gathered."""
+        """Return when ``flush`` is due (monotonic seconds); None when nothing has gathered."""
         return self._followers.deadline()
 
     def flush(self, now: float) -> None:
-        """Send what has gathered, a few times a second."""
+        """Send the gathered lines, at most once in ``PUBLISH_SECONDS``."""
         for numbers, lines in self._followers.flush(now):
             for number in numbers:
                 # A terminal that is held (Ctrl-S) must not end its fleet: it misses lines instead.
@@ -360,7 +363,7 @@ class ControlServer:
                     self._queue(stream, lines)
 
     def answer(self, answer: Answer) -> None:
-        """The core's answer to a request."""
+        """Hand the core's answer to the client that waits for it."""
         self._tickets.answer(answer)
 
     def _answered(self, stream: Stream, answer: Answer) -> None:
@@ -372,8 +375,8 @@ class ControlServer:
         self._reply(stream, reply)
 
     def close(self, farewell: dict[str, Any]) -> None:
-        """The run is over: tell whoever waits for that, and remove the socket."""
-        # Nobody was heard while the tracker's last call ended: whoever came meanwhile waits, too.
+        """Tell every client that waits for the end that the run is over, and remove the socket."""
+        # Nothing was read during the tracker's last call: clients that came meanwhile wait, too.
         self.acceptor.let_all_in()
         for stream in list(self._streams.values()):
             self._ready(stream)
@@ -384,7 +387,7 @@ class ControlServer:
         for number, stream in list(self._streams.items()):
             if number in self._followers or number in self._watchers:
                 stream.queue(json.dumps({"ended": farewell}).encode() + b"\n")
-            # Whoever waits reads; whoever does not read within a second has had its chance.
+            # A client that waits for the end reads it; one that does not within a second loses it.
             stream.socket.settimeout(1.0)
             try:
                 while stream.flush():
@@ -407,7 +410,7 @@ class ControlServer:
         self._streams[self._last] = stream
         try:
             self._selector.register(stream, selectors.EVENT_READ, lambda mask: self._ready(stream))
-        except OSError as error:  # The kernel watches no more (ENOSPC, ENOMEM).
+        except OSError as error:  # The kernel cannot watch more (ENOSPC, ENOMEM).
             self._unwatched(stream, error)
         return self._last
 
@@ -462,7 +465,7 @@ class ControlServer:
         self._tell(event)
 
     def _follow(self, stream: Stream, kinds: Kinds) -> None:
-        # Its snapshot holds what has gathered: only the others still need it.
+        # The follower's snapshot holds the gathered lines: only the others still need them.
         self.flush(self.deadline() or 0.0)
         self._followers.add(stream.conn_id, kinds)
         self._reply(stream, {"status": self._status()})

@@ -1,8 +1,8 @@
-"""One run of the orchestrator, from its locks to its last word.
+"""One run of the orchestrator, from its locks to its last message.
 
-The client that starts it sends the settings as one JSON line, and gets ``{"started": {...}}`` or
-``{"failed": {...}}``, then the journal's lines, and at last ``{"ended": {...}}``. Nothing is
-printed: what goes wrong inside goes to the run's log.
+The client that starts the run sends the settings as one JSON line. It gets ``{"started": {...}}``
+or ``{"failed": {...}}``, then the journal's lines, and at last ``{"ended": {...}}``. Nothing is
+printed: internal errors go to the run's log.
 """
 
 from __future__ import annotations
@@ -54,18 +54,18 @@ if TYPE_CHECKING:
 
 
 TRACKER_STOP_SECONDS = 10.0
-"""For the last flush of the tracker. A call that takes longer goes on without us: the journal
-names it, and the next start waits for its end."""
+"""Seconds for the last flush of the tracker. A call that takes longer goes on without us: the
+journal names it, and the next start waits for its end."""
 TYPED_CHARS_MAX = 2000
-"""A command line that is longer is not kept in the journal: it is only said again to people."""
+"""Characters of the longest command line that the journal keeps; it is only shown to people."""
 GARBAGE_OBJECTS = 20_000
-"""So many new objects are looked through for garbage in cycles at a time, and all of them after
-every 50th look. A task makes dozens that live until it is closed, and hardly a cycle; Python's own
-700 cost the loop a tenth of its time."""
+"""Number of new objects after which the garbage collector looks for cycles; each 50th look covers
+older objects, too. A task creates dozens that live until it is closed, and hardly a cycle: with
+Python's own 700, the loop spent a tenth of its time on that."""
 
 
 class Fleet:
-    """See the module text. ``zygote`` has not begun yet."""
+    """One run: see the module text. ``zygote`` has not begun yet."""
 
     def __init__(self, settings: FleetSettings, client: socket.socket, zygote: Zygote) -> None:
         self._settings = settings
@@ -75,12 +75,14 @@ class Fleet:
         self._tracer: RunTracer | None = None
         self._pool: PoolProcess | None = None
         self._broken = ""
-        """Why the run came to an end that the core did not decide on."""
+        """Why the run ended without a decision of the core; empty: it did not."""
         self.has_log = False  # Until then, stderr is the user's terminal.
 
     def run(self) -> int:
-        """Start, run, end; returns the exit code. Raises ``StartRefused`` before anything is
-        done."""
+        """Start the run, carry it out and end it; return the exit code.
+
+        Raises ``StartRefused`` if the fleet cannot start.
+        """
         try:
             check_state(self._directory.root, Path.cwd())
         except Untrusted as error:
@@ -108,7 +110,8 @@ class Fleet:
         return code
 
     def _described(self) -> str:
-        """Ask what the tracker is; what may pass is asked again, as it is later."""
+        """Return the tracker's description. Ask again after an error that may pass, with growing
+        delays; raise ``StartRefused`` after any other error, or the last try."""
         for tries in range(1, limits.START_TRIES + 1):
             try:
                 return self._source.describe()
@@ -121,7 +124,8 @@ class Fleet:
         raise AssertionError("the last one is raised")
 
     def _is_awaited(self, error: str, seconds: float) -> bool:
-        """Tell the client that the tracker is asked again, and wait; False if it has left."""
+        """Tell the client that the tracker is asked again, and wait; return False if it has
+        left."""
         say(self._client, {"waiting": {"error": error, "seconds": seconds}})
         return not select.select([self._client], [], [], seconds)[0]
 
@@ -179,7 +183,7 @@ class Fleet:
             self._serve_figures(selector, loop)
             loop.control.attach(loop.workers, loop.metrics)
             loop.ingress = self._ingress(selector, loop)
-            # Only now: whoever hears it may talk to us at once.
+            # Only now: a client that reads this may talk to us at once.
             where = {"tracker": description, "metrics": _url_of(self._scrapes)}
             say(self._client, {"started": vars_of(info) | where})
             recovery = self._recovery(unsettled, mailbox)
@@ -217,11 +221,14 @@ class Fleet:
         )
 
     def _run(self, loop: Loop, board: Board) -> int:
-        """Until its end. One that the core did not decide on has its word too: for clients and
-        ``ended.json``, because the journal may be what is wrong."""
+        """Run the loop to its end; return the exit code.
+
+        An end that the core did not decide on is reported, too: to clients and ``ended.json``,
+        because the journal itself may have failed.
+        """
         try:
             return loop.run()
-        except Exception as error:  # Ours or the machine's: whoever waits is told.
+        except Exception as error:  # A bug or the machine: waiting clients are told.
             traceback.print_exc()
             why = str(error.strerror) if isinstance(error, JournalLost) else _as_a_bug(error)
             board.show(Entry(RunEnded(1, why), time.time(), self._journal.elapsed()), None)
@@ -263,12 +270,12 @@ class Fleet:
         for record in (began, *last.checkpoint(), CheckpointEnded(), *foreign):
             self._journal.append(record)
         for entry, _ in self._journal.fold():
-            board.show(entry, None)  # What is checkpointed was told to the core when it was made.
+            board.show(entry, None)  # The core was given the checkpoint when it was created.
         self._journal.flush()
         self._journal.sync()
 
     def _end(self, loop: Loop, zygote_client: ZygoteClient, board: Board, code: int) -> int:
-        # Broken off, nothing waits: what the tracker is told now, the next start finds out.
+        # A broken run does not wait: the next start finds out what the tracker was told.
         loop.tracker_thread.stop(0.0 if self._broken else TRACKER_STOP_SECONDS)
         if loop.lander is not None:
             loop.lander.close()
@@ -302,7 +309,7 @@ class Fleet:
         self, command: str, selector: selectors.BaseSelector, board: Board, loop: Loop
     ) -> None:
         from beads_workers.runtime.notifications import (
-            Notifier,  # A tenth of a start, and few need it.
+            Notifier,  # Takes a tenth of a start; few fleets need it.
         )
 
         def warn(text: str) -> None:
@@ -403,10 +410,10 @@ class Fleet:
 
 
 def run_fleet(client: socket.socket, zygote: Zygote) -> int:
-    """Read the settings, and be the fleet's orchestrator; returns the exit code."""
-    # The tracker thread gets its turns quickly, and never holds up the loop for long.
+    """Read the settings and run the fleet's orchestrator; return the exit code."""
+    # The tracker thread gets its turns quickly, and never delays the loop for long.
     sys.setswitchinterval(0.0005)
-    gc.freeze()  # What is imported by now stays: nobody need look through it again.
+    gc.freeze()  # Modules imported by now stay: never scan them again.
     gc.enable()
     gc.set_threshold(GARBAGE_OBJECTS, 50, 50)
     with suppress(ImportError):  # The extra ``fast``.
@@ -421,7 +428,7 @@ def run_fleet(client: socket.socket, zygote: Zygote) -> int:
     try:
         return fleet.run()
     except OSError as error:
-        # Before the fleet says "started" this is an answer; afterwards it is a bug's last word.
+        # Before the fleet says "started" this is an answer; afterwards it reports a bug.
         say_failed(client, str(error), "'beads-workers doctor' looks at all that a start needs", 1)
         if fleet.has_log:
             raise
@@ -443,10 +450,10 @@ def _as_a_bug(error: Exception) -> str:
 
 
 class RunTracer(Protocol):
-    """What makes spans of a run, in a process of its own."""
+    """Exporter of the spans of a run, in a process of its own."""
 
     def finish(self) -> None:
-        """The run is over: wait for what is still to be sent."""
+        """Wait until the remaining spans are sent: the run is over."""
 
 
 def _service(name: str) -> ModuleType:

@@ -1,4 +1,4 @@
-"""The process that calls functions for one worker, started by ``python -m``."""
+"""Process that calls functions for one worker, started by ``python -m``."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from beads_workers.runtime.functions import (
 from beads_workers.runtime.output import keep_result
 
 # --- surroundings --------------------------------------------------------------------------------
-# What a call may change around it, and the next one must not find changed.
+# What a call may change around it, and the next call must not find changed.
 #
 # Taken after the function's module was imported: what a module sets up once, for good, stays.
 # Source: docs/SEMANTICS.md, "Functions".
@@ -57,12 +57,13 @@ SIGNALS = (
     signal.SIGCHLD,
     signal.SIGPIPE,
 )
-"""What functions set handlers for."""
+"""Signals that functions set handlers for."""
 
 
 @dataclass(slots=True)
 class Surroundings:
-    """Of one process. ``folder``: where every call begins."""
+    """State of one process that a call may change. ``folder``: the folder in which each call
+    begins."""
 
     folder: str
     _umask: int = 0
@@ -72,8 +73,8 @@ class Surroundings:
     _stderr: TextIO = field(default_factory=lambda: _printing(2))
 
     def enter(self, variables: Mapping[str, str | None]) -> None:
-        """A call is due: be in its folder, with these variables, without those that are None.
-        Raises ``OSError``."""
+        """Prepare for a call: go to the folder, set these variables, and remove those that are
+        None. Raises ``OSError``."""
         for name, text in variables.items():
             if text is None:
                 os.environ.pop(name, None)
@@ -84,17 +85,18 @@ class Surroundings:
         os.chdir(self.folder)
 
     def settle(self) -> None:
-        """A module was imported: what it has set up is how things are from now on."""
+        """Take umask and signal handlers as they are now for the normal state: a module was
+        imported."""
         self._umask = os.umask(0o077)
         os.umask(self._umask)
         self._handlers = _handlers()
 
     def remember(self) -> None:
-        """The function is called next: from here on, what changes is changed back."""
+        """Note the environment before the function is called; ``restore`` changes it back."""
         self._environment = dict(_variables())
 
     def restore(self) -> None:
-        """The call is over."""
+        """Undo what the call has changed: umask, timer, signal handlers and environment."""
         self.flush()
         os.umask(self._umask)
         signal.setitimer(signal.ITIMER_REAL, 0.0)
@@ -108,7 +110,7 @@ class Surroundings:
             os.environb.update(self._environment)
 
     def flush(self) -> None:
-        """What was printed is in its file."""
+        """Write everything printed so far to its file."""
         _flush(self._stdout)
         _flush(self._stderr)
         if sys.stdout is not self._stdout or sys.stderr is not self._stderr:
@@ -128,7 +130,8 @@ def _handlers() -> list[Any]:
 
 
 def _printing(descriptor: int) -> TextIO:
-    """A line at a time, so that whoever follows a log sees it; whatever it is asked to print."""
+    """Open a line-buffered stream, so that followers of a log see each line; it can print any
+    text."""
     return open(
         descriptor, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False
     )
@@ -138,11 +141,11 @@ def _flush(stream: Any) -> None:
     try:
         stream.flush()
     except (OSError, ValueError, AttributeError):
-        pass  # The disk is full, or the function closed it: its own output is its own loss.
+        pass  # The disk is full, or the function closed it: only its own output is lost.
 
 
 def _variables() -> dict[bytes, bytes]:
-    # Behind both ``environ`` and ``environb``: a look through either costs as much as a call.
+    # The dict behind ``environ`` and ``environb``: reading either of them costs as much as a call.
     found: dict[bytes, bytes] = vars(os.environ)["_data"]
     return found
 
@@ -150,23 +153,23 @@ def _variables() -> dict[bytes, bytes]:
 # --- host ----------------------------------------------------------------------------------------
 # The process that calls functions for one worker: a program of its own, started by ``functions``.
 #
-# Descriptor 3 is its worker. Every line is a call, and comes with the descriptor that its output
-# goes to where that is another one than before; every call is answered by one line, in order. It
-# ends with its worker's connection.
+# Descriptor 3 is its worker. Every line is a call; if its output goes to another file than before,
+# the descriptor comes with it. Every call is answered by one line, in order. The process ends with
+# its worker's connection.
 
 
 READ_BYTES = 1 << 16
 OUT_OF_THE_WAY = 20
-"""Our descriptors lie above this: what functions open, or write to by mistake, is elsewhere."""
+"""Lower bound of our descriptors: what functions open, or write to by mistake, lies below."""
 
 THREADS_MAX = 64
-"""A process with more threads that functions have left is not used again."""
+"""Number of threads that functions may leave; a process with more is not used again."""
 
 _FD_BYTES = socket.CMSG_SPACE(array.array("i").itemsize)
 
 
 class FunctionHost:
-    """This process. ``run`` until there is nobody left to answer."""
+    """This process. ``run`` serves calls until the worker is gone."""
 
     def __init__(self, allowed: Sequence[str]) -> None:
         kept = fcntl.fcntl(WORKER_FD, fcntl.F_DUPFD_CLOEXEC, OUT_OF_THE_WAY)
@@ -185,7 +188,7 @@ class FunctionHost:
         self._asking = allocate_lock()
         self._messages: Any = None
         folder = os.getcwd()  # noqa: PTH109
-        # What is called lies in the project, as for any program that is started there.
+        # Functions lie in the project, as for any program that is started there.
         sys.path.insert(0, folder)
         self._surroundings = Surroundings(folder)
         self._calling = self._ending = False
@@ -194,7 +197,7 @@ class FunctionHost:
         os.register_at_fork(after_in_child=self._forked)
 
     def run(self) -> None:
-        """Call what comes; returns when the worker is gone."""
+        """Serve calls; return when the worker is gone."""
         while True:
             self._wait()
             received, control, _, _ = self._worker.recvmsg(READ_BYTES, _FD_BYTES)
@@ -210,15 +213,15 @@ class FunctionHost:
                     self._worker.sendall(self._answer(call))
                 elif "variables" in call:
                     self._set_up(call["variables"], call["ahead"])
-                # Else a reply for a call that does not wait for it any more.
+                # Otherwise it is a reply for a call that no longer waits for it.
 
     def _wait(self) -> None:
-        """Until there is something to read, with what a worker class of dispatcherd does
-        meanwhile."""
+        """Wait until there is something to read; meanwhile do what a worker class of dispatcherd
+        does when idle."""
         while self._messages is not None and (seconds := self._messages.idle_seconds) > 0:
             if select.select([self._worker], (), (), seconds)[0]:
                 return
-            # The log of the last attempt is closed, or the next one's by now.
+            # The log of the last attempt is closed, or by now that of the next attempt.
             os.dup2(self._between, 1)
             os.dup2(self._between, 2)
             self._messages.rest()
@@ -226,7 +229,7 @@ class FunctionHost:
             self._own_descriptors()
 
     def retire(self) -> None:
-        """The worker is gone, or says goodbye."""
+        """Close the worker class of dispatcherd, if any: the worker is gone, or says goodbye."""
         if self._messages is not None:
             self._messages.close()
 
@@ -239,7 +242,7 @@ class FunctionHost:
         except CallTerminated:
             self._ending = True
         if os.getpid() != self._pid:
-            os._exit(0)  # A fork that the function let go on beyond its own end.
+            os._exit(0)  # A fork that the function let outlive the call.
         self._own_descriptors()
         self._surroundings.restore()
         if self._ending:
@@ -251,7 +254,7 @@ class FunctionHost:
             try:
                 keep_result(call["result_file"], answer.result)
             except OSError as error:
-                # The work is done, and done again: better than that nobody hears what came of it.
+                # The work is done, and will be done again: better than losing its result.
                 why = f"its result cannot be kept: {error.filename}: {error.strerror}"
                 answer, in_file = CallResult(OutcomeKind.RETRY, error=why), False
         return answer_line(call["n"], answer, in_file=in_file, spent=self._is_spent())
@@ -276,8 +279,8 @@ class FunctionHost:
         return self._caller.call(function, call["args"], call["kwargs"])
 
     def _set_up(self, variables: Mapping[str, str | None], ahead: str) -> None:
-        """Be ready before a call comes. What is in the way is still there then, and is the
-        answer."""
+        """Get ready before a call comes. Ignore errors: the call meets them again, and reports
+        them."""
         try:
             self._surroundings.enter(variables)
             if ahead == Ahead.MESSAGES:
@@ -288,11 +291,12 @@ class FunctionHost:
         except (OSError, NotCallable):
             pass
         except registry.need("task_messages").Cancelled:
-            self._die()  # The message came meanwhile, and nobody wants it any more.
+            self._die()  # The message has come meanwhile, and was cancelled.
         self._worker.sendall(WARM)
 
     def _prepare(self, path: str | None) -> None:
-        """Raises what ``DispatcherCaller.prepare`` does."""
+        """Set up the caller of dispatcherd's messages. Raises what ``DispatcherCaller.prepare``
+        does."""
         if self._messages is None:
             tasks = registry.need("task_messages")  # Few fleets run any.
             worker_id = os.environ.get("BW_WORKER_ID", "")
@@ -302,7 +306,7 @@ class FunctionHost:
             self._surroundings.settle()
 
     def _call_message(self, call: dict[str, Any]) -> CallResult:
-        """The message of another system: called as its own workers call it."""
+        """Call the message of another system as that system's own workers call it."""
         path = call["path"]
         try:
             self._prepare(path)
@@ -319,13 +323,14 @@ class FunctionHost:
         return answer
 
     def _ask(self, command: str, data: Mapping[str, Any]) -> dict[str, Any]:
-        """Ask the orchestrator, by way of the worker. Raises ``ValueError`` for what is no JSON."""
+        """Ask the orchestrator, by way of the worker. Raises ``ValueError`` if the request is not
+        JSON, or too long."""
         with self._asking:  # A function may have threads.
             self._worker.sendall(asking_line(self._number, command, data))
             while True:
                 received = self._worker.recv(READ_BYTES)
                 if not received:
-                    os._exit(0)  # There is nobody left to answer.
+                    os._exit(0)  # The worker is gone.
                 for framed in self._reader.feed(received):
                     assert isinstance(framed, Line), "a worker knows how long a line may be"
                     reply: dict[str, Any] = json.loads(framed.text)["reply"]
@@ -339,13 +344,14 @@ class FunctionHost:
                 os.close(fd)
 
     def _own_descriptors(self) -> None:
-        """A function may have closed or replaced them."""
+        """Restore our descriptors 0 to 2: a function may have closed or replaced them."""
         os.dup2(self._null, 0)
         os.dup2(self._output, 1)
         os.dup2(self._output, 2)
 
     def _is_spent(self) -> bool:
-        """Whether it has left what must not live on beside the next call."""
+        """Return whether calls have left a child or too many threads, which must not meet the next
+        call."""
         try:
             os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
@@ -360,12 +366,13 @@ class FunctionHost:
         self._caller.end()
 
     def _die(self) -> None:
-        """Of SIGTERM, so that it shows."""
+        """Kill this process with SIGTERM, so that its exit status shows the signal."""
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.kill(self._pid, signal.SIGTERM)
 
     def _forked(self) -> None:
-        """In a child: it answers nobody, keeps no connection open, and ends when it is asked to."""
+        """Set up a forked child: it answers nobody, keeps no connection open, and ends at
+        SIGTERM."""
         self._worker.close()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
@@ -374,12 +381,12 @@ def _write(text: bytes) -> None:
     try:
         os.write(2, text)
     except OSError:
-        pass  # The disk is full: the error itself is told all the same.
+        pass  # The disk is full: the error itself is reported all the same.
 
 
 if __name__ == "__main__":
     host = FunctionHost(sys.argv[1:])
     host.run()
     host.retire()
-    # Threads that functions have left, and handlers that wait for them, have nobody to work for.
+    # Threads that functions have left, and exit handlers, are dropped: nobody waits for them.
     os._exit(0)

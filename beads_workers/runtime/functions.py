@@ -1,7 +1,7 @@
-"""Python functions as tasks: a process beside each worker that imports and calls them.
+"""Python functions as tasks: a process beside each worker imports and calls them.
 
-What is said between the two, a line each way for every call; the worker's end of it; and a call as
-a step of a task.
+This module has the protocol between the two, with a line each way for every call; the worker's end
+of it; and a call as a step of a task.
 """
 
 from __future__ import annotations
@@ -38,23 +38,23 @@ from beads_workers.runtime.processes import spawn_in_group
 from beads_workers.runtime.steps import MACHINE_ERRORS, CannotStart, encoded, prepare, step_ended
 
 # --- answers -------------------------------------------------------------------------------------
-# What is said between a worker and its process for functions: a line each way for every call.
+# Protocol between a worker and its process for functions: a line each way for every call.
 #
-# The process runs other people's code: what comes from it is read as strictly as what comes from a
-# stranger. Source: docs/SEMANTICS.md, "Functions".
+# The process runs other people's code: its lines are parsed as strictly as those of a stranger.
+# Source: docs/SEMANTICS.md, "Functions".
 
 
 WORKER_FD = 3
-"""Where a process for functions finds its worker, at its start."""
+"""Descriptor of the worker's connection in a process for functions, at its start."""
 
 CALL_BYTES_MAX = 64 << 20
-"""Arguments of 16 MiB, as escaped as JSON can be."""
+"""Bytes of a call's line: arguments of 16 MiB, with the longest escapes of JSON."""
 
 CONTROL_BYTES_MAX = 64 << 10
-"""Of what a task asks; a filter with its arguments is the longest."""
+"""Bytes of a task's request; a filter with its arguments is the longest."""
 
 ANSWER_BYTES_MAX = limits.RESULT_CHARS_MAX + 8 * limits.ERROR_CHARS_MAX + 1000
-"""What is longer goes through a file."""
+"""Bytes of an answer's line; a longer result goes through a file."""
 
 _KINDS = {
     kind.value: kind
@@ -71,8 +71,8 @@ _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 @value
 class Said:
-    """An answer. ``in_file``: the result lies where the call said. ``spent``: the process cannot
-    be used again. ``is_stopping``: the call wants the worker to end."""
+    """An answer. ``in_file``: the result is in the file that the call named. ``spent``: the process
+    cannot be used again. ``is_stopping``: the call wants the worker to end."""
 
     outcome: Outcome
     in_file: bool = False
@@ -82,7 +82,7 @@ class Said:
 
 @value
 class CallAsked:
-    """A call asks something of the orchestrator, and waits for the reply."""
+    """Request of a call to the orchestrator; the call waits for the reply."""
 
     command: str
     control_data: Mapping[str, Any]
@@ -90,7 +90,7 @@ class CallAsked:
 
 @value
 class CallBegun:
-    """A call is made now: whatever it needs was set up and imported."""
+    """Notice that the function is called now: everything it needs was set up and imported."""
 
 
 def call_line(
@@ -101,9 +101,10 @@ def call_line(
     *,
     tells_begun: bool = False,
 ) -> bytes:
-    """One call. ``variables``: of its environment, those that the last call had not, and None for
-    those that only that had; ``number`` comes back with the answer. ``tells_begun``: it is told
-    when the function itself is called. Raises ``ValueError`` where it is too long."""
+    """Return the line of one call. ``number`` comes back with the answer. ``variables``: those that
+    differ from the last call's; None for those that only the last call had. ``tells_begun``: the
+    process reports when it calls the function itself. Raises ``ValueError`` if the line is too
+    long."""
     fields = {
         "n": number,
         "path": call.path,
@@ -123,7 +124,7 @@ def call_line(
 
 
 def answer_line(number: int, answer: CallResult, *, in_file: bool, spent: bool) -> bytes:
-    """One answer, as ``parse_answer`` reads it."""
+    """Return the line of one answer, as ``parse_answer`` reads it."""
     line = f'{{"n":{number},"kind":"{answer.kind.value}"'
     if in_file:
         line += ',"in_file":true'
@@ -141,25 +142,25 @@ def answer_line(number: int, answer: CallResult, *, in_file: bool, spent: bool) 
 
 
 def set_up_line(variables: Mapping[str, str], ahead: str) -> bytes:
-    """What has the process get ready before the first call (``settings.Ahead``); the answer is
-    ``WARM``."""
+    """Return the line that has the process get ready before the first call (``settings.Ahead``);
+    the answer is ``WARM``."""
     return _ENCODER.encode({"variables": variables, "ahead": ahead}).encode("ascii") + b"\n"
 
 
 WARM = b"\n"
-"""From a process that is ready, once: an empty line, which is no answer to anything."""
+"""Sent once by a process that is ready: an empty line, which is no answer to anything."""
 
 
 def begun_line(number: int) -> bytes:
-    """Call ``number`` is made now."""
+    """Return the line that reports that call ``number`` is made now."""
     return b'{"n":%d,"begun":true}\n' % number
 
 
 def parse_answer(line: bytes, number: int) -> Said | CallAsked | CallBegun:
-    """Read the answer to call ``number``, what it asks, or that it has begun; raises
+    """Parse the answer to call ``number``, its request, or the notice that it has begun; raises
     ``ProtocolError`` for anything else."""
     if line == b'{"n":%d,"kind":"success"}' % number:
-        return _WELL  # What most functions return is nothing.
+        return _WELL  # Most functions return nothing.
     fields = parse_object(line)
     if as_integer(fields.get("n")) != number:
         raise ProtocolError("an answer to another call")
@@ -190,8 +191,8 @@ def _said(fields: dict[str, Any]) -> Said:
 def concurrent_call_line(
     number: int, call: Call, variables: Mapping[str, str], plan: Plan
 ) -> bytes:
-    """One call of many that run together. ``variables``: its own; ``plan`` says where its output
-    and a long result go. Raises ``ValueError`` where it is too long."""
+    """Return the line of one call of many that run together. ``variables``: its own; ``plan`` says
+    where its output and a long result go. Raises ``ValueError`` if the line is too long."""
     fields = {
         "n": number,
         "path": call.path,
@@ -208,17 +209,19 @@ def concurrent_call_line(
 
 
 def cancel_line(number: int) -> bytes:
-    """End call ``number``; it is answered like any other."""
+    """Return the line that cancels call ``number``; the call is answered like any other."""
     return b'{"cancel":%d}\n' % number
 
 
 def isolate_line(number: int) -> bytes:
-    """Call ``number`` was not made: its function is not declared."""
+    """Return the answer that call ``number`` was not made: its function is not declared
+    concurrent."""
     return b'{"n":%d,"isolate":true}\n' % number
 
 
 def parse_concurrent_answer(line: bytes) -> tuple[int, Said | None]:
-    """Which call, and its answer; None for one that was not made. Raises ``ProtocolError``."""
+    """Return the call's number and its answer; None: the call was not made. Raises
+    ``ProtocolError``."""
     fields = parse_object(line)
     number = as_integer(fields.get("n"))
     if number is None:
@@ -227,8 +230,8 @@ def parse_concurrent_answer(line: bytes) -> tuple[int, Said | None]:
 
 
 def asking_line(number: int, command: str, data: Mapping[str, Any]) -> bytes:
-    """What call ``number`` asks of the orchestrator. Raises ``ValueError`` for what is no JSON, or
-    too long."""
+    """Return the line of a request of call ``number`` to the orchestrator. Raises ``ValueError`` if
+    the request is not JSON, or too long."""
     try:
         text = _ENCODER.encode({"n": number, "control": command, "control_data": data})
     except TypeError as error:
@@ -239,7 +242,7 @@ def asking_line(number: int, command: str, data: Mapping[str, Any]) -> bytes:
 
 
 def reply_line(reply: Mapping[str, Any]) -> bytes:
-    """The orchestrator's reply, as the process for functions reads it."""
+    """Return the line of the orchestrator's reply, as the process for functions reads it."""
     return _ENCODER.encode({"reply": reply}).encode("ascii") + b"\n"
 
 
@@ -274,27 +277,27 @@ def _after(fields: Mapping[str, Any]) -> float | None:
 HOST_MODULE = "beads_workers.runtime.function_host"
 
 SEND_SECONDS = 10.0
-"""How long a process that has nothing else to do may take to read a call."""
+"""Seconds that an idle process may take to read a call."""
 
 RETIRE_MS = 2_000
-"""For ``on_shutdown`` of an application; a stop allows for more."""
+"""Milliseconds for ``on_shutdown`` of an application; a stop allows for more."""
 
 _DIES_MS = 200
-"""A process that has closed its descriptors by dying is dead that much later."""
+"""Milliseconds after which a process is dead if its descriptors closed because it dies."""
 
 
 @value
 class HostExited:
-    """The process is gone without an answer; ``status``: its exit status, or minus a signal."""
+    """The process ended without an answer; ``status``: its exit status, or minus a signal."""
 
     status: int
 
 
 class HostProcess:
-    """A running one; watch ``socket`` for reading. Raises ``OSError`` where none can be had.
+    """A running process for functions; watch ``socket`` for reading. Raises ``OSError``.
 
-    ``allowed``: what may be imported. It runs in the current folder, in a process group of its
-    own, and is of no use any more once ``buried``.
+    ``allowed``: modules that may be imported. The process runs in the current folder, in a process
+    group of its own. Once ``buried``, it is of no use any more.
     """
 
     def __init__(
@@ -306,7 +309,7 @@ class HostProcess:
         self.socket, theirs = socket.socketpair()
         self.buried = False
         self.is_cold = False
-        """It was told to get ready, and has said nothing since."""
+        """Whether the process was told to get ready, and has sent nothing since."""
         self._reader = LineReader(ANSWER_BYTES_MAX)
         self._number = 0
         self._variables: Mapping[str, str] = {}
@@ -328,25 +331,26 @@ class HostProcess:
         self._unfit.register(self.socket, select.POLLIN)
 
     def is_fit(self) -> bool:
-        """Whether it lives and is silent, as it should between calls."""
+        """Return whether the process lives and is silent, as it should be between calls."""
         if self.buried:
             return False
         return not self._unfit.poll(0) or (self.warms() and not self._unfit.poll(0))
 
     def set_up(self, environment: Mapping[str, str], ahead: str) -> None:
-        """Have it get ready (``settings.Ahead``); call once, before anything else."""
+        """Have the process get ready (``settings.Ahead``); call once, before anything else."""
         self._variables, self._dispatches = environment, ahead == Ahead.MESSAGES
         self.is_cold = True
         self.socket.send(set_up_line(environment, ahead))
 
     def warms(self) -> bool:
-        """Whether what it says while it has no call is that it is ready, which is heard here."""
+        """Read what the process says while it has no call; return whether it says that it is
+        ready."""
         if not self.is_cold:
             return False
         try:
             self.is_cold = self.socket.recv(len(WARM)) != WARM
         except OSError:
-            pass  # It says nothing yet, or is gone.
+            pass  # Nothing was sent yet, or the process is gone.
         return not self.is_cold
 
     def call(
@@ -357,13 +361,13 @@ class HostProcess:
         place: object = None,
         result_file: str = "",
     ) -> bool:
-        """Have it called; what it prints goes to the descriptor ``output``.
+        """Make a call; what it prints goes to the descriptor ``output``.
 
-        ``place``: something that is the same for two calls whose output goes to the same file.
-        A result that is too long for an answer goes to ``result_file``. True where ``read`` gives
-        ``CallBegun`` first: something may have to be set up for this message. Raises ``ValueError``
-        where the arguments are too long, ``OSError`` where it does not take them; a process that
-        has just ended is noticed by ``read``.
+        ``place``: an object that is the same for two calls whose output goes to the same file. A
+        result that is too long for an answer goes to ``result_file``. Return True if ``read``
+        returns ``CallBegun`` first: something may have to be set up for this message. Raises
+        ``ValueError`` if the arguments are too long, ``OSError`` if the process does not take them;
+        ``read`` notices a process that has just ended.
         """
         known = self._variables
         changed: dict[str, str | None]
@@ -386,23 +390,23 @@ class HostProcess:
                 self.socket.sendall(line[sent:])
                 self.socket.setblocking(False)
         except (BrokenPipeError, ConnectionResetError):
-            pass  # It has ended, as the next reading tells.
+            pass  # It has ended, as the next read reports.
         return tells
 
     def read(self) -> Said | CallAsked | CallBegun | HostExited | None:
-        """What came of the call, or what it asks; None: nothing yet. ``HostExited`` has buried the
-        process, and so has an answer that makes no sense. After ``CallBegun`` read once more."""
+        """Return the answer to the call, or its request; None: nothing yet. The process is buried
+        after ``HostExited`` and after an invalid answer. After ``CallBegun`` read once more."""
         if not self._framed:
             try:
                 received = self.socket.recv(1 << 16)
             except BlockingIOError:
-                # A child that it has left may keep the connection open.
+                # A child that the process has left may keep the connection open.
                 return self._bury() if _is_dead(self._pidfd, 0) else None
             except OSError:
                 received = b""
             if not received:
                 return self._closed()
-            self.is_cold = False  # It comes to a call once it is ready.
+            self.is_cold = False  # A process reads a call only once it is ready.
             self._framed = self._reader.feed(received)
             if not self._framed:
                 return None
@@ -423,34 +427,36 @@ class HostProcess:
         return said
 
     def tell(self, reply: Mapping[str, object]) -> None:
-        """Hand it what it has asked for; one that does not take it waits for nothing."""
+        """Send the reply to the call's request; ignore a process that does not take it."""
         try:
             self.socket.settimeout(SEND_SECONDS)
             self.socket.sendall(reply_line(reply))
             self.socket.setblocking(False)
         except OSError:
-            pass  # It has ended, as the next reading tells.
+            pass  # It has ended, as the next read reports.
 
     def ask_to_cancel(self) -> None:
-        """SIGUSR1, to the process alone."""
+        """Send SIGUSR1 to the process alone."""
         try:
             signal.pidfd_send_signal(self._pidfd, signal.SIGUSR1)
         except ProcessLookupError:
             pass
 
     def end(self, *, hard: bool) -> None:
-        """TERM, or KILL when ``hard``, to its process group; ``read`` gives ``HostExited`` then."""
+        """Send SIGTERM, or SIGKILL if ``hard``, to the process group; ``read`` returns
+        ``HostExited`` then."""
         number = signal.SIGKILL if hard else signal.SIGTERM
         try:
             os.killpg(self.pid, number)
         except ProcessLookupError:
-            # It has moved to another group; what is not reaped is still itself.
+            # It has moved to another group; until it is reaped, the pidfd names it.
             signal.pidfd_send_signal(self._pidfd, number)
         except PermissionError:
-            pass  # Another user's by its own doing.
+            pass  # It has become another user's.
 
     def retire(self) -> None:
-        """``close``, with a moment for what a worker class of dispatcherd does at its end."""
+        """``close`` the process, with a moment for what a worker class of dispatcherd does at its
+        end."""
         if self._dispatches:
             try:
                 self.socket.shutdown(socket.SHUT_WR)
@@ -460,17 +466,17 @@ class HostProcess:
         self.close()
 
     def close(self) -> None:
-        """It is not needed any more: it and all of its group are killed."""
+        """Kill the process and all of its group: it is no longer needed."""
         if not self.buried:
             self._bury()
 
     def bury(self) -> HostExited:
-        """It has ended, or is to: how."""
+        """Kill the process if it does not end by itself at once; return how it has ended."""
         _is_dead(self._pidfd, _DIES_MS)
         return self._bury()
 
     def is_dead(self) -> bool:
-        """Whether it has ended."""
+        """Return whether the process has ended."""
         return _is_dead(self._pidfd, 0)
 
     def _closed(self) -> Said | HostExited:
@@ -480,7 +486,7 @@ class HostProcess:
         return _broken("it closed its process's connection")
 
     def _bury(self) -> HostExited:
-        # What it has started ends with it.
+        # The processes that it started end with it.
         self.end(hard=True)
         _, status = os.waitpid(self.pid, 0)
         self.buried = True
@@ -502,7 +508,7 @@ def _broken(why: str) -> Said:
 def _spawn(
     theirs: int, module: str, allowed: Sequence[str], environment: Mapping[bytes, bytes]
 ) -> int:
-    # -P: our own modules come from where we are installed, and never from the project.
+    # -P: our own modules are imported from where we are installed, never from the project.
     argv = [sys.executable, "-P", "-m", module, *allowed]
     return spawn_in_group(argv, environment, ((os.POSIX_SPAWN_DUP2, theirs, WORKER_FD),))
 
@@ -512,9 +518,9 @@ def _spawn(
 
 
 Questions = Callable[[str, Mapping[str, Any]], None]
-"""Takes a control command and its data."""
+"""Function that takes a control command and its data."""
 Begun = Callable[[], None]
-"""Told when a message of dispatcherd is called, after what it needs was set up."""
+"""Function that is called when a message of dispatcherd is called, after the setup it needs."""
 
 
 class CallStep:
@@ -537,7 +543,8 @@ class CallStep:
         self.ended_by_us = False
 
     def end(self, *, hard: bool, ask: bool = False) -> None:
-        """A function cannot be ended but with its process; ``ask``: SIGUSR1, and it may live."""
+        """End the call with its process; ``ask``: send SIGUSR1 instead, and the process may live
+        on."""
         self.ended_by_us = True
         if ask:
             self._host.ask_to_cancel()
@@ -545,11 +552,12 @@ class CallStep:
             self._host.end(hard=hard)
 
     def tell(self, reply: Mapping[str, Any]) -> None:
-        """The answer to what it asked."""
+        """Send the reply to the call's request."""
         self._host.tell(reply)
 
     def finish(self) -> StepOver | None:
-        """Call when ``fd`` can be read, or a child has ended; None: it still runs."""
+        """Return how the step ended; None: it still runs. Call when ``fd`` can be read, or a child
+        ended."""
         answer = self._host.read()
         match answer:
             case None:
@@ -572,9 +580,9 @@ class CallStep:
 
 
 class Functions:
-    """All calls of one worker, one at a time, in one process that is replaced when it has died.
+    """All calls of one worker, one at a time, in one process that is replaced if it has died.
 
-    ``asked``: told what a call asks of the orchestrator.
+    ``asked``: called with each request of a call to the orchestrator.
     """
 
     def __init__(self, allowed: Sequence[str], asked: Questions, begun: Begun) -> None:
@@ -585,7 +593,7 @@ class Functions:
         self._output: AttemptOutput | None = None
 
     def pids(self) -> Collection[int]:
-        """Children of ours that are buried here, and nowhere else."""
+        """Return the pids of our children that are buried here, and nowhere else."""
         return () if self._host is None or self._host.buried else (self._host.pid,)
 
     def start(self, plan: Plan, step: Step, inherited: Mapping[bytes, bytes]) -> CallStep:
@@ -608,38 +616,42 @@ class Functions:
     def start_ahead(
         self, added: Mapping[str, str], inherited: Mapping[bytes, bytes], ahead: str
     ) -> None:
-        """Where there is no process, have one that is ready (``settings.Ahead``) when the first
-        call comes; raises ``OSError``. ``added``: to its environment."""
+        """Start a process that is ready (``settings.Ahead``) when the first call comes; raises
+        ``OSError``. Call this only if there is no process. ``added``: variables added to its
+        environment."""
         self._host = HostProcess(self._allowed, {**inherited, **encoded(added)})
         self._host.set_up(added, ahead)
 
     @property
     def is_cold(self) -> bool:
-        """Whether its process still gets ready."""
+        """Whether the process still gets ready."""
         return self._host is not None and self._host.is_cold and not self._host.buried
 
     def hear(self) -> None:
-        """It says something while it has no call, or ends: that it is ready, or it is closed."""
+        """Handle input or the end of a process without a call: note that it is ready, or close
+        it."""
         if self._host is not None and not (self._host.buried or self._host.warms()):
             self._host.close()
 
     @property
     def fd(self) -> int:
-        """What to watch for reading, also while no call runs: then ``close`` it. -1 for none."""
+        """Descriptor to watch for reading, also while no call runs: then ``hear``. -1: no
+        process."""
         return -1 if self._host is None or self._host.buried else self._host.socket.fileno()
 
     def close(self) -> None:
-        """End the process with all it has started; the next call gets another one."""
+        """Kill the process and every process it started; the next call gets another one."""
         if self._host is not None:
             self._host.close()
 
     def retire(self) -> None:
-        """The worker ends: dispatcherd's own may have something to do at its end."""
+        """End the process with the worker, with a moment for dispatcherd's own shutdown."""
         if self._host is not None and not self._host.buried:
             self._host.retire()
 
     def let_go(self) -> None:
-        """Another program of this worker prints next: to a file that it opens, and may rename."""
+        """Close the output: another program of the worker prints next, to a file that it opens, and
+        may rename."""
         if self._output is not None:
             self._output.close()
             self._output = None
@@ -654,9 +666,9 @@ class Functions:
     def _living(self, step: Step, inherited: Mapping[bytes, bytes]) -> HostProcess:
         host = self._host
         if host is not None and not host.is_fit():
-            host.close()  # Killed, or talking, while it had nothing to do: no fault of the next.
+            host.close()  # Killed, or talking, while it was idle: not the next call's fault.
         if host is None or host.buried:
-            # With this task's variables it carries the token by which what is ours is found.
+            # This task's variables contain the token by which our processes are found.
             environment = {**inherited, **encoded(step.environment)}
             host = self._host = HostProcess(self._allowed, environment)
         return host

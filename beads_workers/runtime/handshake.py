@@ -1,4 +1,4 @@
-"""The first words between the client that starts a fleet and the orchestrator's process."""
+"""Handshake between the client that starts a fleet and the orchestrator's process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from beads_workers.runtime.run_directory import RunInfo
 
 
 class StartRefused(Exception):
-    """The fleet cannot start; ``exit_code`` as in docs/CLI.md."""
+    """Error: the fleet cannot start; ``exit_code`` as in docs/CLI.md."""
 
     def __init__(self, error: str, hint: str, exit_code: int) -> None:
         super().__init__(error)
@@ -21,7 +21,7 @@ class StartRefused(Exception):
 
 
 def read_settings(client: socket.socket) -> FleetSettings | None:
-    """The client's one line; None when it left without a word: it had nothing to start."""
+    """Read the client's one line; None: the client left without a word and had nothing to start."""
     line = b""
     while not line.endswith(b"\n"):
         try:
@@ -35,7 +35,7 @@ def read_settings(client: socket.socket) -> FleetSettings | None:
 
 
 def say(client: socket.socket, message: dict[str, Any]) -> None:
-    """One line to the client, which may be gone."""
+    """Send one line to the client; ignore a client that is gone."""
     try:
         client.sendall(json.dumps(message).encode("ascii") + b"\n")
     except OSError:
@@ -43,12 +43,12 @@ def say(client: socket.socket, message: dict[str, Any]) -> None:
 
 
 def say_failed(client: socket.socket, error: str, hint: str, exit_code: int) -> None:
-    """Why there is no fleet; the client ends with ``exit_code``."""
+    """Tell the client why there is no fleet; the client ends with ``exit_code``."""
     say(client, {"failed": {"error": error, "hint": hint, "exit_code": exit_code}})
 
 
 def vars_of(info: RunInfo) -> dict[str, Any]:
-    """run.json as a client is shown it."""
+    """Return the fields of run.json that a client is shown."""
     return {
         "pid": info.pid,
         "run_id": info.run_id,

@@ -1,9 +1,9 @@
 """The journal's file: appended by the loop, synced by the tracker thread.
 
-Source: docs/OPERATIONS.md, "The journal". ``add`` only gathers; ``flush`` writes what has
-gathered with one system call, before anything that depends on it is done; ``sync`` makes it
-survive a power cut, and runs in the tracker thread because it costs a tenth of a millisecond.
-``begin_segment`` keeps it from growing without end: ``runtime.journal_file`` reads what it leaves.
+Source: docs/OPERATIONS.md, "The journal". ``add`` only gathers; ``flush`` writes what has gathered
+with one system call, before anything that depends on it is done; ``sync`` makes it survive a power
+cut, and runs in the tracker thread because it costs a tenth of a millisecond. ``begin_segment``
+limits the journal's size: ``runtime.journal_file`` reads the segments.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 DISK_RETRY_SECONDS = 0.5
 
 LOST_SECONDS = 30.0
-"""Room comes back, however long that takes. Any other error may pass too (a disk on the network, a
-cable): one that lasts for so long ends the run."""
+"""Seconds after which an error ends the run, unless the disk is full. A full disk is waited for,
+however long that takes; any other error may pass too (a disk on the network, a cable)."""
 
 
 class JournalLost(OSError):
@@ -37,15 +37,15 @@ class JournalLost(OSError):
 
 
 class _Patience:
-    """How long one writer goes on trying."""
+    """Patience of one writer: how long it tries again after errors."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self.since: float | None = None
-        """When its trouble began; whoever has written sets it back."""
+        """When the errors began (monotonic seconds); None: the last write succeeded."""
 
     def failed(self, error: OSError) -> None:
-        """Raises ``JournalLost`` where trying again has become hopeless."""
+        """Note an error; raise ``JournalLost`` if trying again has become hopeless."""
         if error.errno in DISK_FULL:
             self.since = None
             return
@@ -57,13 +57,13 @@ class _Patience:
 
 @value
 class Size:
-    """How long one run's journal may get, and its segments; older ones are removed."""
+    """Size limits of one run's journal and of its segments; older segments are removed."""
 
     bytes_max: int = limits.JOURNAL_BYTES_MAX
 
     @property
     def segment_bytes(self) -> int:
-        """So that what is removed at once is a small part."""
+        """Bytes of one segment: small, so that a removal takes only a small part."""
         return self.bytes_max // 8
 
 
@@ -71,7 +71,7 @@ DEFAULT = Size()
 
 
 class Journal:
-    """One run's journal, open for appending. ``add`` and ``flush`` belong to the loop."""
+    """One run's journal, open for appending. Only the loop calls ``add`` and ``flush``."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Journal:
         fdatasync: Callable[[int], None] = os.fdatasync,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """``path``: of the first segment. Raises ``OSError``."""
+        """``path``: path of the first segment. Raises ``OSError``."""
         self.path = self._current = path
         self._fd = os.open(path, _APPEND, 0o600)
         self._folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -99,7 +99,8 @@ class Journal:
         self._leaving = b""
         self._left = 0
         self._untold = 0
-        """So many bytes at the beginning of ``_leaving`` are a checkpoint: no news for anybody."""
+        """Number of bytes at the beginning of ``_leaving`` that are a checkpoint: no news for
+        followers."""
         self._torn = False
         self._written = 0
         self._synced = -1
@@ -108,26 +109,27 @@ class Journal:
         self._call: rec.Entry | None = None
         self._number = 1
         self._next_at = size.segment_bytes
-        """When so much is written, of all segments, another one is due."""
+        """Number of written bytes, of all segments, at which another segment is due."""
         self._removal_due = False
         self._retired: list[int] = []
-        """Segments before this one that may not be on disk yet."""
+        """Descriptors of earlier segments that may not be on disk yet."""
         self._patience = _Patience(clock)
         self._renewal_of = 0
-        """The segment that could not be brought to disk: another one is to take its place."""
+        """Number of the segment that could not be synced and is to be replaced by another; 0:
+        none."""
         self.unsafe: OSError | None = None
-        """Why what was written cannot be brought to disk: the tracker thread waits for that."""
+        """Why written data cannot be synced; None: it can. The tracker thread waits meanwhile."""
 
     def elapsed(self) -> float:
-        """Seconds since the run began."""
+        """Return the seconds since the run began."""
         return self._clock() - self._began
 
     def clock_at(self, elapsed: float) -> float:
-        """The clock's reading (monotonic seconds) at so many seconds of the run."""
+        """Return the clock's reading (monotonic seconds) at so many seconds of the run."""
         return self._began + elapsed
 
     def append(self, record: rec.Record) -> rec.Entry:
-        """Gather a record that is none of the core's, as of now; returns it with its times."""
+        """Gather a record that is not the core's, as of now; return its entry with the times."""
         entry = rec.Entry(
             record, time.time_ns() // 1_000_000 / 1e3, int(self.elapsed() * 1e6) / 1e6
         )
@@ -135,15 +137,16 @@ class Journal:
         return entry
 
     def add(self, entry: rec.Entry, change: Transition | None = None) -> None:
-        """Gather an entry, and what it has changed. A ``Live`` one is only folded."""
+        """Gather an entry and the change that it made. A ``Live`` entry is folded, but not
+        written."""
         if not isinstance(entry.record, rec.Live):
             self._gathered.append(rec.encode(entry))
         self._unfolded.append((entry, change))
 
     def fold(self) -> list[tuple[rec.Entry, Transition | None]]:
-        """Work out what they mean for a checkpoint; returns what was added since the last time.
+        """Apply gathered entries to the checkpoint; return the entries added since the last call.
 
-        Apart from ``add``, because it takes as long and somebody waits for what comes of that.
+        Separate from ``add``: it takes as long, and somebody waits for what follows ``add``.
         """
         unfolded, self._unfolded = self._unfolded, []
         for entry, _ in unfolded:
@@ -151,10 +154,10 @@ class Journal:
         return unfolded
 
     def flush(self) -> bytes:
-        """Write what has gathered; returns the bytes.
+        """Write what has gathered; return the bytes, without those of a checkpoint.
 
-        Raises ``OSError`` (disk full...): call again later, nothing is lost or written twice; and
-        ``JournalLost`` where that has become hopeless.
+        Raises ``OSError`` (a full disk, for example): call again later, nothing is lost or written
+        twice. Raises ``JournalLost`` if trying again has become hopeless.
         """
         if not (self._gathered or self._leaving):
             return b""
@@ -172,14 +175,14 @@ class Journal:
         return data
 
     def is_long(self) -> bool:
-        """Whether ``begin_segment`` is due; it may be called after a ``flush`` only."""
+        """Return whether ``begin_segment`` is due; call that only after a ``flush``."""
         return self._written >= self._next_at or self._number == self._renewal_of
 
     def begin_segment(self, board: Board) -> None:
-        """Go on in a new file, which says first what of the old ones still holds.
+        """Go on in a new file, which first repeats what still holds of the old files.
 
-        ``board``: of all that was added, and folded. Without a descriptor, or room, it is tried
-        again later.
+        ``board``: the board with everything added and folded. Without a descriptor, or room, a
+        later call tries again.
         """
         assert not self._unfolded, "the board has them all, and so has the checkpoint"
         path = segment_path(self.path, self._number + 1)
@@ -205,10 +208,10 @@ class Journal:
             try:
                 self._write_on()
             except OSError:
-                pass  # The next ``flush`` goes on with it, or says what is wrong.
+                pass  # The next ``flush`` goes on with it, or reports the error.
 
     def write_now(self, record: rec.Record) -> None:
-        """Append one record at once, from any thread; waits until it can be written.
+        """Append one record at once, from any thread; wait until it can be written.
 
         Raises ``JournalLost``.
         """
@@ -218,7 +221,7 @@ class Journal:
         while True:
             with self._lock:
                 try:
-                    self._write_on()  # A line that is half on disk must be ended first.
+                    self._write_on()  # A half-written line must be ended first.
                     self._write(line)
                     self._note_call(entry)
                     return
@@ -227,7 +230,7 @@ class Journal:
             self._sleep(DISK_RETRY_SECONDS)
 
     def sync(self) -> None:
-        """Everything flushed so far is on disk when this returns. Called by the tracker thread.
+        """Bring everything flushed so far to disk. Called by the tracker thread.
 
         Raises ``OSError``.
         """
@@ -249,10 +252,11 @@ class Journal:
             self._remove_old()
 
     def sync_patiently(self) -> None:
-        """``sync``, once that succeeds; ``unsafe`` meanwhile. Raises ``JournalLost``.
+        """Repeat ``sync`` until it succeeds; ``unsafe`` is set meanwhile. Raises ``JournalLost``.
 
-        What a file system could not bring to disk it may forget, and call the next try a success:
-        so that waits for a new segment, whose checkpoint says all that matters once more.
+        A file system may forget data that it could not bring to disk, and report success at the
+        next try. So the next try waits for a new segment, whose checkpoint repeats all that
+        matters.
         """
         patience = _Patience(self._clock)
         while True:
@@ -269,27 +273,27 @@ class Journal:
             self._sleep(DISK_RETRY_SECONDS)
 
     def is_gone(self) -> bool:
-        """Whether the file was deleted, or its folder: then the run has lost its memory."""
+        """Return whether the file or its folder was deleted: then the run has lost its memory."""
         try:
             return self._current.stat().st_ino != os.fstat(self._fd).st_ino
         except (FileNotFoundError, NotADirectoryError):
             return True
         except OSError:
-            return False  # A disk in trouble: whoever writes to it finds out.
+            return False  # A failing disk: the next write reports it.
 
     def close(self) -> None:
-        """Sync, as far as the disk lets us, and close."""
+        """Sync, if the disk lets us, and close the file."""
         with suppress(OSError):
             self.sync()
         for fd in (self._fd, self._folder):
-            with suppress(OSError):  # Some file systems say only now that there is no room.
+            with suppress(OSError):  # Some file systems report only now that there is no room.
                 os.close(fd)
 
     def _sync_retired(self, fd: int, *, whole: bool) -> None:
         try:
             self._fdatasync(fd)
         except OSError:
-            # What it tells and what matters is in a whole checkpoint behind it, synced next.
+            # The whole checkpoint behind it, synced next, repeats all that matters.
             if not whole:
                 raise
             self._let_go(fd)  # Another try would prove nothing.
@@ -301,7 +305,7 @@ class Journal:
                 os.close(retired)
 
     def _remove_old(self) -> None:
-        # Only now: until its checkpoint is on disk, what is before a segment may still be needed.
+        # Only now: until its checkpoint is on disk, the segments before it may still be needed.
         remove_oldest(self.path, self._limit.bytes_max, keep=self._current)
 
     def _note_call(self, entry: rec.Entry) -> None:
@@ -319,8 +323,8 @@ class Journal:
             self._written += sent
 
     def _write(self, line: bytes) -> None:
-        # Short lines are written whole or not at all, but for a disk that fills up in the middle;
-        # the torn line is then passed over by readers, and the record written once more.
+        # A short line is written whole or not at all, unless the disk fills up in the middle.
+        # Readers then skip the torn line, and the record is written once more.
         if self._torn:
             self._end_torn_line()
         sent = self._os_write(self._fd, line)
@@ -330,13 +334,14 @@ class Journal:
             raise OSError(errno.ENOSPC, "the disk filled up in the middle of a line")
 
     def _end_torn_line(self) -> None:
-        # There was no room for its end either; without one it would swallow the next record.
+        # There was no room for its newline either; without one it would swallow the next record.
         self._written += self._os_write(self._fd, b"\n")
         self._torn = False
 
 
 def lost(error: OSError) -> JournalLost:
-    """What ends a run: nothing may be done that is not on file, and nobody waits any longer."""
+    """Return the error that ends a run: nothing may be done without the journal, and the wait is
+    over."""
     text = f"the journal cannot be kept ({error.strerror}): the run ends here, its workers with it"
     return JournalLost(error.errno, f"{text}, and the next start settles what it held")
 

@@ -1,8 +1,8 @@
 """A run's journal on disk: segments, appended by the loop, synced by the tracker thread.
 
 ``journal.jsonl`` is the first, ``journal.2.jsonl`` the second and so on; old ones are removed. A
-segment that begins within a run repeats what still holds (``core.recovery.Checkpoint``): it is
-all that a recovery needs, and whoever has read the one before passes over what is repeated.
+segment that begins within a run repeats what still holds (``core.recovery.Checkpoint``). That is
+all that a recovery needs; a reader of the segment before it skips what is repeated.
 """
 
 from __future__ import annotations
@@ -19,42 +19,43 @@ from beads_workers.core import journal as rec
 
 
 def segment_path(journal: Path, number: int) -> Path:
-    """The path of a segment. ``journal``: that of the first one."""
+    """Return the path of a segment. ``journal``: path of the first segment."""
     return journal if number == 1 else journal.with_name(f"journal.{number}.jsonl")
 
 
 def segments(journal: Path) -> list[Path]:
-    """The segments that are there, oldest first. ``journal``: the path of the first one."""
+    """Return the segments that exist, oldest first. ``journal``: path of the first segment."""
     found = {journal} if journal.exists() else set()
     found.update(path for path in journal.parent.glob("journal.*.jsonl") if _number(path) > 1)
     return sorted(found, key=_number)
 
 
 def following(segment: Path) -> Path | None:
-    """The oldest segment behind this one; None while it is the last."""
+    """Return the oldest segment behind this one; None while this is the last segment."""
     found = segments(segment.with_name("journal.jsonl"))
     return next((path for path in found if _number(path) > _number(segment)), None)
 
 
 def _number(segment: Path) -> int:
     number = segment.name.split(".")[1]
-    # A foreign file beside them is none of ours.
+    # Foreign files beside the segments are ignored.
     return int(number) if re.fullmatch(r"[1-9][0-9]{0,8}", number) else int(number == "jsonl")
 
 
 def read_journal(journal: Path) -> Iterator[rec.Entry]:
-    """Every readable entry that is kept of a run; a torn or foreign line is passed over.
+    """Yield every readable entry that is kept of a run; skip torn and foreign lines.
 
-    ``journal``: the path of the first segment, whether it is still there or not. A disk that
-    filled up or a power cut may leave half a line, or zeros, before a whole one.
+    ``journal``: path of the first segment, whether that still exists or not. A disk that filled up
+    or a power cut may leave half a line, or zeros, before a whole one.
     """
     yield from _read(segments(journal))
 
 
 def read_end(journal: Path) -> Iterator[rec.Entry]:
-    """From the last checkpoint that is whole: as good as all of it for whoever recovers."""
+    """Yield the entries from the last whole checkpoint on: for a recovery, as good as all of
+    them."""
     found = segments(journal)
-    # A power cut may have taken from a segment what was not synced: the one before has it.
+    # A power cut may have removed unsynced data of a segment: the one before has it.
     broken = list(takewhile(lambda path: not _is_whole(path), reversed(found)))
     first = max(0, len(found) - len(broken) - 1)
     yield from _read(found[first:])
@@ -66,7 +67,7 @@ def _read(paths: Sequence[Path]) -> Iterator[rec.Entry]:
         try:
             file = path.open("rb")
         except FileNotFoundError:
-            continue  # Removed meanwhile: the next one says what is to be known of it.
+            continue  # Removed meanwhile: the next segment repeats what matters.
         with file:
             for line in file:
                 if (entry := entry_of(line, repeated=not told)) is not None:
@@ -75,15 +76,15 @@ def _read(paths: Sequence[Path]) -> Iterator[rec.Entry]:
 
 
 def entry_of(line: bytes, *, repeated: bool) -> rec.Entry | None:
-    """The entry of a line with its end; None for a torn or foreign one, and, unless ``repeated``
-    ones are wanted, for what a checkpoint repeats."""
+    """Return the entry of a line with its end; None for a torn or foreign line. If not
+    ``repeated``, return None for an entry that a checkpoint repeats, too."""
     if not line.endswith(b"\n"):
         return None
     if rec.is_repeated(line) and not repeated:
         return None
     if (entry := rec.decode(line)) is not None:
         return entry
-    # The whole entry that a damaged line may end with.
+    # A damaged line may end with a whole entry.
     at = line.rfind(rec.LINE_START)
     return entry_of(line[at:], repeated=repeated) if at > 0 else None
 
@@ -93,9 +94,9 @@ def _is_whole(path: Path) -> bool:
 
 
 def add_to(journal: Path, entries: Sequence[rec.Entry]) -> None:
-    """Add to the journal of a run that is dead; on disk when this returns. Raises ``OSError``.
+    """Add entries to the journal of a dead run; they are on disk on return. Raises ``OSError``.
 
-    Nothing is told before what the run itself has told last.
+    No entry gets a time before the last entry of the run itself.
     """
     last = None
     for last in read_end(journal) if entries else ():  # noqa: B007 - the last one is wanted
@@ -103,7 +104,7 @@ def add_to(journal: Path, entries: Sequence[rec.Entry]) -> None:
     if last is None:
         return
     lines = [rec.encode(replace(each, elapsed=max(last.elapsed, each.elapsed))) for each in entries]
-    # The last segment is read by whoever recovers.
+    # A recovery reads the last segment.
     with segments(journal)[-1].open("r+b") as file:
         file.seek(-1, os.SEEK_END)
         if file.read() != b"\n":
@@ -114,9 +115,9 @@ def add_to(journal: Path, entries: Sequence[rec.Entry]) -> None:
 
 
 def remove_oldest(path: Path, bytes_max: int, *, keep: Path) -> None:
-    """Remove the oldest segments of the journal at ``path``, until the rest is no longer than this.
+    """Remove the oldest segments of the journal at ``path`` until the rest fits into ``bytes_max``.
 
-    ``keep``: that one and those after it stay.
+    ``keep``: this segment and those after it stay.
     """
     sizes = {segment: _size(segment) for segment in segments(path)}
     total = sum(sizes.values())
@@ -138,17 +139,18 @@ def _size(path: Path) -> int:
 
 
 # --- journal tail --------------------------------------------------------------------------------
-# A journal read as it grows: what has been added since the last look, segment after segment.
+# Reader of a growing journal: what was added since the last look, segment after segment.
 #
-# Whatever a follower of the control socket is told is in the file already, so one that reads the
-# file when it is told anything misses nothing, however slow it is.
+# Everything that a follower of the control socket is told is in the file already. So a follower
+# that reads the file at each message misses nothing, however slow it is.
 
 
 READ_BYTES = 1 << 20
 
 
 class JournalTail:
-    """``journal``: the path of the first segment, whether it is still there or not."""
+    """Reader of a growing journal. ``journal``: path of the first segment, even if it is
+    removed."""
 
     def __init__(self, journal: Path) -> None:
         self._journal = journal
@@ -156,14 +158,14 @@ class JournalTail:
         self._file: BinaryIO | None = None
         self._rest = b""
         self._told = False
-        """A segment before this one was read: what this one repeats is known."""
+        """Whether a segment before this one was read: what this segment repeats is known."""
 
     def read(self) -> Iterator[rec.Entry]:
-        """Every readable entry that was added since; does not wait for more."""
+        """Yield every readable entry that was added since the last call; do not wait for more."""
         if self._file is None and not self._open(segments(self._journal)[:1]):
             return
         while True:
-            # Before the last look: nothing is added to a segment behind its end.
+            # Before the last read: nothing is added to a segment that has a successor.
             then = following(self._path)
             yield from self._added()
             if then is None:
@@ -174,7 +176,7 @@ class JournalTail:
                 return
 
     def close(self) -> None:
-        """Close the file; a later ``read`` would begin again."""
+        """Close the file; a later ``read`` would begin again with the first segment."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -184,7 +186,7 @@ class JournalTail:
             try:
                 self._file = path.open("rb")
             except FileNotFoundError:
-                return False  # Removed meanwhile: the next look finds the one behind it.
+                return False  # Removed meanwhile: the next read finds the segment behind it.
             self._path, self._rest = path, b""
         return self._file is not None
 

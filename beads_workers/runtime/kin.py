@@ -1,8 +1,8 @@
-"""The processes that workers of others have started: noted while those live, waited for after.
+"""Processes that foreign workers have started: noted while the workers live, awaited afterwards.
 
-Source: docs/SEMANTICS.md, "Connection loss". They are no children of ours and carry no token of
-ours. They are known by who has started them, by their session and process group, and by the fleet
-and the issue in their environment. None of them is ever sent a signal. Linux: reads /proc.
+Source: docs/SEMANTICS.md, "Connection loss". They are not our children and carry no token of ours.
+They are known by the process that started them, by their session and process group, and by the
+fleet and the issue in their environment. They are never sent a signal. Linux: reads /proc.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from beads_workers.runtime import sessions
 
 
 def variables(socket: str) -> tuple[str, ...]:
-    """The entries of an environment of which one names the fleet that listens there."""
+    """Return the environment entries that name the fleet listening there; one of them is enough."""
     pid = Path(socket).stem.rpartition("-")[2]
     return (f"BW_SOCKET={socket}", f"ORCHESTRATOR_PID={pid}") if socket else ()
 
 
 def outlives(pid: int, started: int, issue_id: str, socket: str) -> bool:
-    """Whether a worker of an earlier fleet lives on, or what it had started for an issue."""
+    """Return whether a worker of an earlier fleet, or a process it started for the issue, lives
+    on."""
     if sessions.lives(pid, started):
         return True
     return bool(sessions.kin(pid, {}, {f"BW_ISSUE_ID={issue_id}"}, variables(socket)))
@@ -32,7 +33,8 @@ def outlives(pid: int, started: int, issue_id: str, socket: str) -> bool:
 
 @dataclass(slots=True)
 class _Watched:
-    """A worker whose end is waited for. ``outlived``: by whom, once that is known."""
+    """A worker whose end is awaited. ``outlived``: pids of the processes that outlive it, once
+    known."""
 
     gone: Callable[[], None]
     issues: set[str] = field(default_factory=set)
@@ -41,7 +43,8 @@ class _Watched:
 
 
 class Kin:
-    """``sockets``: of this fleet, and of those before it whose issues it may inherit."""
+    """Watcher of processes of foreign workers. ``sockets``: that of this fleet, and those of
+    earlier fleets whose issues it may inherit."""
 
     def __init__(
         self,
@@ -53,21 +56,25 @@ class Kin:
         self._tell = tell
         self._fleet = [entry for socket in sockets for entry in variables(socket)]
         self._noted: dict[int, dict[int, int]] = {}
-        """By the pid of a worker: pids and start times of what it has started."""
+        """Pids and start times of the processes that a worker has started, by the pid of the
+        worker."""
         self._watched: dict[int, _Watched] = {}
         self._later: list[tuple[int, Callable[[], None]]] = []
-        """What could not be watched for lack of a descriptor."""
+        """Pids that could not be watched for lack of a descriptor, and what to call at the end of
+        each."""
 
     def note(self, pid: int) -> None:
-        """See what this worker has started that lives now."""
+        """Note the living processes that this worker has started."""
         before = self._noted.get(pid, {}).items()
         lives = {each: started for each, started in before if sessions.lives(each, started)}
         self._noted[pid] = lives | {p.pid: p.started for p in sessions.descendants(pid)}
 
     def watch(self, pid: int, started: int, issue_id: str, gone: Callable[[], None]) -> None:
-        """Call ``gone`` once this process, and what it has started for the issue, have ended.
+        """Call ``gone`` once this process, and the processes it started for the issue, have ended.
 
-        ``started``: another one under its pid is not meant; 0: it lives, or has just ended."""
+        ``started``: start time of the process; another one under its pid is not meant. 0: the
+        process lives, or has just ended.
+        """
         known = self._watched.get(pid)
         if known is not None:
             known.issues.add(issue_id)
@@ -80,8 +87,8 @@ class Kin:
         self._wait(pid, partial(self._look, pid))
 
     def tick(self, busy: Collection[int]) -> None:
-        """Every other second: see what these workers have started, say what outlives another, and
-        watch what could not be watched."""
+        """Note what busy workers have started, report processes that outlive their worker, and
+        retry what could not be watched. Called every other second."""
         for pid in self._noted.keys() - self._watched.keys() - {*busy}:
             del self._noted[pid]
         for pid in busy:
@@ -106,7 +113,7 @@ class Kin:
             self._later.append((pid, ended))
 
     def _look(self, pid: int) -> None:
-        """The worker, or one that it had started, has ended."""
+        """Handle the end of the worker, or of a process that it had started."""
         watched = self._watched[pid]
         entries = {f"BW_ISSUE_ID={issue_id}" for issue_id in watched.issues}
         left = sessions.kin(pid, self._noted.get(pid, {}), entries, self._fleet)

@@ -1,6 +1,6 @@
 """The lander, seen from the loop: a process of its own, with lines of JSON on its two pipes.
 
-When the orchestrator dies its stdin ends, and it ends its gates and itself.
+If the orchestrator dies, the lander's stdin closes, and the lander ends its gates and itself.
 """
 
 from __future__ import annotations
@@ -23,18 +23,19 @@ from beads_workers.runtime.processes import say
 
 MODULE = "beads_workers.landing.run"
 LANDER = "lander"
-"""Its name among the workers of a run: part of the token."""
+"""Name of the lander among the workers of a run: part of the token."""
 LINE_BYTES_MAX = 1 << 20
 READ_BYTES = 1 << 16
 
 
 def _existing(path: str, flags: int) -> int:
-    """An attempt of an earlier run has its log there: none is made here."""
+    """Open a log that exists; create none, because the log of an attempt may lie in an earlier
+    run."""
     return os.open(path, flags & ~os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC)
 
 
 class LanderProcess:
-    """``start`` it, ``tell`` it; ``report`` is called with what it says, and with its end."""
+    """Handle of the lander's process. ``report`` is called with its messages, and with its end."""
 
     def __init__(
         self,
@@ -52,7 +53,7 @@ class LanderProcess:
         self._unsent: deque[bytes] = deque()
 
     def start(self) -> None:
-        """Start it; where that fails, that is its end."""
+        """Start the lander; report a failure to start as its end."""
         self._reader = LineReader(LINE_BYTES_MAX)
         self._unsent = deque([landing.settings_to_line(self._settings)])
         run_id = self._settings.run_id
@@ -69,13 +70,13 @@ class LanderProcess:
         self._send()
 
     def tell(self, order: landing.Order) -> None:
-        """Ask for something; it waits where the lander is slow to read."""
+        """Send an order, or keep it while the lander is slow to read."""
         if self._process is not None:
             self._unsent.append(landing.to_line(order))
             self._send()
 
     def close(self) -> None:
-        """Nothing more is asked: let it end its gates and itself, and see to it that it does."""
+        """Close the lander's pipes and wait until it has ended its gates and itself."""
         process = self._process
         if process is None:
             return
@@ -94,7 +95,7 @@ class LanderProcess:
             except BlockingIOError:
                 sent = 0
             except OSError:
-                return  # Its end is about to be heard.
+                return  # Its end is about to be read.
             if sent < len(line):
                 self._unsent.appendleft(line[sent:])
                 self._await_room()
@@ -102,7 +103,7 @@ class LanderProcess:
 
     def _await_room(self) -> None:
         assert self._process is not None and self._process.stdin is not None
-        with suppress(KeyError):  # It is waited for already.
+        with suppress(KeyError):  # We wait for it already.
             self._selector.register(
                 self._process.stdin, selectors.EVENT_WRITE, lambda mask: self._has_room()
             )
@@ -137,7 +138,8 @@ class LanderProcess:
             self._report(LanderSaid(news))
 
     def _add_to_log(self, refused: landing.Refused) -> None:
-        """Where a person looks for why: below what the attempt has printed itself."""
+        """Add the refusal to the attempt's log, where people look for it: below the attempt's own
+        output."""
         log = log_file(str(self._log.parent), refused.issue_id, refused.attempt)
         said = f"[beads-workers] did not land: {refused.why}\n{refused.text}\n"
         with suppress(OSError), open(log, "ab", opener=_existing) as file:
@@ -147,7 +149,7 @@ class LanderProcess:
         process = self._process
         assert process is not None
         self._forget()
-        # Its output is closed: it ends, or does not know what it does.
+        # Its output is closed: it is about to end, or has failed.
         with suppress(ProcessLookupError):
             process.send_signal(signal.SIGKILL)
         status = process.wait()

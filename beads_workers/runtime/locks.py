@@ -1,6 +1,6 @@
-"""Files that are locked for as long as somebody lives (flock): what a process leaves, it unlocks.
+"""File locks (flock) that are held as long as a process lives: its end unlocks them.
 
-It imports nothing of ours: ``status`` looks at a lock before anything else is loaded.
+This module imports none of our modules: ``status`` looks at a lock before it loads anything else.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from pathlib import Path
 
 
 def try_lock(path: Path, *, create: bool = True) -> int | None:
-    """Lock a file for as long as the descriptor, or a copy of it, is open; None if it is held.
+    """Lock a file for as long as the descriptor, or a copy of it, is open; return None if it is
+    held.
 
-    Raises ``FileNotFoundError`` where there is none that is not to be made.
+    Raises ``FileNotFoundError`` if there is no such file and ``create`` is False.
     """
     made = os.O_CREAT if create else 0
     fd = os.open(path, os.O_RDWR | made | os.O_CLOEXEC, 0o600)
@@ -26,13 +27,13 @@ def try_lock(path: Path, *, create: bool = True) -> int | None:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether somebody holds it; False where there is no such file, or none that we may read."""
+    """Return whether a process holds the lock; False if the file is missing or not readable."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return False
     try:
-        # Shared, and for a moment: others who only look do not see each other.
+        # Shared, and for a moment: processes that only look do not see each other.
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True

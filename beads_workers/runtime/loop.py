@@ -1,4 +1,4 @@
-"""The one loop of the orchestrator: waits, tells the core, and carries out what it asks."""
+"""The one loop of the orchestrator: waits, tells the core, and carries out the core's commands."""
 
 from __future__ import annotations
 
@@ -58,14 +58,15 @@ if TYPE_CHECKING:
 
 
 # --- mailbox -------------------------------------------------------------------------------------
-# Where events from other threads and from signal handlers wait for the loop.
+# Events from other threads and from signal handlers wait here for the loop.
 
 
 class Mailbox:
     """Events from other threads and signal handlers; wakes the loop's selector."""
 
     def __init__(self, selector: selectors.BaseSelector, *, of_signals: bool = True) -> None:
-        """``of_signals``: a signal wakes the loop as well; there is one such in a process."""
+        """``of_signals``: a signal wakes the loop as well; only one mailbox of a process may do
+        that."""
         self._read, self._write = socket.socketpair()
         self._read.setblocking(False)
         self._write.setblocking(False)
@@ -80,10 +81,10 @@ class Mailbox:
         try:
             self._write.send(b"\0")
         except OSError:
-            pass  # It is full, and the loop about to wake; or it has a look every other second.
+            pass  # It is full, and the loop about to wake; or it wakes every other second.
 
     def collect(self) -> list[ev.Event]:
-        """What has been posted; a bug in another thread surfaces here."""
+        """Return the posted events; raise an exception that another thread has posted."""
         events: list[ev.Event] = []
         while self._posted:
             event = self._posted.popleft()
@@ -96,11 +97,11 @@ class Mailbox:
         try:
             self._read.recv(4096)
         except OSError:
-            pass  # Each turn collects what was posted, whatever has ended the wait.
+            pass  # Each turn collects the posted events, whatever has ended the wait.
 
 
 # --- conditions ----------------------------------------------------------------------------------
-# What a fleet needs of the machine while it runs, looked at every other second.
+# What a fleet needs of the machine while it runs, checked every other second.
 #
 # Each condition that fails becomes a ``Degraded``, and ``ConditionRecovered`` when it holds again.
 # The run directory itself is not among them: without it a run has lost its memory (``Loop``).
@@ -112,8 +113,8 @@ NOT_WRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
 
 @value
 class RequiredFolder:
-    """A folder that is needed. ``what`` names it for people; ``writes``: room is needed there.
-    ``file``: one in it that is opened to see whether anything can be written."""
+    """A folder that the fleet needs. ``what``: its name for people. ``writes``: it needs room.
+    ``file``: a file in it, opened to see whether anything can be written."""
 
     what: str
     path: Path
@@ -122,9 +123,9 @@ class RequiredFolder:
 
 
 def places_of(settings: FleetSettings, folder: Path) -> list[RequiredFolder]:
-    """What a fleet needs, whose run has this ``folder``."""
+    """Return the folders that a fleet needs. ``folder``: that of its run."""
     places = [RequiredFolder("the run directory", folder, writes=True, file="alive")]
-    # One word for one disk; elsewhere, the tracker can fill up by itself.
+    # One report for one disk; on a disk of its own, the tracker can fill up by itself.
     for what, path in (("the folder of logs", folder / "logs"), ("the tracker", settings.tracker)):
         elsewhere = Path(path).stat().st_dev != folder.stat().st_dev
         places.append(RequiredFolder(what, Path(path), writes=elsewhere))
@@ -132,7 +133,7 @@ def places_of(settings: FleetSettings, folder: Path) -> list[RequiredFolder]:
 
 
 class Conditions:
-    """``look`` is called by the loop in every turn, and looks when it is due."""
+    """Watcher of the folders that a fleet needs. The loop calls ``look`` in every turn."""
 
     def __init__(self, places: Sequence[RequiredFolder], tell: Callable[[ev.Event], None]) -> None:
         self._places = places
@@ -141,11 +142,11 @@ class Conditions:
         self._standing: set[str] = set()
 
     def deadline(self) -> float:
-        """When ``look`` is due (monotonic seconds)."""
+        """Return when ``look`` is due (monotonic seconds)."""
         return self._next_look
 
     def look(self, now: float) -> None:
-        """Tell what has changed; does nothing before ``deadline``."""
+        """Tell the core which conditions fail or have recovered; do nothing before ``deadline``."""
         if now < self._next_look:
             return
         for place in self._places:
@@ -156,12 +157,12 @@ class Conditions:
             elif place.what in self._standing:
                 self._standing.discard(place.what)
                 self._tell(ev.ConditionRecovered(place.what))
-        # What is in the way is looked at more often: the fleet is to go on soon.
+        # A failing condition is checked more often: the fleet is to go on soon.
         self._next_look = now + AGAIN_SECONDS if self._standing else next_look(now)
 
 
 def judge(place: RequiredFolder) -> ev.Degraded | None:
-    """What is wrong with a place; None where nothing is."""
+    """Return what is wrong with a folder; None: nothing is wrong."""
     try:
         state = os.statvfs(place.path)
     except OSError as error:
@@ -172,7 +173,7 @@ def judge(place: RequiredFolder) -> ev.Degraded | None:
         return ev.Degraded(place.what, text, f"ls -ld {place.path}", stops=True)
     if not place.writes:
         return None
-    # Some file systems say 0 of 0: they make room, or files, as they go.
+    # Some file systems report 0 of 0: they create room, or inodes, as they go.
     full = state.f_blocks and state.f_bavail * state.f_frsize < limits.ROOM_BYTES
     no_files = state.f_files and state.f_favail < limits.ROOM_FILES
     if not (full or no_files):
@@ -184,9 +185,10 @@ def judge(place: RequiredFolder) -> ev.Degraded | None:
 
 
 def _not_written(place: RequiredFolder) -> str:
-    """Why nothing can be written there; a kernel that gives a disk up says it of open files only.
+    """Return why nothing can be written there; empty: it can.
 
-    A tracker is not opened: SQLite's locks would go with the descriptor.
+    If a kernel gives up a disk, it reports that for open files only: so ``file`` is opened. A file
+    of the tracker is not opened: SQLite's locks would go with the descriptor.
     """
     if not place.file:
         return ""
@@ -198,22 +200,22 @@ def _not_written(place: RequiredFolder) -> str:
 
 
 # --- loop ----------------------------------------------------------------------------------------
-# The one loop of the orchestrator: waits, tells the core, and carries out what it asks.
+# The one loop of the orchestrator: waits, tells the core, and carries out the core's commands.
 #
-# Each turn handles all that is ready, writes the journal once, and only then acts: tracker thread,
-# workers, processes, answers. It decides nothing and never blocks.
+# Each turn handles everything that is ready, writes the journal once, and only then acts: tracker
+# thread, workers, processes, answers. The loop decides nothing and never blocks.
 
 
 BLOCKED_STOP_SECONDS = 6.0
-"""How long a stop waits for a journal that cannot be written. Then the run ends without it, as if
-it were killed."""
+"""Seconds that a stop waits for a journal that cannot be written. Then the run ends without it, as
+if it were killed."""
 
 _ENDING = (RunState.STOPPING, RunState.SETTLING, RunState.ENDED)
 _OVER = (RunState.DRAINING, *_ENDING)
 
 
 class Loop:
-    """Made by ``runtime.fleet`` with everything it needs; ``run`` returns the exit code."""
+    """The orchestrator's loop, created by ``runtime.fleet`` with everything it needs."""
 
     def __init__(
         self,
@@ -232,20 +234,20 @@ class Loop:
         self._zygote_client = zygote_client
         self._outside: list[Command] = []
         self._heard = False
-        """Events that the core has still to conclude from."""
+        """Whether the core has handled events since its last ``after_events``."""
         self._events: deque[ev.Event] = deque()
         self._exit_code: int | None = None
         self._memory_lost = False
         self._blocked: OSError | None = None
-        """Why the journal cannot be written now."""
+        """Why the journal cannot be written now; None: it can."""
         self._retry_at = 0.0
         self._shown_at = 0.0
         self._end_due = inf
-        """When a stop that the journal holds up is over without it (monotonic seconds)."""
+        """When a stop that the journal delays ends without it (monotonic seconds)."""
         self._journal_trouble = ""
         self._unshown: list[dict[str, Any]] = []
         self._unpublished = b""
-        """Lines that were written, and that nobody who follows has been told."""
+        """Lines that were written and not yet sent to followers."""
         self.pending: tuple[str, ...] = ()
         self.settled = False
         self.workers: WorkerServer
@@ -264,16 +266,16 @@ class Loop:
         self._events.append(event)
 
     def snapshot(self) -> dict[str, Any]:
-        """``status`` as it is now."""
+        """Return ``status`` as it is now."""
         return status(*self.look())
 
     def look(self) -> tuple[Board, float]:
-        """The board as it is now, and the elapsed seconds of the run."""
+        """Return the board as it is now, and the elapsed seconds of the run."""
         self._fold()
         return self._frames.board, self._journal.elapsed()
 
     def run(self) -> int:
-        """Until the core says ``End``."""
+        """Run until the core says ``End``; return the exit code."""
         signal.signal(signal.SIGTERM, self._on_signal)
         signal.signal(signal.SIGINT, self._on_signal)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -304,11 +306,11 @@ class Loop:
             if not self._act():
                 break
             if self._heard:
-                # Who asked has its answer by now; the tracker comes after that.
+                # Requests are answered by now; the tracker comes after that.
                 self.workers.flush()
                 self._heard = False
                 self._perform(self._core.after_events(*self._clocks()))
-            # After what was heard: who was frozen together with us has spoken in time.
+            # After all input: workers that were frozen together with us have spoken in time.
             deadline = self._core.deadline()
             if deadline is not None and self._journal.elapsed() >= deadline:
                 self._perform(self._core.on_deadline(*self._clocks()))
@@ -317,11 +319,11 @@ class Loop:
         self.workers.flush()
         if self._exit_code is None:
             self._tick(time.monotonic())
-        if self.ingress is not None:  # After its tick, which may have answers to send.
+        if self.ingress is not None:  # After its tick, which may create answers to send.
             if self._core.state in _OVER:
                 self.ingress.stop_accepting()
             self.ingress.flush()
-        self._fold()  # Only now: nobody waits any more for what is due.
+        self._fold()  # Only now: nothing that is due waits for this.
         self._show()
         self._publish()
         self.control.flush(time.monotonic())
@@ -337,7 +339,7 @@ class Loop:
             self.notifier.pump()
 
     def _clocks(self) -> tuple[float, float, float]:
-        """What the core is told of the time: seconds of the run, since the machine was started, and
+        """Return the core's three clocks: seconds of the run, since the machine was started, and
         since 1970. A frame that is over by then is shown as it was at its end."""
         now = self._journal.elapsed()
         if now >= self._frames.ends:
@@ -382,7 +384,7 @@ class Loop:
                 self._outside.append(command)
 
     def _act(self) -> bool:
-        """The journal first, then whatever depends on it; False where that cannot be written."""
+        """Write the journal, then carry out the commands; return False if it cannot be written."""
         if not self._write_journal():
             return False
         outside, self._outside = self._outside, []
@@ -391,9 +393,10 @@ class Loop:
         return True
 
     def _write_journal(self) -> bool:
-        """False where it cannot be written: nothing may be done then, and nothing is thrown away.
+        """Write the journal; return False if that fails: nothing may be done then, and nothing is
+        lost.
 
-        Raises ``JournalLost`` where that will not change, or a stop has waited long enough for it.
+        Raises ``JournalLost`` if that will not change, or a stop has waited long enough for it.
         """
         now = time.monotonic()
         if self._blocked is not None and now < self._retry_at:
@@ -488,7 +491,8 @@ class Loop:
     # --- odds and ends ------------------------------------------------------------------------
 
     def held(self) -> tuple[str, ...]:
-        """What the run has taken and not given back, if it is to end without its core's word."""
+        """Return the issues that the run has taken and not given back, for an end without the
+        core."""
         return self._core.held()
 
     def _check_memory(self) -> None:
@@ -500,12 +504,12 @@ class Loop:
 
     def _hold_back(self, error: OSError) -> None:
         again, self._blocked = self._blocked is not None, error
-        if again:  # What has passed by then is not worth a word, nor two more records.
+        if again:  # An error that passes at once is not worth a report and two records.
             self._look_at_journal()
         else:
             say("orchestrator", f"the journal cannot be written: {error.strerror}")
         self._end_blocked_stop(error)
-        del self._unshown[:-1]  # Whoever watches is shown the last one, once it is on file.
+        del self._unshown[:-1]  # Watchers are shown the last one, once it is in the journal.
 
     def _look_at_journal(self) -> None:
         what, text = "the journal", ""
@@ -524,12 +528,12 @@ class Loop:
         else:
             todo = f"df -h {self._journal.path.parent}" if error.errno in DISK_FULL else "doctor"
             self.tell(ev.Degraded(what, text, todo, stops=True))
-        if self._blocked is not None:  # That record is not on file before the trouble is over.
+        if self._blocked is not None:  # That record is written only after the trouble is over.
             told = Entry(Noted("error", text), time.time(), self._journal.elapsed())
             self._unpublished += encode(told)
 
     def _show_blocked(self, now: float) -> None:
-        # Not on file yet, like the answer to ``status``: or nobody who watches would see why.
+        # Not in the journal yet, like the answer to ``status``: otherwise no watcher would see why.
         if self._frames.watched and now >= self._shown_at:
             self._shown_at = now + DISK_RETRY_SECONDS
             self.control.show(self.snapshot())

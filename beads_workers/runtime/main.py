@@ -1,7 +1,7 @@
 """The orchestrator's process: ``python -m beads_workers.runtime.main FD``.
 
-``FD`` is a connected socket to the client that starts it. The zygote is forked before all else:
-what is loaded by then is copied to every worker, and what only an orchestrator needs is not.
+``FD`` is a connected socket to the client that starts the fleet. The zygote is forked first: every
+worker is a copy of what is loaded by then, without what only an orchestrator needs.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from beads_workers.runtime.zygote import start_zygote
 
 
 def main(argv: list[str]) -> int:
-    """See the module text; returns the exit code."""
+    """Run the orchestrator's process, see the module text; return the exit code."""
     outlive_output()
-    os.environ.pop("BEADS_WORKERS_TRUST", None)  # Said to a start, and to nothing that it runs.
+    os.environ.pop("BEADS_WORKERS_TRUST", None)  # Meant for a start, not for anything that it runs.
     zygote = start_zygote()
     client = socket.socket(fileno=int(argv[0]))
     client.set_inheritable(False)
-    gc.disable()  # Until all is loaded: run_fleet.
+    gc.disable()  # Until everything is loaded: run_fleet.
     from beads_workers.runtime.fleet import run_fleet
 
     return run_fleet(client, zygote)

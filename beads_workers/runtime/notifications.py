@@ -1,4 +1,4 @@
-"""Telling a person who does not look: the command of ``--notify``, run from the loop."""
+"""Notifications: the command of ``--notify``, run from the loop for people who do not look."""
 
 from __future__ import annotations
 
@@ -24,18 +24,19 @@ from beads_workers.core.snapshot import Board
 from beads_workers.ui.notices import Notice, Notices, environment
 
 QUEUE_MAX = 20
-"""Notices that wait for the one before them; what comes then is dropped, and noted in the log."""
+"""Number of notices that may wait. Further notices are dropped, and noted in the log."""
 
 OUTPUT_BYTES_MAX = 64 << 10
-"""Of one command, in the log; then its pipe is closed."""
+"""Bytes of one command's output that the log keeps; then its pipe is closed."""
 
 
 @value
 class NotificationLimits:
-    """Seconds. ``command``: for one, enough for a slow network, too little to stand still behind.
+    """Seconds. ``command``: for one command; enough for a slow network, too little to block the
+    rest.
 
-    ``grace``: between TERM and KILL. ``end``: for everything that is left at the end of the run;
-    the client waits longer than this for our exit.
+    ``grace``: between TERM and KILL. ``end``: for all remaining commands at the end of the run; the
+    client waits longer than this for our exit.
     """
 
     command: float = 30.0
@@ -47,17 +48,17 @@ LIMITS = NotificationLimits()
 
 
 def argv_of(command: str, notice: Notice) -> list[str]:
-    """What is run for a notice: the user's own shell line, or ``notify-send``."""
+    """Return the command for a notice: the user's own shell line, or ``notify-send``."""
     if command != NOTIFY_DESKTOP:
         return ["/bin/sh", "-c", command]
-    # Its body is markup; nothing of it goes through a shell.
+    # The text is markup; nothing of it goes through a shell.
     title = f"beads-workers: {notice.event.replace('_', ' ')}"
     return ["notify-send", "--app-name=beads-workers", "--", title, html.escape(notice.text)]
 
 
 def tell(command: str, notice: Notice) -> None:
-    """Run the command for a notice of no run, and wait for it; what is wrong with it is its own
-    word on stderr."""
+    """Run the command for a notice outside of any run, and wait for it; it reports its own errors
+    on stderr."""
     argv, told = argv_of(command, notice), (json.dumps(to_plain(notice)) + "\n").encode("ascii")
     with suppress(OSError, subprocess.TimeoutExpired):
         subprocess.run(
@@ -71,9 +72,9 @@ def tell(command: str, notice: Notice) -> None:
 
 
 class Notifier:
-    """``add`` entries as they are journalled, ``pump`` once they are on file.
+    """Runner of notify commands: ``add`` journaled entries, and ``pump`` once they are on file.
 
-    ``elapsed``: the run's clock, in which ``deadline`` answers. ``warn`` is told the first time
+    ``elapsed``: the run's clock, in which ``deadline`` answers. ``warn`` is called the first time
     that a command fails.
     """
 
@@ -98,20 +99,21 @@ class Notifier:
         self._selector: selectors.BaseSelector | None = None
 
     def attach(self, selector: selectors.BaseSelector) -> None:
-        """Connect it with the loop."""
+        """Connect the notifier with the loop."""
         self._selector = selector
 
     def add(self, entry: Entry) -> None:
-        """The board has taken in this entry."""
+        """Queue the notices for an entry, once the board has it."""
         self._queue(self._notices.add(entry, self._board))
 
     def deadline(self) -> float:
-        """When ``pump`` is due, in elapsed seconds of the run; infinite where nothing is."""
+        """Return when ``pump`` is due, in elapsed seconds of the run; infinite if nothing is
+        due."""
         ends = self._notices.ends
         return min(ends, self._running.due_at) if self._running else ends
 
     def pump(self) -> None:
-        """Start what waits, end what takes too long; quick, and never waits."""
+        """Start a waiting command, or end one that takes too long; quick, and never waits."""
         now = self._elapsed()
         self._queue(self._notices.due(now, self._board))
         if self._running is not None:
@@ -120,9 +122,10 @@ class Notifier:
             self._start(self._waiting.popleft(), now)
 
     def finish(self) -> None:
-        """The run is over: tell what is left, and leave nothing behind. Waits, with a limit."""
+        """Run the remaining commands at the end of the run, and leave none behind. Waits, with a
+        limit."""
         ends = self._elapsed() + self._limits.end
-        # Half of the time belongs to the last word, whatever comes before it.
+        # Half of the time is for the last notice, whatever comes before it.
         half_time = ends - self._limits.end / 2
         while self._running is not None or self._waiting:
             if self._running is None:
@@ -171,11 +174,11 @@ class Notifier:
             with self._log.open("ab") as file:
                 file.write(data)
         except OSError:
-            pass  # A full disk, or a folder that is gone: a notice is not worth more trouble.
+            pass  # A full disk, or a folder that is gone: a notice is not worth an error.
 
 
 class Running:
-    """One command under way. ``due_at``: when it is to be pressed, in the run's clock."""
+    """One running command. ``due_at``: when ``press`` has to signal it, in the run's clock."""
 
     def __init__(
         self,
@@ -209,14 +212,14 @@ class Running:
         self._pidfd = os.pidfd_open(self._process.pid)
 
     def watch(self, selector: selectors.BaseSelector, ended: Callable[[], None]) -> None:
-        """Let the loop read what it prints, and call ``ended`` when it has ended."""
+        """Let the loop read the command's output, and call ``ended`` when the command has ended."""
         self._selector = selector
         selector.register(self._pidfd, selectors.EVENT_READ, lambda mask: ended())
         if not self._output.closed:
             selector.register(self._output, selectors.EVENT_READ, lambda mask: self._read())
 
     def press(self, now: float) -> None:
-        """When its time is over: TERM, and later KILL, to all of its process group."""
+        """Send TERM, and later KILL, to the whole process group once the time is over."""
         if now < self.due_at:
             return
         self._signal(signal.SIGKILL if self._ended_by_us else signal.SIGTERM)
@@ -224,7 +227,7 @@ class Running:
         self._ended_by_us = True
 
     def wait(self, limit: float, elapsed: Callable[[], float]) -> None:
-        """Wait for its end; it is made to end before ``limit``, and left alone soon after."""
+        """Wait for the command's end; it is killed before ``limit``, and abandoned soon after."""
         self.due_at = min(self.due_at, limit - self._grace)
         self._forget()
         with selectors.DefaultSelector() as selector:
@@ -238,15 +241,16 @@ class Running:
             self._forget()
 
     def close(self) -> str:
-        """It has ended: bury it and what it left; returns what was wrong with it, if anything."""
-        # It is not reaped yet, so the number of its process group is still its own.
+        """Kill what the command has left, and reap it; return what went wrong, or an empty
+        string."""
+        # The process is not reaped yet, so the number of its group is still its own.
         self._signal(signal.SIGKILL)
         self._read()
         self._forget()
         try:
             self._process.wait(self._grace)
         except subprocess.TimeoutExpired:
-            pass  # Not even KILL ends it: it is stuck in the kernel, and nobody can do more.
+            pass  # Not even KILL ends it: it is stuck in the kernel, and we can do no more.
         self._output.close()
         os.close(self._pidfd)
         if self._ended_by_us:
@@ -262,7 +266,7 @@ class Running:
         except BlockingIOError:
             return
         except OSError:
-            data = b""  # What else it prints is lost; its end is seen by its pidfd.
+            data = b""  # The rest of its output is lost; the pidfd reports its end.
         self._write(data)
         self._left -= len(data)
         if not data or not self._left:

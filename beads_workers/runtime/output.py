@@ -1,4 +1,5 @@
-"""What a step prints: into a file that is kept short, with secrets masked and copies passed on."""
+"""Output of a step: written to a file that is kept short, with secrets masked and copies sent
+on."""
 
 from __future__ import annotations
 
@@ -23,46 +24,46 @@ from beads_workers.core.worker_events import StepEnded
 # --- log truncation ------------------------------------------------------------------------------
 # A log that grew too long loses its middle, also while somebody still writes to it.
 #
-# What is kept of the end is copied down to what is kept of the beginning, and the file is cut
-# behind it. Its writers append (``O_APPEND``), so what they write next lands behind the copy. Needs
-# no room on the disk, no memory to speak of, and nothing of the file system but ``ftruncate``.
+# The kept end is copied down to the kept beginning, and the file is cut behind it. Its writers
+# append (``O_APPEND``), so what they write next lands behind the copy. This needs no room on the
+# disk, hardly any memory, and nothing of the file system but ``ftruncate``.
 
 
 CHUNK_BYTES = 1 << 20
 LINE_BYTES = 64 << 10
-"""How far a line's start is looked for: what is kept of the end should begin with a whole one."""
+"""Bytes searched for the start of a line: the kept end should begin with a whole line."""
 
 MARK_BYTES = 128
-"""Of one length, so that it can be written again with another number."""
+"""Fixed length of a mark, so that it can be written again with another number."""
 
 _MARK = re.compile(rb"\n\[beads-workers: (\d{1,18}) bytes are left out here[^\n]{0,90}\n")
 
 
 @value
 class Cut:
-    """What was at ``start`` or behind it is now ``by`` bytes further up; bytes before are gone, or
-    stand before ``kept``."""
+    """Removed middle of a log. Data from ``start`` on has moved up by ``by`` bytes; data before it
+    is gone, or lies before ``kept``."""
 
     start: int
     by: int
 
     @property
     def kept(self) -> int:
-        """Where what is kept of the end begins."""
+        """Offset at which the kept end begins."""
         return self.start - self.by
 
 
 def truncate(fd: int, bytes_max: int) -> Cut | None:
-    """Take the middle out of a file of more than ``bytes_max``; None where it is not that long.
+    """Remove the middle of a file of more than ``bytes_max``; return None if it is not that long.
 
     ``fd``: open for reading. A quarter of ``bytes_max`` stays of the beginning and half of it of
-    the end; in between a line says how much was left out, by this and by earlier calls. What is
-    written in the very microseconds before the file is cut may be lost, too. Raises ``OSError``.
+    the end. A line between them says how much was left out, by this and by earlier calls. Data
+    written in the microseconds before the file is cut may be lost, too. Raises ``OSError``.
     """
     size = os.fstat(fd).st_size
     if size <= bytes_max:
         return None
-    # A descriptor of its own: Linux appends whatever ``pwrite`` writes through one that appends.
+    # Open anew: Linux appends whatever ``pwrite`` writes through a descriptor that appends.
     file = os.open(f"/proc/self/fd/{fd}", os.O_RDWR | os.O_CLOEXEC)
     try:
         return _truncate(file, size, bytes_max)
@@ -83,13 +84,13 @@ def _truncate(file: int, size: int, bytes_max: int) -> Cut:
     end = os.fstat(file).st_size
     os.ftruncate(file, copied - cut.by)
     if end > copied:
-        # It is written faster than it can be copied.
+        # It grows faster than it can be copied.
         os.pwrite(file, _mark(left_out + end - copied, bytes_max), head)
     return cut
 
 
 def _copy_down(file: int, cut: Cut, copy_max: int) -> int:
-    """Returns up to where the file was copied: its end, or what was reached by ``copy_max``."""
+    """Return up to where the file was copied: its end, or what was reached by ``copy_max``."""
     at = cut.start
     while chunk := os.pread(file, CHUNK_BYTES, at):
         at += os.pwrite(file, chunk, at - cut.by)
@@ -99,7 +100,7 @@ def _copy_down(file: int, cut: Cut, copy_max: int) -> int:
 
 
 def _line_start(file: int, at: int) -> int:
-    """The first start of a line from ``at`` on; ``at`` itself where none is near."""
+    """Return the first start of a line from ``at`` on; ``at`` itself if none is near."""
     found = os.pread(file, LINE_BYTES, at - 1).find(b"\n")
     return at if found < 0 else at + found
 
@@ -112,18 +113,19 @@ def _mark(left_out: int, bytes_max: int) -> bytes:
 # --- safe paths ----------------------------------------------------------------------------------
 # Files below one folder, whatever their path says: no ``..``, no symbolic link, no foreign file.
 #
-# Every part of a path is opened by itself, relative to the one before it, so that nobody can put a
+# Every part of a path is opened by itself, relative to the part before it, so that nobody can put a
 # link in its place between a check and its use.
 
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-# Without O_NONBLOCK a pipe that somebody left there would hold us for ever.
+# Without O_NONBLOCK a pipe that somebody left there would block us for ever.
 _APPEND_ONLY = os.O_WRONLY | os.O_APPEND | os.O_CREAT
 _FILE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 def open_to_read(root: str, path: str) -> int:
-    """A descriptor of the file; raises ``UnsafePath``, or ``OSError`` where it is not there."""
+    """Return a descriptor of the file; raises ``UnsafePath``, or ``OSError`` if there is no such
+    file."""
     *folders, name = parts_below(root, path)
     folder = _enter(root, folders, make=False)
     try:
@@ -133,9 +135,9 @@ def open_to_read(root: str, path: str) -> int:
 
 
 def append(root: LogRoot, path: str, data: bytes) -> None:
-    """Add to the log, making it and its folders where they are missing, for us alone.
+    """Add to the log; create it and its folders, for this user alone, if they are missing.
 
-    One that would get too long is rotated first. Raises ``UnsafePath`` or ``OSError``.
+    A log that would get too long is rotated first. Raises ``UnsafePath`` or ``OSError``.
     """
     *folders, name = parts_below(root.path, path)
     folder = _enter(root.path, folders, make=True)
@@ -156,7 +158,7 @@ def append(root: LogRoot, path: str, data: bytes) -> None:
 
 
 def _enter(root: str, folders: list[str], *, make: bool) -> int:
-    # The root is the user's own word: that one may be a link.
+    # The user named the root: the root may be a link.
     folder = os.open(root, _FOLDER)
     for name in folders:
         try:
@@ -206,7 +208,7 @@ def _explained(error: OSError, name: str) -> Exception:
 
 def _rotate(folder: int, name: str, keep: int) -> None:
     names = [name, *(f"{name}.{number}" for number in range(1, keep + 1))]
-    # From the oldest on: what is renamed over another is gone.
+    # From the oldest on: a rename removes the file that had the new name.
     for older, newer in reversed(list(zip(names[1:], names, strict=False))):
         try:
             os.rename(newer, older, src_dir_fd=folder, dst_dir_fd=folder)
@@ -217,29 +219,31 @@ def _rotate(folder: int, name: str, keep: int) -> None:
 
 
 # --- log tee -------------------------------------------------------------------------------------
-# What a task prints, seen while it grows: secrets are masked, and a copy is passed on.
+# Output of a task, watched while it grows: secrets are masked, and a copy is sent on.
 
 
 class LogTee:
-    """For one step, whose output is in a file from ``start`` on. Call ``look`` while it grows.
+    """Watcher of one step's output, which is in a file from ``start`` on. Call ``look`` as it
+    grows.
 
-    Raises ``UnsafePath`` or ``OSError`` where its copy cannot be written.
+    Raises ``UnsafePath`` or ``OSError`` if the copy cannot be written.
     """
 
     def __init__(self, plan: Plan, start: int) -> None:
         self._copy: LogCopy | None = plan.log_copy
         self._secrets = [secret.encode("utf-8", "surrogateescape") for secret in plan.secrets]
-        # So many bytes at the end may be the beginning of a secret.
+        # Number of bytes at the end that may be the beginning of a secret.
         self._held = max(map(len, self._secrets), default=1) - 1
         self._at = start
         if self._copy is not None:
             append(self._copy.root, self._copy.path, b"")
 
     def look(self, fd: int, bytes_max: int, *, last: bool = False) -> None:
-        """Mask and pass on what is new, but for what may still become a secret, unless it is the
-        ``last`` look. What will be cut out of the log anyway is passed over.
+        """Mask and copy new output, except an end that may still become a secret, unless this is
+        the ``last`` look. Output that will be cut out of the log anyway is skipped.
 
-        Raises ``OSError`` where the log cannot be read or written; a copy that cannot is given up.
+        Raises ``OSError`` if the log cannot be read or written; a copy that cannot be written is
+        given up.
         """
         size = os.fstat(fd).st_size
         begins, ends = bytes_max // 4, size - bytes_max  # More than ``truncate`` keeps of both.
@@ -251,7 +255,7 @@ class LogTee:
     def _go_to(self, fd: int, end: int, *, last: bool) -> None:
         while self._at < end:
             data = os.pread(fd, min(CHUNK_BYTES + self._held, end - self._at), self._at)
-            # Behind the end of this look more may have been written: that is for the next one.
+            # More may have been written after the end of this look: that is for the next look.
             whole = last and self._at + len(data) >= end
             count = len(data) if whole else len(data) - self._held
             if count <= 0:
@@ -260,21 +264,22 @@ class LogTee:
             self._at += count
 
     def moved(self, kept: int, by: int) -> None:
-        """The log has lost its middle: see ``Cut``."""
+        """Adjust the position after the log has lost its middle: see ``Cut``."""
         self._at = max(kept, self._at - by)
 
     def mask(self, data: bytes) -> bytes:
-        """Without secrets, whole ones."""
+        """Return the data with all whole secrets masked."""
         return masked(data, self._secrets)
 
     def mask_beginning(self, data: bytes) -> bytes:
-        """The same for what was cut: somewhat less of it, where a secret may have been cut, too."""
+        """Mask data that was cut at its end; also drop an end in which a secret may have been
+        cut."""
         return masked(data, self._secrets)[: len(data) - self._held]
 
     def _mask_and_copy(self, fd: int, data: bytes, count: int) -> None:
         clean = self.mask(data)
         if clean != data:
-            # Of its own: Linux appends whatever ``pwrite`` writes through one that appends.
+            # Open anew: Linux appends whatever ``pwrite`` writes through a descriptor that appends.
             file = os.open(f"/proc/self/fd/{fd}", os.O_RDWR | os.O_CLOEXEC)
             try:
                 os.pwrite(file, clean, self._at)
@@ -284,24 +289,25 @@ class LogTee:
             try:
                 append(self._copy.root, self._copy.path, clean[:count])
             except (OSError, UnsafePath):
-                # Somebody took its place, or the disk is full: the log has it all the same.
+                # Its file was replaced, or the disk is full: the log still has everything.
                 self._copy = None
 
 
 # --- captured output -----------------------------------------------------------------------------
-# What a step prints to its stdout, where that is its result: kept, and written to its log as well.
+# A step's stdout, if that is its result: captured, and written to its log as well.
 #
-# A pipe carries it, so that the log has it at once; the worker reads it in its loop.
+# A pipe carries it, so that the log has it at once; the worker reads the pipe in its loop.
 
 
 _READ_BYTES = 1 << 16
 _READS_AT_ONCE = 16
-"""A program that never stops printing must leave the worker time for its deadlines."""
+"""Number of reads at a time: a program that never stops printing must leave the worker time for its
+deadlines."""
 
 
 class StepPipe(ABC):
-    """Give ``writing`` to the step, then call ``started``; watch ``fd``, and ``pump`` when it has
-    something. Raises ``OSError`` when made."""
+    """Pipe from a step: give ``writing`` to the step, then call ``started``; watch ``fd``, and
+    ``pump`` when it is readable. Raises ``OSError`` on creation."""
 
     def __init__(self) -> None:
         self.fd, self.writing = os.pipe2(os.O_CLOEXEC)
@@ -309,19 +315,19 @@ class StepPipe(ABC):
 
     @abstractmethod
     def take(self, data: bytes) -> None:
-        """The step has said this."""
+        """Handle data that the step has written."""
 
     def progress(self) -> Mapping[str, Any] | None:
-        """The newest progress since the last call, of a step that tells it."""
+        """Return the newest progress since the last call, for a step that reports progress."""
         return None
 
     def started(self) -> None:
-        """The step has it now: whoever holds it besides us can speak."""
+        """Close our copy of ``writing``: the step has its own now."""
         os.close(self.writing)
         self.writing = -1
 
     def pump(self) -> bool:
-        """Take what is there; False: nobody can print any more."""
+        """Read what is there; return False once nobody can write any more."""
         for _ in range(_READS_AT_ONCE):
             try:
                 data = os.read(self.fd, _READ_BYTES)
@@ -335,7 +341,7 @@ class StepPipe(ABC):
         return True
 
     def close(self) -> None:
-        """All of its process group have ended: takes what is left."""
+        """Read the rest and close the pipe: the whole process group has ended."""
         if self.writing >= 0:
             self.started()
         self.pump()
@@ -343,7 +349,7 @@ class StepPipe(ABC):
 
 
 class CapturedOutput(StepPipe):
-    """What the step says is its result."""
+    """Captured stdout of a step, which is the step's result."""
 
     def __init__(self, log: int) -> None:
         super().__init__()
@@ -352,19 +358,19 @@ class CapturedOutput(StepPipe):
         self._cut = 0
 
     def take(self, data: bytes) -> None:
-        """Keep it, up to a limit, and log it."""
+        """Keep the data, up to a limit, and log it."""
         room = max(0, limits.OUTPUT_BYTES_MAX - len(self._kept))
         self._kept += data[:room]
         self._cut += max(0, len(data) - room)
         self._log_it(data)
 
     def end(self, tee: LogTee | None = None) -> str:
-        """All of its process group have ended: the JSON text of what it said, a text.
+        """Close the pipe; return the captured text as JSON text: the whole process group has ended.
 
-        ``tee`` masks what is no result for anybody.
+        ``tee`` masks secrets in the result.
         """
         self.close()
-        # What a shell's $(...) would give: the last line's end is no part of a result.
+        # As a shell's $(...) does: the last line's end is not part of the result.
         words = bytes(self._kept)
         if tee is not None:
             words = tee.mask_beginning(words) if self._cut else tee.mask(words)
@@ -378,23 +384,24 @@ class CapturedOutput(StepPipe):
         try:
             os.write(self._log, data)
         except OSError:
-            pass  # A full disk, or a broken one, takes the log, and leaves the result.
+            pass  # A full or broken disk loses the log, but not the result.
 
 
 def with_result(ended: StepEnded, result: str, path: str) -> StepEnded:
-    """``ended`` with what it said, in the file at ``path`` where that is too long for a message."""
+    """Return ``ended`` with its result; a result too long for a message goes to the file at
+    ``path``."""
     if len(result) <= limits.RESULT_CHARS_MAX or ended.status != 0:
         return replace(ended, result=result)
     try:
         keep_result(path, result)
     except OSError:
-        # A machine that is full: the beginning of it is better than nothing.
+        # A full disk: the beginning of the result is better than nothing.
         return replace(ended, result=kept(json.loads(result)))
     return replace(ended, result_file=path)
 
 
 def keep_result(path: str, result: str) -> None:
-    """Put a result that is too long for a message there; raises ``OSError``."""
+    """Write a result that is too long for a message to ``path``; raises ``OSError``."""
     os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)  # noqa: PTH103, PTH120
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with open(descriptor, "w", encoding="ascii") as file:
@@ -402,26 +409,27 @@ def keep_result(path: str, result: str) -> None:
 
 
 # --- outputs -------------------------------------------------------------------------------------
-# What a step prints: straight into a file, which is looked at now and then and kept short.
+# Output of a step: written straight to a file that is checked now and then and kept short.
 #
 # Source: docs/OPERATIONS.md, "The run directory".
 
 
 TAIL_BYTES = 4096
-"""How much of the end of a step's output is looked at for its last line."""
+"""Bytes at the end of a step's output that are searched for its last line."""
 
 LOOK_SECONDS_MIN, LOOK_SECONDS_MAX = 0.1, 1.0
-"""How long an output may grow unseen: less where it grows fast, and soon after its start."""
+"""Seconds between two looks at an output: fewer while it grows fast, and soon after its start."""
 
 _COPY_BYTES = 1 << 20
 _APPEND = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
 
 
 class ProgressFile:
-    """Where a step may say how far it is, beside what it prints: the last line counts.
+    """File in which a step may report its progress, beside its output: the last line counts.
 
-    ``is_used``: this step has written there, so that what it prints is no news. The file is one
-    for each worker; what was written before this was made is of another step."""
+    ``is_used``: this step has written to it, so that its output is no progress. Each worker has one
+    file; what was written before this object was created is another step's.
+    """
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -430,7 +438,7 @@ class ProgressFile:
         self.is_used = False
 
     def news(self) -> bytes:
-        """The end of the file, if it says anything else than at the last call."""
+        """Return the end of the file if it has changed since the last call; otherwise nothing."""
         if (state := self._state()) == self._known:
             return b""
         try:
@@ -461,11 +469,11 @@ class ProgressFile:
 
 
 class AttemptOutput:
-    """To the attempt's log if there is one already, else to one file per worker that becomes the
-    log when it holds anything.
+    """Output of an attempt: to its log if there is one already, else to one file per worker, which
+    becomes the log once it holds anything.
 
-    A new file for each task would cost more than the task, beside a journal that is synced.
-    Raises ``OSError``. ``look_seconds``: how long to wait before the next ``look``.
+    A new file for each task would cost more than the task, beside a journal that is synced. Raises
+    ``OSError``. ``look_seconds``: seconds to wait before the next ``look``.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -476,7 +484,7 @@ class AttemptOutput:
             self._from, self._becomes = plan.output_file, plan.log_file
             self.fd = os.open(plan.output_file, _APPEND | os.O_CREAT, 0o600)
             if os.fstat(self.fd).st_size:
-                # Left by a worker of this name that was killed: kept, under a name of its own.
+                # Left by a killed worker of this name: kept, under a name of its own.
                 os.close(self.fd)
                 folder, _, name = plan.output_file.rpartition("/")
                 os.rename(plan.output_file, f"{folder}/lost{name}.{os.getpid()}.log")  # noqa: PTH104
@@ -495,8 +503,9 @@ class AttemptOutput:
                 raise
 
     def again(self, plan: Plan) -> bool:
-        """Whether it is now the output of ``plan``, after ``end(keep=True)``: its file is open and
-        empty, and would be opened again. What an earlier attempt has printed waits for the end."""
+        """Reuse this output for ``plan``, after ``end(keep=True)``, and return True if its open,
+        empty file is the one that ``plan`` would open. Output of an earlier attempt with this
+        number is joined at the end."""
         if self.fd < 0 or self._from != plan.output_file:
             return False
         self._becomes, self._bytes_max = plan.log_file, plan.log_bytes_max
@@ -506,21 +515,21 @@ class AttemptOutput:
         return True
 
     def close(self) -> None:
-        """It is not needed any more."""
+        """Close the file: it is no longer needed."""
         if self.fd >= 0:
-            with suppress(OSError):  # Some file systems say only now that there was no room.
+            with suppress(OSError):  # Some file systems report only now that there was no room.
                 os.close(self.fd)
             self.fd = -1
 
     def look(self, *, last: bool = False) -> None:
-        """Take the middle out of what has grown too long; who writes it goes on meanwhile.
+        """Remove the middle of an output that has grown too long; its writer goes on meanwhile.
 
-        What it prints is passed on, where that is asked for; ``last``: it prints no more. Raises
-        ``OSError`` where the file cannot be looked at at all.
+        Mask and copy new output if that is asked for; ``last``: the writer has ended. Raises
+        ``OSError`` if the file cannot be examined at all.
         """
         size = os.fstat(self.fd).st_size
         fast = size - self._seen > self._bytes_max // 16
-        # A secret lies there unmasked no longer than that, and who follows a copy sees it soon.
+        # So no secret stays unmasked for longer, and a follower of a copy sees output soon.
         often = fast or self.tee is not None
         self.look_seconds = (
             LOOK_SECONDS_MIN if often else min(self.look_seconds * 2, LOOK_SECONDS_MAX)
@@ -539,10 +548,10 @@ class AttemptOutput:
         self._seen = size
 
     def news(self) -> str:
-        """What was written last to ``BW_PROGRESS``, else printed, in whole lines, if ``look`` has
-        seen more since the last call.
+        """Return the last text written to ``BW_PROGRESS``, else whole lines of the output, if
+        ``look`` has seen more since the last call.
 
-        Without secrets: a line is left out whose beginning is not among it.
+        Secrets are masked; a line whose beginning is too far back is left out.
         """
         if said := self._progress.news():
             shown = self.tee.mask(said) if self.tee is not None else said
@@ -558,9 +567,9 @@ class AttemptOutput:
         return shown.decode("utf-8", "replace")
 
     def end(self, *, keep: bool = False) -> str:
-        """The step is over: returns how its output ends.
+        """End the output of a step; return its last bytes as text.
 
-        ``keep``: nothing of the step lives that could still print, and the next one may print to
+        ``keep``: no process of the step is left that could still print. The next step may then use
         the same file, if this one is empty.
         """
         tail = b""
@@ -583,7 +592,7 @@ class AttemptOutput:
         except FileNotFoundError:
             os.rename(self._from, self._becomes)  # noqa: PTH104 - no Path here
             return
-        # A free retry has the number, and the log, of the attempt before it.
+        # A free retry has the number, and so the log, of the attempt before it.
         try:
             sent = 0
             while sent < size and (more := os.pread(self.fd, _COPY_BYTES, sent)):

@@ -1,4 +1,4 @@
-"""What orchestrator and workers do to their own process, and how they start others."""
+"""Setup of the orchestrator's and workers' own process, and starting of other processes."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 OPEN_FILES_MAX = 65_536
 
 SEND_LATER = (errno.EAGAIN, errno.EINTR, errno.ENOBUFS, errno.ENOMEM)
-"""What a socket says that takes nothing now: its peer is slow, or the kernel short of memory.
-Nothing was sent, and nothing is over."""
+"""Errors of a socket that takes nothing now: its peer is slow, or the kernel short of memory.
+Nothing was sent, and the connection still stands."""
 
 NOT_KEPT = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-"""What a disk says that cannot keep what is printed to it."""
+"""Errors of a disk that cannot keep what is printed to it."""
 
 ASK_TO_END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""What a worker takes as a wish that it should leave."""
+"""Signals that ask a worker to leave."""
 
 
 def redirect_output(folder: Path, log_directory: str | None) -> None:
-    """From here on, what goes wrong inside goes to ``orchestrator.log`` in the run's ``folder``.
+    """From here on, write internal errors to ``orchestrator.log`` in the run's ``folder``.
 
     ``log_directory``: where the attempts' logs are to lie instead, in a folder of the run's name.
     """
@@ -53,7 +53,8 @@ def redirect_output(folder: Path, log_directory: str | None) -> None:
 
 
 def raise_file_limit() -> int:
-    """Raise the soft limit as far as it goes; returns what it was, for workers and tasks."""
+    """Raise the soft limit of open files as far as possible; return its old value, for workers and
+    tasks."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = OPEN_FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES_MAX)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
@@ -61,7 +62,7 @@ def raise_file_limit() -> int:
 
 
 def keep_from_tasks() -> None:
-    """No descriptor but 0, 1, 2 reaches a task; the ``alive`` lock above all stays with us."""
+    """Keep all descriptors but 0, 1, 2 from tasks; above all the ``alive`` lock stays with us."""
     for name in [entry.name for entry in os.scandir("/proc/self/fd")]:
         if int(name) > 2:
             try:
@@ -71,7 +72,7 @@ def keep_from_tasks() -> None:
 
 
 class Spares:
-    """Descriptors that are kept for what must never fail for lack of one."""
+    """Spare descriptors, kept for actions that must never fail for lack of one."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -79,7 +80,8 @@ class Spares:
         self._take()
 
     def do(self, act: Callable[[], object]) -> None:
-        """Do it; where that raises ``OSError``, once more with so many descriptors to spare."""
+        """Call ``act``; if that raises ``OSError``, free the spare descriptors and call it once
+        more."""
         try:
             act()
         except OSError:
@@ -98,42 +100,43 @@ class Spares:
             try:
                 self._held.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
             except OSError:
-                return  # None is left just now: taken back after the next time.
+                return  # None is free just now: taken back after the next use.
 
 
 def say(who: str, text: str) -> None:
-    """Write a line to stderr, which is the run's log; one that cannot be written is lost.
+    """Write a line to stderr, which is the run's log; a line that cannot be written is lost.
 
-    ``who``: a worker's id, or what else of a run speaks.
+    ``who``: a worker's id, or the name of another part of the run.
     """
     shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
     try:
         os.write(2, f"{who}: {shown}\n".encode("utf-8", "replace"))
     except OSError:
-        pass  # Nobody listens any more, or its disk is full.
+        pass  # Nobody reads it any more, or its disk is full.
 
 
 class _LossyOutput(io.RawIOBase):
-    """Takes everything that is written to a descriptor; what meets such an error is lost."""
+    """Stream that accepts everything written to a descriptor; ``lost``: which errors lose the
+    data."""
 
     def __init__(self, fd: int, lost: Callable[[OSError], bool]) -> None:
         self._fd = fd
         self._lost = lost
 
     def writable(self) -> bool:
-        """It is for writing only."""
+        """Return True: the stream is for writing only."""
         return True
 
     def fileno(self) -> int:
-        """The descriptor, which stays open when this is closed."""
+        """Return the descriptor, which stays open when the stream is closed."""
         return self._fd
 
     def isatty(self) -> bool:
-        """Whether somebody sees it at once."""
+        """Return whether the descriptor is a terminal."""
         return os.isatty(self._fd)
 
     def write(self, data: Any) -> int:
-        """All of it, as far as the caller can tell."""
+        """Write the data; report all of it as written, even what was lost."""
         left = memoryview(data).cast("B")
         size = len(left)
         try:
@@ -146,10 +149,10 @@ class _LossyOutput(io.RawIOBase):
 
 
 def outlive_output(lost: Callable[[OSError], bool] = lambda error: True) -> None:
-    """From here on no ``print``, warning or traceback ends this process or what it does, because
-    its stdout or stderr cannot be written: that is lost.
+    """From here on, keep a ``print``, warning or traceback from ending this process because its
+    stdout or stderr cannot be written: that text is lost.
 
-    Children that are forked inherit it. ``lost``: which errors that holds for.
+    Children that are forked inherit this. ``lost``: return whether an error loses the text.
     """
     for name, fd in (("stdout", 1), ("stderr", 2)):
         stream = getattr(sys, name)
@@ -165,8 +168,9 @@ def outlive_output(lost: Callable[[OSError], bool] = lambda error: True) -> None
 
 
 def wake_on(signals: Iterable[int]) -> socket.socket:
-    """From here on the numbers of these signals arrive here, one byte each, and do nothing else."""
-    import socket  # Most who call this module listen to nobody.
+    """From here on, send the numbers of these signals to the returned socket, one byte each, and do
+    nothing else."""
+    import socket  # Most who import this module need no socket.
 
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
@@ -178,7 +182,7 @@ def wake_on(signals: Iterable[int]) -> socket.socket:
 
 
 def heard(wake: socket.socket) -> bytes:
-    """The numbers of signals that have come since the last call; none is fine."""
+    """Return the numbers of signals that have come since the last call; there may be none."""
     try:
         return wake.recv(64)
     except OSError:
@@ -186,7 +190,7 @@ def heard(wake: socket.socket) -> bytes:
 
 
 # --- git places ----------------------------------------------------------------------------------
-# The variables by which git is told where it is: never passed on into another checkout.
+# Variables that tell git where it is: never passed on into another checkout.
 
 
 GIT_PLACES = (
@@ -203,11 +207,11 @@ GIT_PLACES = (
     "GIT_REPLACE_REF_BASE",
     "GIT_INTERNAL_SUPER_PREFIX",
 )
-"""What ``git rev-parse --local-env-vars`` lists, without its ways to give configuration."""
+"""Variables that ``git rev-parse --local-env-vars`` lists, except those that hold configuration."""
 
 
 # --- spawns --------------------------------------------------------------------------------------
-# How a program is started: found as a shell finds it, the first of a process group of its own.
+# Start of a program: found as a shell finds it, the first of a process group of its own.
 
 
 DEFAULT_SIGNALS = (
@@ -219,13 +223,14 @@ DEFAULT_SIGNALS = (
     signal.SIGHUP,
     signal.SIGCHLD,
 )
-"""What a worker handles or ignores, and what it starts does not."""
+"""Signals that a worker handles or ignores, and that the programs it starts do not."""
 
 
 def spawn_found(
     argv: list[bytes], environment: Mapping[bytes, bytes], actions: Sequence[tuple[int, ...]]
 ) -> int:
-    """``spawn_in_group``, and what has no ``#!`` line is run by a shell. Raises ``OSError``."""
+    """Start a program as ``spawn_in_group`` does; a file without ``#!`` is run by a shell. Raises
+    ``OSError``."""
     try:
         return spawn_in_group(argv, environment, actions)
     except OSError as error:
@@ -241,7 +246,7 @@ def spawn_in_group(
 ) -> int:
     """Start a program, looked for in ``PATH``, as the first of a process group of its own.
 
-    Signals are as for any program that a shell starts. Returns the pid; raises ``OSError``.
+    Signals are set as for any program that a shell starts. Returns the pid; raises ``OSError``.
     """
     spawn = functools.partial(
         os.posix_spawnp,
@@ -263,7 +268,8 @@ def _path_of(program: bytes) -> bytes:
 
 @functools.lru_cache(maxsize=64)
 def _found(program: bytes, path: bytes) -> bytes:
-    """Where it is, as a shell remembers it: each folder to look in would cost an ``execve``.
+    """Return a program's path and remember it, as a shell does: each folder searched would cost an
+    ``execve``.
 
     Raises ``FileNotFoundError``, which is not remembered.
     """

@@ -1,4 +1,4 @@
-"""Which project a folder belongs to: found by walking up, never by the name of a process."""
+"""The project of a folder: found by walking up, never by the name of a process."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from beads_workers.core.model import value
 from beads_workers.runtime.trust import check_owner, check_state
 
 STATE_FOLDER = ".beads-workers"
-"""Beside ``.beads``: the run directory, and the embedded tracker where there is one."""
+"""Folder beside ``.beads``: the run directory and, if there is one, the built-in tracker."""
 
 TRACKER_FILE = "tracker.db"
 
 WORKTREE_MARK = "beads-workers.json"
-"""In the git directory of a worktree that we made: which project and run directory it is of."""
+"""File in the git directory of a worktree that we created: names its project and run directory."""
 
 
 @value
 class Project:
-    """``folder`` holds ``beads`` (the folder ``.beads``), ``tracker`` (a database), or both."""
+    """A project. ``folder`` holds ``beads`` (the folder ``.beads``), ``tracker`` (a database), or
+    both."""
 
     folder: Path
     beads: Path | None
@@ -29,12 +30,12 @@ class Project:
 OF_BD_ITSELF = frozenset(
     {"machine-id", "eventsData", "registry.json", "registry.lock", "formulas", "shared-server"}
 )
-"""What ``bd`` 1.x keeps in ``~/.beads`` for a user, whether or not there is a project."""
+"""Files that ``bd`` 1.x keeps in ``~/.beads`` for a user, with or without a project."""
 
 
 def is_tracker(beads: Path) -> bool:
-    """Whether a folder ``.beads`` is that of a project; an empty one is: ``bd`` says what it
-    lacks."""
+    """Return whether a folder ``.beads`` is that of a project. An empty one is: ``bd`` reports what
+    it lacks."""
     if not beads.is_dir():
         return False
     try:
@@ -45,9 +46,9 @@ def is_tracker(beads: Path) -> bool:
 
 
 def find_project(start: Path) -> Project | None:
-    """The nearest folder, from ``start`` upwards, that holds a tracker of either kind.
+    """Return the nearest project, from ``start`` upwards, with a tracker of either kind.
 
-    Raises ``Untrusted`` for one that is not ours to believe.
+    Raises ``Untrusted`` if the files there are not to be trusted.
     """
     start = start.resolve()
     for folder in upwards(start):
@@ -58,7 +59,7 @@ def find_project(start: Path) -> Project | None:
 
 
 def find_tracker(start: Path) -> Path | None:
-    """The nearest embedded tracker, from ``start`` upwards; ``.beads`` does not hide it.
+    """Return the nearest built-in tracker, from ``start`` upwards; ``.beads`` does not hide it.
 
     Raises ``Untrusted`` as ``find_project`` does.
     """
@@ -72,7 +73,7 @@ def find_tracker(start: Path) -> Path | None:
 
 @value
 class Mark:
-    """A worktree that we made: ``copy`` is what stands there for the folder ``project``."""
+    """Mark of a worktree that we created: ``copy`` is the copy of the folder ``project`` in it."""
 
     copy: Path
     project: Path
@@ -80,9 +81,9 @@ class Mark:
 
 
 def upwards(start: Path) -> Iterator[Path]:
-    """``start`` and the folders above it; out of a worktree of ours it goes on in the project.
+    """Yield ``start`` and the folders above it; from a worktree of ours, continue in the project.
 
-    The copy of the project in a worktree may hold all that marks one, and it leads to nothing.
+    The copy of the project in a worktree may look like a project, but is skipped.
     """
     mark = worktree_mark(start)
     for folder in (start, *start.parents):
@@ -93,7 +94,7 @@ def upwards(start: Path) -> Iterator[Path]:
 
 
 def worktree_mark(folder: Path) -> Mark | None:
-    """The mark of the worktree of ours that holds this folder, if one does."""
+    """Return the mark of the worktree of ours that holds this folder; None: there is none."""
     for above in (folder, *folder.parents):
         dot_git = above / ".git"
         if dot_git.is_file():

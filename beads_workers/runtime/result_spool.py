@@ -1,7 +1,7 @@
-"""The file of a run's directory with what workers have said last, once nobody reads it any more.
+"""Result spool: file of a run's directory for workers' last messages when the orchestrator is gone.
 
-Source: docs/SEMANTICS.md, "Result spool". A line for each message, as it would have been sent.
-Whoever was killed leaves none, and what it was sent is taken for begun.
+Source: docs/SEMANTICS.md, "Result spool". One line per message, as it would have been sent. A
+killed worker leaves none, and the tasks sent to it count as begun.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ if TYPE_CHECKING:
 FILE = "result_spool"
 
 _WRITE = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-# Whatever a task has put in its place: nobody is to wait for it, nor to be led elsewhere.
+# A task may have put anything in its place: do not block on a pipe, nor follow a link.
 _SAFELY = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _CHUNK_BYTES = 64 << 10
 
 
 def spool_result(run_directory: str, message: Done | Failed) -> None:
-    """For the next start; where it cannot be written, the attempt is taken for begun, and lost."""
+    """Write a result for the next start; if it cannot be written, the attempt counts as begun, and
+    is lost."""
     line = _line(message)
     if len(line) > limits.WORD_BYTES_MAX and isinstance(message, Done):
         line = _line(replace(message, result=None, result_file=""))
@@ -41,8 +42,8 @@ def spool_result(run_directory: str, message: Done | Failed) -> None:
     except OSError:
         return
     try:
-        # In one write, because others do the same; behind an end of line, because a full disk
-        # may have left the beginning of one.
+        # One write, because others write too; after an end of line, because a full disk may have
+        # left half a line.
         os.write(fd, b"\n" + line)
     except OSError:
         pass
@@ -51,15 +52,16 @@ def spool_result(run_directory: str, message: Done | Failed) -> None:
 
 
 def words_of(run_directory: Path, wanted: Collection[str]) -> SpooledResults:
-    """What was left there of these attempts, by their request ids."""
-    # Imported here: no worker reads them.
+    """Return the spooled results of these attempts, by their request ids."""
+    # Imported here: no worker reads the spool.
     from beads_workers.core.recovery import read_spool
 
     return read_spool(_chunks(run_directory / FILE), wanted)
 
 
 def hear(left: RecoveryState, run_directory: Path) -> dict[str, Entry]:
-    """``recovery.replay`` what was left there; all of it, once the run's workers are gone."""
+    """Apply the spooled results with ``recovery.replay``; complete once the run's workers are
+    gone."""
     from beads_workers.core.recovery import replay
 
     if not left.begun:
@@ -67,8 +69,8 @@ def hear(left: RecoveryState, run_directory: Path) -> dict[str, Entry]:
     wanted = {begun.started.request_id for begun in left.begun.values()}
     found = words_of(run_directory, wanted)
     if left.lands and found:
-        # A close stands in the tracker, whatever a power cut takes from us; a branch that waits to
-        # land stands nowhere else until our own journal is synced.
+        # The tracker keeps a close, even if a power cut takes our files; a branch that waits to
+        # land is recorded nowhere else until our own journal is synced.
         _sync(run_directory / FILE)
     return replay(left, found)
 

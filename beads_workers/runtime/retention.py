@@ -1,9 +1,9 @@
-"""What is kept of runs that are over, what goes, and what is forgotten when a person asks.
+"""Retention: which runs that are over are kept or removed, and what is forgotten on request.
 
-Source: docs/OPERATIONS.md, "What is kept". A run's folder goes only when nobody needs it: nothing
-is pending for its tracker, nothing of it lives, it is this machine's, and a later run remembers
-what it knew. A file that somebody is reading can be read to its end: the kernel keeps it until it
-is closed.
+Source: docs/OPERATIONS.md, "What is kept". A run's folder is removed only if nobody needs it:
+nothing is pending for its tracker, no process of it lives, it is this machine's, and a later run
+remembers what it knew. A file that somebody is reading can be read to its end: the kernel keeps it
+until it is closed.
 """
 
 from __future__ import annotations
@@ -23,19 +23,20 @@ from beads_workers.runtime.journal_file import add_to, read_end
 from beads_workers.runtime.run_directory import AlreadyRunning, RunDirectory, host_name
 
 REMOVED = "removed"
-"""Beside ``runs``: what is on its way out."""
+"""Folder beside ``runs``: runs that are being removed."""
 
 
 @value
 class Keep:
-    """So many of the last ``runs`` stay, and older ones only while all are below ``size_bytes``."""
+    """Limits: so many of the last ``runs`` stay, and older ones only while all are below
+    ``size_bytes``."""
 
     runs: int = limits.KEEP_RUNS
     size_bytes: int | None = limits.RUNS_BYTES_MAX
 
 
 def disposable(directory: RunDirectory, keep: Keep) -> list[Path]:
-    """Folders of runs that may go, oldest first; nothing is removed yet."""
+    """Return the folders of runs that may go, oldest first; nothing is removed yet."""
     run_ids = directory.run_ids()
     needed = set(_remembering(directory, run_ids))
     sizes = {i: _size(directory.run(i)) for i in run_ids} if keep.size_bytes is not None else {}
@@ -50,7 +51,7 @@ def disposable(directory: RunDirectory, keep: Keep) -> list[Path]:
 
 
 def remove(folders: list[Path]) -> None:
-    """Remove these; what cannot be removed now goes the next time.
+    """Remove these folders; a folder that cannot be removed now goes the next time.
 
     Each is moved away in one step first: half a run must never be taken for a whole one.
     """
@@ -60,9 +61,9 @@ def remove(folders: list[Path]) -> None:
             away.mkdir(exist_ok=True)
             folder.rename(away / folder.name)
         except OSError:
-            continue  # Another one removes it just now, or the disk is read-only.
+            continue  # Another process removes it just now, or the disk is read-only.
     for away in {folder.parent.parent / REMOVED for folder in folders}:
-        # Imported here: it loads what unpacks archives, and most starts remove nothing.
+        # Imported here: it loads modules for archives, and most starts remove nothing.
         import shutil
 
         shutil.rmtree(away, ignore_errors=True)
@@ -78,12 +79,12 @@ def rotate(directory: RunDirectory, keep: Keep) -> threading.Thread:
 
 
 def trim_attempts(folder: Path) -> None:
-    """Remove the oldest logs and results of a run that may go on for months, below ``folder``.
+    """Remove the oldest logs and results below ``folder``, of a run that may go on for months.
 
-    A file that a worker is writing to is not an attempt's yet: its name begins with a dot.
+    A file that a worker still writes to has a name that begins with a dot, and stays.
     """
     for name in ("logs", "results"):
-        with suppress(OSError):  # Not there, or a disk that does not let us: the next time.
+        with suppress(OSError):  # Not there, or a disk that refuses: the next time.
             _trim(folder / name)
 
 
@@ -93,7 +94,7 @@ def _trim(folder: Path) -> None:
     if len(files) <= limits.ATTEMPT_FILES_MAX:
         return
     by_age = sorted((entry.stat(follow_symlinks=False).st_mtime, entry.path) for entry in files)
-    # A tenth more than must go: so that this is not done again for the next one.
+    # A tenth more than must go, so that the next file does not bring us here again.
     for _, path in by_age[: len(files) - limits.ATTEMPT_FILES_MAX * 9 // 10]:
         with suppress(FileNotFoundError):
             Path(path).unlink()
@@ -102,12 +103,12 @@ def _trim(folder: Path) -> None:
 def _is_over(directory: RunDirectory, run_id: str) -> bool:
     if not directory.is_settled(run_id) or directory.is_alive(run_id):
         return False
-    # Where several machines share a disk, each sees to its own runs.
+    # If several machines share a disk, each of them removes its own runs.
     return directory.host(run_id) in ("", host_name())
 
 
 def _remembering(directory: RunDirectory, run_ids: list[str]) -> Iterator[str]:
-    """The last run whose checkpoint is whole, and those after it: nobody else knows it all."""
+    """Yield the last run whose checkpoint is whole, and the runs after it: no other has it all."""
     for run_id in reversed(run_ids):
         yield run_id
         entries = read_end(directory.run(run_id) / "journal.jsonl")
@@ -116,7 +117,7 @@ def _remembering(directory: RunDirectory, run_ids: list[str]) -> Iterator[str]:
 
 
 def _size(folder: Path) -> int:
-    """Bytes on disk: a file with holes takes only what it takes."""
+    """Return the bytes on disk: a file with holes counts only what it takes."""
     total = 0
     for path, _, names in os.walk(folder):
         for name in names:
@@ -128,16 +129,17 @@ def _size(folder: Path) -> int:
 
 
 # --- retry without a fleet -----------------------------------------------------------------------
-# ``retry`` without a fleet: what earlier runs remember of an issue is told to their journals.
+# ``retry`` without a fleet: what earlier runs remember of an issue is reset in their journals.
 
 
 def forget(
     directory: RunDirectory, issue_ids: Iterable[IssueId], to_land: Result = Result.NOT_OURS
 ) -> None:
-    """Give these a clean history for the next start: no attempts, no cooling down, nothing to land.
+    """Give these issues a clean history for the next start: no attempts, no cooling down, nothing
+    to land.
 
-    ``to_land``: what became of those whose branches wait to land: closed, or a person's again.
-    Where a fleet has just been started it does nothing: that has read the journals already.
+    ``to_land``: what became of issues whose branches wait to land: closed, or a person's again. Do
+    nothing if a fleet has just been started: it has read the journals already.
     """
     try:
         lock = directory.lock() if directory.root.is_dir() else None
@@ -154,10 +156,10 @@ def forget(
             else RetryAsked(each)
             for each in asked
         ]
-        # Every run that still tells of it: which one the next start reads depends on what is whole.
+        # In every run that remembers it: which run the next start reads depends on what is whole.
         for run_id in directory.run_ids() if asked else ():
             journal = directory.run(run_id) / "journal.jsonl"
-            # At the run's last moment: a person's wish long after it does not make it longer.
+            # With the time of the run's last entry: a later request does not make the run longer.
             add_to(journal, [Entry(record, time.time(), 0.0) for record in records])
     finally:
         os.close(lock)

@@ -23,10 +23,10 @@ from beads_workers.runtime.journal_file import read_end, segments
 from beads_workers.runtime.locks import is_locked, try_lock
 
 RUNTIME = Path(f"/tmp/beads-workers-{os.getuid()}")
-"""For control sockets whose own path would be too long."""
+"""Folder for control sockets whose own path would be too long."""
 
 SETTINGS_FILE = "settings.json"
-"""In the folder of a run."""
+"""Name of a file in the folder of a run."""
 
 SOCKET_PATH_MAX = 107
 """The kernel's limit for the path of a Unix socket, without the closing zero."""
@@ -48,15 +48,15 @@ class RunInfo:
 
 
 LOCK_TRIES, LOCK_TRY_SECONDS = 5, 0.01
-"""Whoever only looks whether it is held holds it for some microseconds."""
+"""A process that only checks the lock holds it for some microseconds."""
 
 
 class AlreadyRunning(Exception):
-    """Somebody holds the lock. ``str()`` says who."""
+    """Another process holds the lock. ``str()`` says which."""
 
 
 def read_info(text: bytes) -> RunInfo | None:
-    """What ``write_info`` wrote; None for anything else."""
+    """Return what ``write_info`` wrote; None for anything else."""
     try:
         return from_plain(RunInfo, json.loads(text.decode()))
     except (*BAD_VALUE, RecursionError):
@@ -64,11 +64,11 @@ def read_info(text: bytes) -> RunInfo | None:
 
 
 HEAD_RECORDS = 100
-"""Only calls of the tracker stand before a run's first record."""
+"""Number of entries searched for a run's first record: only tracker calls stand before it."""
 
 
 class RunDirectory:
-    """Paths, and what can be said of the runs from the files alone."""
+    """Paths in the run directory, and what its files alone tell of the runs."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -80,18 +80,19 @@ class RunDirectory:
 
     @property
     def control_socket(self) -> Path:
-        """In the run directory, or under the runtime directory where its path is too long."""
+        """Path in the run directory, or in the runtime directory if the former would be too
+        long."""
         path = self.root / "control.sock"
         if len(os.fsencode(path)) <= SOCKET_PATH_MAX:
             return path
-        # Imported here: such paths are rare, and every start would pay for it.
+        # Imported here: such paths are rare, and every start would pay for the import.
         import hashlib
 
         name = hashlib.sha256(os.fsencode(self.root)).hexdigest()[:16]
         return runtime_directory() / f"control-{name}.sock"
 
     def create(self) -> None:
-        """Make it, for us alone, and out of git."""
+        """Create the directory, for this user alone, and ignored by git."""
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.root.chmod(0o700)
         self.runs.mkdir(mode=0o700, exist_ok=True)
@@ -113,11 +114,11 @@ class RunDirectory:
         return fd
 
     def is_locked(self) -> bool:
-        """Whether an orchestrator lives here."""
+        """Return whether an orchestrator is running here."""
         return is_locked(self.root / "lock")
 
     def read_info(self) -> RunInfo | None:
-        """Who runs here, or ran last; None where nobody ever did."""
+        """Return the info of the running orchestrator, or of the last one; None: there was none."""
         try:
             return read_info((self.root / "run.json").read_bytes())
         except OSError:
@@ -130,12 +131,12 @@ class RunDirectory:
         fresh.replace(self.root / "run.json")
 
     def write_settings(self, run_id: str, settings: FleetSettings) -> None:
-        """Keep what a run was told, but for what may hold a secret (``source_private``)."""
+        """Keep the settings of a run, except those that may hold a secret (``source_private``)."""
         told = to_plain(replace(settings, source_private={}))
         _write_private(self.run(run_id) / SETTINGS_FILE, json.dumps(told) + "\n")
 
     def read_settings(self, run_id: str) -> FleetSettings | None:
-        """What a run was told; None for one that kept nothing, or something else."""
+        """Return the settings of a run; None if it kept none, or none that can be read."""
         try:
             text = (self.run(run_id) / SETTINGS_FILE).read_bytes()
             return from_plain(FleetSettings, json.loads(text))
@@ -143,11 +144,12 @@ class RunDirectory:
             return None
 
     def run(self, run_id: str) -> Path:
-        """One run's folder."""
+        """Return the folder of one run."""
         return self.runs / run_id
 
     def create_run(self) -> tuple[str, int]:
-        """A new run: its id, and the descriptor of its ``alive`` lock, which children inherit."""
+        """Create a run; return its id, and the descriptor of its ``alive`` lock, which children
+        inherit."""
         run_id = _next_run_id(max(self.run_ids(), default=""))
         folder = self.run(run_id)
         folder.mkdir(mode=0o700)
@@ -158,16 +160,16 @@ class RunDirectory:
         return run_id, fd
 
     def run_ids(self) -> list[str]:
-        """All runs, oldest first."""
+        """Return the ids of all runs, oldest first."""
         try:
             return sorted(p.name for p in self.runs.iterdir() if p.is_dir())
         except FileNotFoundError:
             return []
 
     def last_run(self) -> str:
-        """The newest run that has begun: a start that was refused must not hide the one before.
+        """Return the newest run that has begun: a refused start must not hide the run before.
 
-        Where none has, the newest there is; empty where there is none at all.
+        If none has begun, return the newest run; empty if there is no run at all.
         """
         run_ids = self.run_ids()
         return next(filter(self._has_begun, reversed(run_ids)), run_ids[-1] if run_ids else "")
@@ -177,22 +179,23 @@ class RunDirectory:
         return any(isinstance(entry.record, RunStarted) for entry in head)
 
     def is_alive(self, run_id: str) -> bool:
-        """Whether any process of that run, workers included, still lives."""
+        """Return whether any process of that run, workers included, still lives."""
         return is_locked(self.run(run_id) / "alive")
 
     def is_settled(self, run_id: str) -> bool:
-        """Whether nothing is pending for the tracker from that run."""
+        """Return whether nothing is pending for the tracker from that run."""
         return (self.run(run_id) / "settled").exists()
 
     def mark_settled(self, run_id: str) -> None:
-        """Nothing is pending for the tracker from that run."""
+        """Note that nothing is pending for the tracker from that run."""
         try:
             (self.run(run_id) / "settled").touch(mode=0o600)
         except OSError:
             pass  # The folder is gone, or the disk full: the next start asks the tracker again.
 
     def write_ending(self, run_id: str, words: Mapping[str, Any]) -> None:
-        """Keep what the journal says of a run that ended by itself: ``status`` reads it fast."""
+        """Keep the end of a run that ended by itself, as its journal says it: ``status`` reads it
+        fast."""
         fresh = self.run(run_id) / "ended.json.new"
         try:
             _write_private(fresh, json.dumps(words) + "\n")
@@ -201,11 +204,12 @@ class RunDirectory:
             pass  # The disk is full or the folder is gone: the journal, if any, says the same.
 
     def has_ended(self, run_id: str) -> bool:
-        """Whether that run ended by itself; False also while it runs."""
+        """Return whether that run ended by itself; False also while it runs."""
         return (self.run(run_id) / "ended.json").exists()
 
     def foreign(self) -> list[tuple[str, str]]:
-        """Runs of other machines (run id, host) that they have still to settle: never touched."""
+        """Return unsettled runs (run id, host) of other machines: only those machines settle
+        them."""
         runs = []
         for run_id in self.run_ids():
             if not self.is_settled(run_id) and (host := self.host(run_id)) not in ("", host_name()):
@@ -213,32 +217,34 @@ class RunDirectory:
         return runs
 
     def host(self, run_id: str) -> str:
-        """The machine of a run; empty where its journal does not say."""
+        """Return the machine of a run; empty if its journal does not say."""
         for entry in islice(read_end(self.run(run_id) / "journal.jsonl"), HEAD_RECORDS):
             if isinstance(entry.record, RunStarted):
                 return host_of(entry.record.actor)
         return ""
 
     def left_over(self) -> tuple[list[RecoveryState], RecoveryState]:
-        """``recovery.left_over`` of the runs of this machine, each of them on disk by then."""
+        """Return ``recovery.left_over`` of the runs of this machine, with their journals synced
+        first."""
         return left_over(self.run_ids(), self.is_settled, self._recovery_state)
 
     def _recovery_state(self, run_id: str) -> RecoveryState | None:
         journal = self.run(run_id) / "journal.jsonl"
         left = recovery_state(read_end(journal))
         if host_of(left.actor) not in ("", host_name()):
-            return None  # Only that machine can tell what of it still lives.
+            return None  # Only that machine can tell which of its processes still live.
         if not left.run_id:
-            return None  # It died before it had written anything.
+            return None  # It died before it wrote anything.
         for segment in segments(journal):
             _keep(segment)
         return left
 
 
 def _keep(segment: Path) -> None:
-    """Whatever was read and is acted on survives a power cut; its own run may have died too soon.
+    """Sync a segment, so that what is read and acted on survives a power cut: its own run may have
+    died before it synced.
 
-    A disk that cannot promise that must not keep a fleet from starting.
+    An error is ignored: it must not keep a fleet from starting.
     """
     try:
         fd = os.open(segment, os.O_RDONLY | os.O_CLOEXEC)
@@ -253,7 +259,7 @@ def _keep(segment: Path) -> None:
 
 
 def _next_run_id(last: str) -> str:
-    """Later than ``last`` in the order of names, even when the clock was set back."""
+    """Return an id that sorts after ``last``, even if the clock was set back."""
     stamp, count = time.strftime("%Y%m%d-%H%M%S", time.gmtime()), 0
     known = re.fullmatch(r"(\d{8}-\d{6})\.(\d{3})-[0-9a-f]+", last)
     if known and known[1] >= stamp:
@@ -262,16 +268,18 @@ def _next_run_id(last: str) -> str:
 
 
 def tracker_folder(tracker: str) -> Path:
-    """What is locked for the tracker at this path: a folder, or the one of a database."""
+    """Return the folder that is locked for the tracker at this path: the folder itself, or that of
+    a database."""
     path = Path(tracker).resolve()
     return path if path.is_dir() else path.parent
 
 
 def lock_tracker(folder: Path, *, shared: bool = False) -> int:
-    """One orchestrator per tracker on this machine, whatever its state directory.
+    """Lock the tracker: one orchestrator per tracker on this machine, whatever its state directory.
 
     ``folder`` holds the tracker; it is locked itself, so nobody can miss or delete the lock.
-    ``shared``: any number of those that say so, and none that does not.
+    ``shared``: any number of orchestrators that say so, and none that does not. Raises
+    ``AlreadyRunning``.
     """
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -285,7 +293,8 @@ def lock_tracker(folder: Path, *, shared: bool = False) -> int:
 
 
 def runtime_directory() -> Path:
-    """A folder for us alone, for sockets whose own path would be too long."""
+    """Return, and create, the folder of this user for sockets whose own path would be too long.
+    Raises ``PermissionError`` if other users can use it."""
     RUNTIME.mkdir(mode=0o700, exist_ok=True)
     status = RUNTIME.lstat()
     if status.st_uid != os.getuid() or status.st_mode & 0o077:
@@ -295,16 +304,17 @@ def runtime_directory() -> Path:
 
 
 def host_name() -> str:
-    """This machine, as it stands in the actor of a claim.
+    """Return the name of this machine, as it stands in the actor of a claim.
 
-    ``BEADS_WORKERS_HOST`` names it where its own name is another one each time (containers).
+    ``BEADS_WORKERS_HOST`` overrides it if the machine's own name changes each time (containers).
     """
     name = os.environ.get("BEADS_WORKERS_HOST") or socket.gethostname() or "localhost"
     return name.replace("/", "-")
 
 
 def _write_private(path: Path, text: str) -> None:
-    """Readable by this user alone, whatever the umask; raises ``OSError`` on a symbolic link."""
+    """Write a file that this user alone can read, whatever the umask; raises ``OSError`` on a
+    symbolic link."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
     with open(os.open(path, flags, 0o600), "w", encoding="utf-8") as file:
         file.write(text)

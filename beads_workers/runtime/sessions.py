@@ -1,4 +1,4 @@
-"""Ending everything that belongs to a worker, and nothing else."""
+"""Sessions: finding and killing the processes that belong to a worker, and no others."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from pathlib import Path
 from beads_workers.core.model import value
 
 # --- orphans -------------------------------------------------------------------------------------
-# Orphans of tasks come to us: the kernel gives them to the nearest subreaper above them.
+# Orphans of tasks become our children: the kernel gives them to the nearest subreaper above them.
 #
 # Source: docs/SEMANTICS.md, "Attempts". A task that double-forks, calls ``setsid`` and clears its
-# environment carries no mark of ours, but it cannot choose its parent: when the one it has dies, it
-# becomes a child of its worker, or of the zygote when that is dead. Children that are not reaped
-# keep their pids, so a signal to them can hit nobody else.
+# environment carries no mark of ours, but it cannot choose its parent. When its parent dies, it
+# becomes a child of its worker, or of the zygote if the worker is dead. Children that are not
+# reaped keep their pids, so a signal to them can hit no other process.
 
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 ROUNDS_MAX = 20
-"""Generations of children: each one dead makes the next one ours."""
+"""Generations of children: the death of each generation makes the next one ours."""
 DIES_SECONDS = 1.0
-"""After KILL a process is gone at once, unless the kernel itself holds it (a dead disk)."""
+"""Seconds within which a killed process ends, unless the kernel itself holds it (a dead disk)."""
 
 
 def adopt() -> bool:
     """Become the parent of whatever is orphaned below this process; not inherited by a fork.
 
-    False where the kernel refuses: then sessions and the token are all there is to go by.
+    Return False if the kernel refuses: then only sessions and the token identify processes.
     """
     try:
         return _prctl()(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
@@ -41,16 +41,17 @@ def adopt() -> bool:
 
 
 def die_with_parent(number: int) -> None:
-    """Get this signal when the process that forked this one dies; not inherited by a fork."""
+    """Receive this signal when the process that forked this one dies; not inherited by a fork."""
     try:
         _prctl()(PR_SET_PDEATHSIG, number, 0, 0, 0)
     except (OSError, AttributeError):
-        pass  # Its sweep by the token finds us all the same.
+        pass  # The sweep by the token finds us all the same.
 
 
 @functools.cache
 def _prctl() -> Callable[..., int]:
-    """Costs as much as a fork of a hundred workers: the zygote pays it for all."""
+    """Return libc's ``prctl``. Loading it costs as much as a fork of a hundred workers: the zygote
+    does it for all."""
     import ctypes
 
     found: Callable[..., int] = ctypes.CDLL(None).prctl
@@ -58,14 +59,14 @@ def _prctl() -> Callable[..., int]:
 
 
 def reap(keep: Collection[int]) -> None:
-    """Bury orphans that have ended; ``keep``: children that somebody else waits for."""
+    """Reap orphans that have ended; ``keep``: children that other code waits for."""
     for pid in _children():
         if pid not in keep:
             _bury(pid)
 
 
 def end(keep: Collection[int]) -> int:
-    """KILL every child but ``keep``, and their children as they become ours; how many."""
+    """KILL every child but ``keep``, and their children as they become ours; return how many."""
     ended: set[int] = set()
     for _ in range(ROUNDS_MAX):
         found = [pid for pid in _children() if pid not in keep and pid not in ended]
@@ -78,14 +79,14 @@ def end(keep: Collection[int]) -> int:
 
 
 def _end(pid: int) -> None:
-    descriptor = os.pidfd_open(pid)  # A child of ours that is not reaped: it is there.
+    descriptor = os.pidfd_open(pid)  # A child of ours that is not reaped: it exists.
     try:
         signal.pidfd_send_signal(descriptor, signal.SIGKILL)
         poll = select.poll()
         poll.register(descriptor, select.POLLIN)
         poll.poll(DIES_SECONDS * 1000)
     except PermissionError:
-        pass  # Another user's by its own doing (sudo): beyond our reach.
+        pass  # It changed its user (sudo): beyond our reach.
     finally:
         os.close(descriptor)
     _bury(pid)
@@ -102,7 +103,7 @@ def _children() -> list[int]:
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
-        return []  # None at all, which is the rule and costs no look at /proc.
+        return []  # No child at all, which is the rule and needs no look at /proc.
     try:
         with open(f"/proc/self/task/{os.getpid()}/children", "rb") as file:
             return [int(word) for word in file.read().split()]
@@ -126,15 +127,15 @@ def _parent_of(pid: str) -> int:
 
 
 # --- sessions ------------------------------------------------------------------------------------
-# Source: docs/SEMANTICS.md, "Attempts". A worker leads a session; what its tasks start lies in that
-# session, or carries the worker's token in its environment. Processes are identified by pid and
-# start time, which is checked through a pidfd right before a signal, so that a reused pid is never
-# hit. Nothing is ever found by name. Linux: reads /proc.
+# Source: docs/SEMANTICS.md, "Attempts". A worker leads a session. Processes that its tasks start
+# lie in that session, or carry the worker's token in their environment. Processes are identified by
+# pid and start time, checked through a pidfd right before a signal, so that a reused pid is never
+# hit. Processes are never found by name. Linux: reads /proc.
 
 
 @value
 class Process:
-    """One process for good: ``started`` is in clock ticks since boot, and goes with the pid."""
+    """One process, identified for good by its pid and ``started``, in clock ticks since boot."""
 
     pid: int
     started: int
@@ -145,34 +146,35 @@ class Process:
 
 
 def read_process(pid: int) -> Process | None:
-    """What /proc says about a pid; None when there is no such process (any more)."""
+    """Return what /proc says about a pid; None when there is no such process (any more)."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             stat = file.read()
     except OSError:
         return None
-    # The name stands in parentheses and may hold any byte: fields count from the last one.
+    # The name is in parentheses and may hold any byte: fields count from the last parenthesis.
     fields = stat[stat.rfind(b")") + 2 :].split()
     parent, group, session = map(int, fields[1:4])
     return Process(pid, int(fields[19]), session, fields[0] in (b"Z", b"X"), parent, group)
 
 
 def start_time(pid: int) -> int | None:
-    """When it started, in clock ticks since boot; None for a pid that is gone or a zombie."""
+    """Return when the process started, in clock ticks since boot; None if it is gone or a
+    zombie."""
     process = read_process(pid)
     return None if process is None or process.zombie else process.started
 
 
 def lives(pid: int, started: int) -> bool:
-    """Whether exactly this process is there, and no zombie."""
+    """Return whether exactly this process exists and is no zombie."""
     return start_time(pid) == started
 
 
-# What others have started: known, and never sent a signal.
+# Processes that others have started: known, and never sent a signal.
 
 
 def descendants(pid: int) -> list[Process]:
-    """The living children of a process, and theirs; none where it has just ended."""
+    """Return the living children of a process, and theirs; empty if it has just ended."""
     found: dict[int, Process] = {}
     waiting = [pid]
     while waiting:
@@ -185,7 +187,7 @@ def descendants(pid: int) -> list[Process]:
 
 
 def _children_of(pid: int) -> Iterator[int]:
-    try:  # A child is listed with the thread that has forked it.
+    try:  # A child is listed with the thread that forked it.
         for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 - many looks
             with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
                 yield from map(int, file.read().split())
@@ -196,14 +198,16 @@ def _children_of(pid: int) -> Iterator[int]:
 def kin(
     pid: int, noted: Mapping[int, int], entries: Collection[str], fleet: Collection[str]
 ) -> set[int]:
-    """The living processes that ``pid``, which is gone, has started: what is ``noted`` (pids and
-    start times), what lies in a session or process group that one of them leads, what has one of
-    these ``entries`` and one of those of a ``fleet`` in its environment; and their children.
+    """Return the living processes that ``pid``, which is gone, has started.
+
+    These are the ``noted`` processes (pids and start times); processes in a session or group that a
+    found process leads; processes with one of these ``entries`` and one of ``fleet`` in their
+    environment; and the children of all of these.
     """
     processes = [p for p in _processes() if not p.zombie and p.pid != os.getpid()]
     found = {p.pid for p in processes if noted.get(p.pid) == p.started}
     found |= {p.pid for p in processes if _is_meant(p.pid, entries, fleet)}
-    # No pid is given out anew while it is that of a session or a group: it has led those itself.
+    # The kernel never reuses the pid of a session or group that exists: ``pid`` itself led those.
     itself = {pid} - {os.getpid(), *(p.pid for p in processes)}
     while True:
         leaders = found | itself
@@ -224,12 +228,13 @@ def _is_meant(pid: int, entries: Collection[str], fleet: Collection[str]) -> boo
 
 
 def sweep(run_id: str, worker_id: str | None) -> int:
-    """KILL what carries the token of a worker (None: of any worker of that run)."""
+    """KILL the processes that carry the token of a worker (None: of any worker of that run); return
+    how many."""
     return kill_sessions((), run_id, None if worker_id is None else {worker_id})
 
 
 def kill_owners(file: Path) -> int:
-    """KILL every process, but for this one, that holds ``file`` open; returns how many were hit.
+    """KILL every process, except this one, that holds ``file`` open; return how many were hit.
 
     For a file that only processes of ours ever open, like a run's ``alive``.
     """
@@ -237,13 +242,13 @@ def kill_owners(file: Path) -> int:
 
 
 def owners(file: Path) -> list[Process]:
-    """The processes, but for this one, that hold ``file`` (or a folder) open."""
+    """Return the processes, except this one, that hold ``file`` (or a folder) open."""
     wanted = file.stat()
     return [p for p in _processes() if p.pid != os.getpid() and _holds(p.pid, wanted)]
 
 
 def users_of(folder: Path) -> set[int]:
-    """The processes, but for this one, that have a file below ``folder`` open."""
+    """Return the processes, except this one, that have a file below ``folder`` open."""
     below = f"{folder.resolve()}/"
     return {p.pid for p in _processes() if p.pid != os.getpid() and _uses(p.pid, below)}
 
@@ -257,12 +262,12 @@ def _uses(pid: int, below: str) -> bool:
 
 
 def token_holders(run_id: str) -> list[int]:
-    """The living processes that carry the token of any worker of that run."""
+    """Return the living processes that carry the token of any worker of that run."""
     return [p.pid for p in _processes() if not p.zombie and has_token(p.pid, run_id, None)]
 
 
 def is_orchestrator(pid: int) -> bool:
-    """Whether that process is one of ours, of any project."""
+    """Return whether that process is an orchestrator of beads-workers, of any project."""
     try:
         return b"beads_workers.runtime.main" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
@@ -270,9 +275,10 @@ def is_orchestrator(pid: int) -> bool:
 
 
 def with_variable(entry: str) -> list[Process]:
-    """The living processes of this user that were started with ``NAME=value`` in their environment.
+    """Return the living processes of this user that were started with ``NAME=value`` in their
+    environment.
 
-    This one is left out.
+    This process is left out.
     """
     wanted, us = os.fsencode(entry), os.getpid()
     return [
@@ -283,7 +289,7 @@ def with_variable(entry: str) -> list[Process]:
 
 
 def living(run_id: str, alive: Path) -> list[int]:
-    """The processes of a run that are still there: they hold its lock, or carry its token."""
+    """Return the living processes of a run: they hold its lock, or carry its token."""
     try:
         wanted = alive.stat()
     except FileNotFoundError:
@@ -301,7 +307,7 @@ def living(run_id: str, alive: Path) -> list[int]:
 
 
 def holds(pid: int, file: Path) -> bool:
-    """Whether a process has ``file`` open; False where there is no such file."""
+    """Return whether a process has ``file`` open; False if there is no such file."""
     try:
         return _holds(pid, file.stat())
     except FileNotFoundError:
@@ -326,10 +332,11 @@ def _same(entry: os.DirEntry[str], wanted: os.stat_result) -> bool:
 def kill_sessions(
     sessions: Collection[int], run_id: str, worker_ids: Collection[str] | None
 ) -> int:
-    """KILL several sessions, and whatever carries a token, in as few looks as possible.
+    """KILL several sessions, and every process that carries a token, in as few scans as possible.
 
-    ``worker_ids``: whose token, within ``run_id``; None is anybody's. Looks again until a look
-    finds nothing new: what was being forked during one look is seen by the next.
+    ``worker_ids``: workers whose token counts, within ``run_id``; None: any worker's. Scans again
+    until a scan finds nothing new: a process forked during one scan is seen by the next. Return the
+    number of processes hit.
     """
     hit: set[tuple[int, int]] = set()
     for _ in range(ROUNDS_MAX):
@@ -344,7 +351,7 @@ def kill_sessions(
 
 
 def kill(pid: int, started: int, number: int) -> bool:
-    """Send a signal to exactly this process; False when it is gone, or not ours to signal."""
+    """Send a signal to exactly this process; return False if it is gone, or not ours to signal."""
     try:
         descriptor = os.pidfd_open(pid)
     except OSError:
@@ -363,7 +370,7 @@ def kill(pid: int, started: int, number: int) -> bool:
 
 
 def has_token(pid: int, run_id: str, worker_ids: Collection[str] | None) -> bool:
-    """Whether a process of this user was started with the token of such a worker."""
+    """Return whether a process of this user was started with the token of such a worker."""
     environment = _environment(pid)
     if b"BW_RUN_ID=" + os.fsencode(run_id) not in environment:
         return False
@@ -373,7 +380,7 @@ def has_token(pid: int, run_id: str, worker_ids: Collection[str] | None) -> bool
 
 
 def _environment(pid: int) -> list[bytes]:
-    """With what a process of this user was started; nothing of others."""
+    """Return the environment with which a process of this user was started; empty for others."""
     try:
         if os.stat(f"/proc/{pid}").st_uid != os.getuid():  # noqa: PTH116 - thousands of looks
             return []

@@ -1,4 +1,4 @@
-"""Slots of a worker process, each to the orchestrator a worker like any other; and their loop."""
+"""Slots of a worker process, each of which is a worker to the orchestrator; and their loop."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from beads_workers.runtime.worker import WorkerConnection, dial_path
 
 
 class Steps(Protocol):
-    """Who runs the slot's steps, and tells it of their ends."""
+    """Runner of a slot's steps, which reports their ends to the slot."""
 
     def run_step(self, slot: Slot, plan: Plan, step: Step) -> None:
-        """Start the step that is a call; ``slot.tell`` its end, once."""
+        """Start the step that is a call; report its end once with ``slot.tell``."""
 
     def end_step(self, slot: Slot, *, hard: bool) -> None:
-        """End what runs; its end follows."""
+        """End the running step; its end is reported later."""
 
 
 class Slot:
-    """``number`` from 1. ``status``: the exit status that it would have; None: it goes on.
+    """One slot. ``number`` from 1. ``status``: its exit status; None: it goes on.
 
-    ``touch``: told that something has happened, so that ``tick`` is called in this turn.
+    ``touch``: called when something has happened, so that ``tick`` is called in this turn.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Slot:
         self.worker_id = settings.worker_id
         self.status: int | None = None
         self.task: Task | None = None
-        """The one that it has, or had last."""
+        """The task that the slot has, or had last."""
         self._draining = False
         self._settings = settings
         self._steps = steps
@@ -71,22 +71,23 @@ class Slot:
         self._events: deque[worker_events.Event] = deque()
 
     def start(self) -> None:
-        """Connect; once, before anything else."""
+        """Connect; call once, before anything else."""
         self._drain(self._half.start())
         self._touch(self)
 
     def deadline(self) -> float | None:
-        """When ``tick`` is due (monotonic seconds)."""
+        """Return when ``tick`` is due (monotonic seconds)."""
         return None if self.status is not None else self._half.deadline()
 
     def tick(self, now: float) -> None:
-        """Call at the end of a turn in which it was touched, or its deadline has passed."""
+        """Do what is due; call at the end of a turn if it was touched, or its deadline has
+        passed."""
         if self.status is None:
             self._drain(self._half.on_deadline(now))
             self._flush()
 
     def tell(self, event: worker_events.Event) -> None:
-        """Something happened to its step, or to the whole process."""
+        """Handle an event of the slot's step, or of the whole process."""
         self._events.append(event)
         self._drain()
         self._touch(self)
@@ -104,14 +105,14 @@ class Slot:
             processes.say(self.worker_id, f"cannot write {path}: {error.strerror}")
 
     def kept(self, outcome: Outcome) -> Outcome:
-        """The same, with a result that is too long for a message in a file."""
+        """Return the outcome; a result that is too long for a message is moved to a file."""
         if len(outcome.result) <= limits.RESULT_CHARS_MAX or self.task is None:
             return outcome
         path = result_file(self._settings.run_directory, self.task.issue_id, self.task.attempt)
         try:
             keep_result(path, outcome.result)
         except OSError:
-            # A machine that is full: the beginning of it is better than nothing.
+            # A full disk: the beginning of the result is better than nothing.
             return replace(outcome, result=kept(json.loads(outcome.result)))
         return replace(outcome, result="", result_file=path)
 
@@ -121,7 +122,7 @@ class Slot:
         self._touch(self)
         if mask & selectors.EVENT_READ and self.status is None:
             self._tell_all(self._connection.receive())
-        # What is due goes out in ``tick``, which is called in every turn.
+        # Data that is due is sent in ``tick``, which is called in this turn.
 
     def _flush(self) -> None:
         self._tell_all(self._connection.flush())
@@ -133,7 +134,7 @@ class Slot:
 
     def _drain(self, commands: Sequence[worker_events.Command] = ()) -> None:
         if self._draining:
-            return  # A step that ended at its start: its end waits for its turn.
+            return  # A step that ended at its start: its event waits for its turn.
         self._draining = True
         self._carry_out(commands)
         while self._events and self.status is None:
@@ -152,7 +153,7 @@ class Slot:
                 case worker_events.RunStep(of_plan, step):
                     assert self._half.current is not None
                     self.task = self._half.current.task
-                    # What is to be read first leaves first: what was said of the task before this.
+                    # Messages about the task so far leave first: they are to be read first.
                     self._events.extend(self._connection.flush())
                     self._events.append(
                         worker_events.StepBegun()
@@ -161,7 +162,7 @@ class Slot:
                 case worker_events.EndStep(hard):
                     self._steps.end_step(self, hard=hard)
                 case worker_events.TellStep() | worker_events.SuspendStep():
-                    pass  # Nothing here asks anything, and none can be stopped for one task.
+                    pass  # Calls here ask nothing, and none can be stopped for one task.
                 case worker_events.Exit(status):
                     self.status = status
                     self._connection.say_goodbye()
@@ -172,7 +173,7 @@ class Slot:
 
 
 class Slots:
-    """All slots of one process, each with a connection of its own; a free one is READY."""
+    """All slots of one process, each with a connection of its own; a free slot is READY."""
 
     def __init__(
         self,
@@ -187,32 +188,32 @@ class Slots:
         ]
         self._touched: set[int] = set()
         self._dues: dict[int, float] = {}
-        """Of slots that wait for a time."""
+        """Deadlines of slots that have one, by number (monotonic seconds)."""
         self._leaving = False
 
     def __getitem__(self, number: int) -> Slot:
-        """The one with that number, from 1."""
+        """Return the slot with that number, from 1."""
         return self._slots[number - 1]
 
     @property
     def is_over(self) -> bool:
-        """Whether all of them have ended."""
+        """Whether all slots have ended."""
         return all(slot.status is not None for slot in self._slots)
 
     @property
     def status(self) -> int:
-        """The exit status of the process, once they have ended."""
+        """Exit status of the process, once all slots have ended."""
         return max(slot.status or 0 for slot in self._slots)
 
     def start(self) -> None:
-        """Connect them; once, before anything else."""
+        """Connect all slots; call once, before anything else."""
         for slot in self._slots:
             slot.start()
         self.tend(time.monotonic())
 
     def tend(self, now: float) -> None:
-        """Call at the end of each turn."""
-        # Only those that something happened to: there may be hundreds, and thousands of turns.
+        """Do what is due; call at the end of each turn."""
+        # Only touched slots: there may be hundreds, and thousands of turns.
         self._touched |= {number for number, at in self._dues.items() if at <= now}
         while self._touched:
             slot = self[self._touched.pop()]
@@ -222,17 +223,18 @@ class Slots:
             else:
                 self._dues[slot.number] = at
         if not self._leaving and any(slot.status for slot in self._slots):
-            # Who has lost the orchestrator, or cannot reach it, is of no use with its other slots.
+            # A process that has lost the orchestrator, or cannot reach it, cannot use its other
+            # slots.
             self._leaving = True
             self.interrupt()
             self.tend(now)
 
     def deadline(self) -> float | None:
-        """When ``tend`` is due (monotonic seconds)."""
+        """Return when ``tend`` is due (monotonic seconds)."""
         return min(self._dues.values(), default=None)
 
     def interrupt(self) -> None:
-        """The process is asked to end."""
+        """Tell all slots that the process is asked to end."""
         for slot in self._slots:
             slot.tell(worker_events.Interrupted())
 
@@ -241,8 +243,8 @@ class Slots:
 
 
 class SlotsProcess:
-    """A worker process with slots: one loop over their connections, whatever does their work, and
-    signals. What does nothing here is for its kinds."""
+    """A worker process with slots: one loop over their connections, the work of a subclass, and
+    signals. Methods that do nothing here are for subclasses."""
 
     def __init__(self, settings: WorkerSettings, connect_delays: Sequence[float]) -> None:
         self.settings = settings
@@ -258,30 +260,30 @@ class SlotsProcess:
         raise NotImplementedError
 
     def begin(self, wake: socket.socket) -> None:
-        """Before any slot connects; ``wake`` can be read when a signal has come."""
+        """Prepare before any slot connects; ``wake`` can be read when a signal has come."""
 
     def deadlines(self) -> Iterable[float | None]:
-        """When ``tick`` is due (monotonic seconds)."""
+        """Return when ``tick`` is due (monotonic seconds); None: never."""
         return ()
 
     def tick(self, now: float) -> None:
-        """In each turn, before the slots have theirs."""
+        """Do what is due in each turn, before the slots do."""
 
     def flush(self) -> None:
-        """At the end of each turn."""
+        """Do what is due at the end of each turn."""
 
     def pids(self) -> list[int]:
-        """Processes of its own, which it reaps itself."""
+        """Return the pids of children that the subclass reaps itself."""
         return []
 
     def child_ended(self) -> None:
-        """One of them has, maybe."""
+        """Check whether one of these children has ended."""
 
     def leave(self) -> None:
-        """No slot is left."""
+        """Clean up: no slot is left."""
 
     def run(self) -> int:
-        """Until told to leave; returns the exit status."""
+        """Run until told to leave; return the exit status."""
         wake = processes.wake_on((*processes.ASK_TO_END, signal.SIGCHLD))
         self.selector.register(
             wake, selectors.EVENT_READ, lambda mask: self._signalled(processes.heard(wake))
@@ -291,7 +293,7 @@ class SlotsProcess:
         while not self.slots.is_over:
             dues = [*self.deadlines(), self.slots.deadline()]
             for key, mask in self.selector.select(patience(dues)):
-                # Who was closed in this turn looks for nothing, and finds nothing.
+                # A connection that was closed in this turn reads nothing.
                 key.data(mask)
             now = time.monotonic()
             self.tick(now)
@@ -310,9 +312,9 @@ class SlotsProcess:
 
 
 def own_process(settings: WorkerSettings, make: Callable[[], SlotsProcess]) -> int:
-    """Be a worker with slots until told to leave; returns the exit status, as ``run_worker``.
+    """Run a worker with slots until told to leave; return the exit status, as ``run_worker`` does.
 
-    The process must be able to call this its own. It leaves nothing running of what it started.
+    The process must be able to call this its own. No process that it started is left running.
     """
     try:
         os.makedirs(f"{settings.run_directory}/logs", 0o700, exist_ok=True)  # noqa: PTH103
@@ -329,7 +331,8 @@ def own_process(settings: WorkerSettings, make: Callable[[], SlotsProcess]) -> i
 
 
 def patience(dues: Iterable[float | None]) -> float | None:
-    """How long a process may wait for what it watches, with these deadlines."""
+    """Return how many seconds a process may wait for events, with these deadlines; None: for
+    ever."""
     due = min((at for at in dues if at is not None), default=None)
     if due is None:
         return None
@@ -337,7 +340,7 @@ def patience(dues: Iterable[float | None]) -> float | None:
 
 
 def of_slot(settings: WorkerSettings, number: int) -> WorkerSettings:
-    """The settings of one slot: the first has the name of the process itself."""
+    """Return the settings of one slot: the first slot has the name of the process itself."""
     if number == 1:
         return settings
     return replace(settings, worker_id=f"{settings.worker_id}.{number}")

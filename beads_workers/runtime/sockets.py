@@ -1,4 +1,4 @@
-"""Sockets in the loop: listening ones that are ours alone, and streams that never block."""
+"""Sockets in the loop: listening sockets that are ours alone, and streams that never block."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from beads_workers.runtime.run_directory import RUNTIME, SOCKET_PATH_MAX, runtim
 
 
 class Listener:
-    """0600 before anybody can connect; peers of other users are turned away."""
+    """Listening Unix socket with mode 0600 from its birth; peers of other users are rejected."""
 
     def __init__(self, path: Path) -> None:
-        """Bind and listen. Raises ``OSError`` where something that is not ours is in the way."""
+        """Bind and listen. Raises ``OSError`` if something that is not ours is in the way."""
         clear_dead(path)
         self.path = path
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -45,20 +45,21 @@ class Listener:
         self._uid = os.getuid()
 
     def fileno(self) -> int:
-        """For the selector."""
+        """Return the descriptor, for the selector."""
         return self.socket.fileno()
 
     def is_there(self) -> bool:
-        """Whether its file is still in its place, and still ours."""
+        """Return whether the socket's file is still in its place, and still ours."""
         try:
             return self.path.lstat().st_ino == self._inode
         except (FileNotFoundError, NotADirectoryError):
             return False
         except OSError:
-            return True  # A disk in trouble tells nothing of it.
+            return True  # A failing disk tells nothing of it.
 
     def accept(self) -> tuple[socket.socket, int] | None:
-        """The next peer and its pid; None when nobody waits. Raises ``OSError`` (EMFILE...)."""
+        """Return the next peer and its pid; None when nobody waits. Raises ``OSError``
+        (EMFILE...)."""
         while True:
             try:
                 sock, _ = self.socket.accept()
@@ -67,7 +68,7 @@ class Listener:
             try:
                 pid, uid = peer_of(sock)
             except OSError:
-                pid = uid = -1  # Nobody that the kernel knows is let in.
+                pid = uid = -1  # A peer that the kernel does not know is not let in.
             if uid == self._uid:
                 return sock, pid
             sock.close()
@@ -75,16 +76,16 @@ class Listener:
     def close(self) -> None:
         """Close, and remove the file if it is still ours."""
         self.socket.close()
-        with suppress(OSError):  # What stays there is a dead socket: the next run clears it away.
+        with suppress(OSError):  # A socket that stays is dead: the next run removes it.
             if self.is_there():
                 self.path.unlink(missing_ok=True)
 
 
 class TcpListener:
-    """A port of the loopback interface. Anybody on this machine can connect; nobody else can."""
+    """A port of the loopback interface. Only users of this machine can connect, but any of them."""
 
     def __init__(self, host: str, port: int) -> None:
-        """Bind and listen. Raises ``OSError`` where somebody else has the port."""
+        """Bind and listen. Raises ``OSError`` if another process has the port."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self.socket = socket.create_server(
             (host, port), family=family, backlog=limits.LISTEN_BACKLOG
@@ -92,20 +93,21 @@ class TcpListener:
         self.socket.setblocking(False)
 
     def fileno(self) -> int:
-        """For the selector."""
+        """Return the descriptor, for the selector."""
         return self.socket.fileno()
 
     @property
     def port(self) -> int:
-        """The one that it has: asked for 0, the kernel chose."""
+        """The actual port: if 0 was asked for, the kernel chose one."""
         return int(self.socket.getsockname()[1])
 
     def is_there(self) -> bool:
-        """A port has no file that could go."""
+        """Return True: a port has no file that could be removed."""
         return True
 
     def accept(self) -> tuple[socket.socket, int] | None:
-        """The next peer, whose pid nobody knows (0); None when nobody waits. Raises ``OSError``."""
+        """Return the next peer, with pid 0 for unknown; None when nobody waits. Raises
+        ``OSError``."""
         try:
             sock, _ = self.socket.accept()
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -114,7 +116,7 @@ class TcpListener:
         return sock, 0
 
     def close(self) -> None:
-        """Close it."""
+        """Close the port."""
         self.socket.close()
 
 
@@ -138,11 +140,11 @@ def clear_dead(path: Path) -> None:
 
 
 def free_socket(pid: int, beside: Path) -> Path:
-    """The worker socket of the orchestrator ``pid``: the protocol's own path, or one in the folder
-    that is ours alone where anybody has taken that name before us.
+    """Return a free path for the worker socket of the orchestrator ``pid``: the protocol's own
+    path, or, if that name is taken, one in this user's runtime directory.
 
-    Where that folder is somebody else's, too, it is in the run directory ``beside``. Raises
-    ``OSError`` where that path is too long.
+    If that directory is somebody else's, too, use the run directory ``beside``. Raises ``OSError``
+    if that path is too long.
     """
     path = Path(f"/tmp/beads-workers-{pid}.sock")
     try:
@@ -163,7 +165,7 @@ def _private_socket(pid: int, beside: Path) -> Path:
 
 
 def dead_sockets(folder: Path = Path("/tmp")) -> list[Path]:
-    """Worker sockets of ours whose orchestrator is gone: nobody listens there."""
+    """Return worker sockets of ours whose orchestrator is gone: nobody listens there."""
     return [path for path in sorted(folder.glob("beads-workers-*.sock")) if _is_dead(path)]
 
 
@@ -183,31 +185,33 @@ def _is_dead(path: Path) -> bool:
 
 
 # --- acceptor ------------------------------------------------------------------------------------
-# A listening socket in the loop: open again when it can be, and made again when its file is gone.
+# A listening socket in the loop: opened again when possible, and created again if its file is gone.
 #
-# Source: docs/PROTOCOL.md, "Transport". Without a descriptor left, nobody can be let in: the kernel
-# keeps whoever knocks waiting, and the acceptor is tried again a moment later, not at once. A
-# cleaner of ``/tmp`` may remove the file: connections that stand are not touched by that, and a new
-# file takes its place for those that come.
+# Source: docs/PROTOCOL.md, "Transport". Without a free descriptor nobody can be let in: the kernel
+# keeps new peers waiting, and the acceptor tries again a moment later, not at once. A cleaner of
+# ``/tmp`` may remove the file: connections that stand are not affected, and a new file takes its
+# place for new peers.
 
 
 NONE_LEFT = (errno.EMFILE, errno.ENFILE)
 TRY_AGAIN_SECONDS = 1.0
 LOOK_SECONDS = 2.0
-"""How long the file of a socket may be missing: one look costs microseconds."""
+"""Seconds between two checks of a socket's file; one check costs microseconds."""
 
 Peers = list[tuple[socket.socket, int]]
 
 
 def next_look(now: float) -> float:
-    """When to look again, on one beat for everybody: an idle fleet wakes once for all of them."""
+    """Return when to look again, on one beat for all: an idle fleet wakes once for all of them."""
     return (now // LOOK_SECONDS + 1) * LOOK_SECONDS
 
 
 class Acceptor:
-    """``enter`` gets those who come, with their pids. ``name`` is for people.
+    """Acceptor of connections; ``enter`` gets the new peers with their pids. ``name`` is for
+    people.
 
-    ``spares``: descriptors that are kept for bad times, so that a few can still come in.
+    ``spares``: descriptors that are kept for when no others are left, so that a few can still
+    connect.
     """
 
     def __init__(
@@ -221,7 +225,7 @@ class Acceptor:
     ) -> None:
         """Bind, listen, watch. ``place``: a path, an address and a port, or what listens already.
 
-        Raises ``OSError`` where something is in the way.
+        Raises ``OSError`` if something is in the way.
         """
         self._name = name
         self._selector = selector
@@ -242,11 +246,11 @@ class Acceptor:
         selector.register(self._listener, selectors.EVENT_READ, self._knocked)
 
     def deadline(self) -> float:
-        """When ``tick`` is due (monotonic seconds)."""
+        """Return when ``tick`` is due (monotonic seconds)."""
         return self._next_look
 
     def tick(self, now: float) -> None:
-        """Open what is shut, and put the file back; does nothing before ``deadline``."""
+        """Open again what is shut, and replace a missing file; do nothing before ``deadline``."""
         if now < self._next_look:
             return
         self._next_look = next_look(now)
@@ -261,12 +265,13 @@ class Acceptor:
             self._recover()
 
     def room(self) -> None:
-        """A descriptor has become free: whoever waits outside can come in at once."""
+        """Let waiting peers in soon: a descriptor has become free."""
         if self._shut or len(self._spares) < self._spares_wanted:
             self._next_look = 0.0
 
     def back_off(self, held: bool) -> None:
-        """Let nobody in for now, or go on: whoever knocks waits, and loses nothing."""
+        """Accept nobody while ``held``, or go on; peers that connect meanwhile wait, and lose
+        nothing."""
         if held == self._held:
             return
         self._held = held
@@ -278,7 +283,7 @@ class Acceptor:
             self._watch()
 
     def close(self) -> None:
-        """Nobody is let in any more, and the file goes."""
+        """Accept nobody any more, and remove the file."""
         if not (self._shut or self._held):
             self._selector.unregister(self._listener)
         self._listener.close()
@@ -287,13 +292,13 @@ class Acceptor:
 
     def _knocked(self, mask: int) -> None:
         peers: Peers = []
-        # The selector reports again whoever is left outside.
+        # The selector reports again the peers that still wait.
         while len(peers) < limits.KNOCKS_AT_ONCE and (peer := self._next()) is not None:
             peers.append(peer)
         self._enter(peers)
 
     def let_all_in(self) -> None:
-        """Whoever waits outside now, unless there is no descriptor for anybody."""
+        """Accept all peers that wait now, unless there is no descriptor for them."""
         if self._shut:
             return
         peers: Peers = []
@@ -313,7 +318,8 @@ class Acceptor:
             os.close(self._spares.pop())
 
     def _watch(self) -> bool:
-        """False where the kernel has no room for that (ENOSPC, ENOMEM): tried again by ``tick``."""
+        """Watch the listener; return False if the kernel has no room (ENOSPC, ENOMEM): ``tick``
+        tries again."""
         try:
             self._selector.register(self._listener, selectors.EVENT_READ, self._knocked)
         except OSError as error:
@@ -323,14 +329,14 @@ class Acceptor:
         return True
 
     def _shut_for_now(self, why: OSError) -> None:
-        # The selector would report whoever waits outside again and again.
+        # The selector would report the waiting peers again and again.
         self._selector.unregister(self._listener)
         self._shut = True
         self._next_look = time.monotonic() + TRY_AGAIN_SECONDS
         self._degrade(why)
 
     def _keep_spares(self) -> bool:
-        """False while no more descriptors are to be had."""
+        """Fill up the spare descriptors; return False while there are not enough."""
         while len(self._spares) < self._spares_wanted:
             try:
                 self._spares.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
@@ -342,12 +348,12 @@ class Acceptor:
         assert isinstance(self._listener, Listener), "a port does not go away"
         try:
             if self._listener.path.parent == RUNTIME:
-                runtime_directory()  # Swept away with what lay in it.
+                runtime_directory()  # Removed together with the socket.
             fresh = Listener(self._listener.path)
         except OSError as error:
             self._degrade(error)
             return
-        self.let_all_in()  # Whoever came to the old one before its file went is not forgotten.
+        self.let_all_in()  # Peers that came to the old socket before its file went.
         if not (self._shut or self._held):
             self._selector.unregister(self._listener)
         self._listener.close()
@@ -379,7 +385,7 @@ _UCRED = struct.Struct("3i")
 
 
 class Stream:
-    """``conn_id`` numbers it. ``closed`` is set once, with the ``reason``."""
+    """One stream socket. ``conn_id`` numbers it. ``closed`` is set once, with the ``reason``."""
 
     def __init__(self, sock: socket.socket, conn_id: int) -> None:
         sock.setblocking(False)
@@ -388,22 +394,23 @@ class Stream:
         self.closed = False
         self.reason = ""
         self.lines = LineReader()
-        """Which may hold some that a bounded ``read`` has left."""
+        """Reader of lines, which may hold some that a bounded ``read`` has left."""
         self._outbox = bytearray()
         self._deaf = ""
         """Why nothing can be sent any more, while there may still be something to read."""
 
     @property
     def unsent(self) -> int:
-        """How many bytes the peer has not taken yet."""
+        """Number of bytes that the peer has not taken yet."""
         return len(self._outbox)
 
     def fileno(self) -> int:
-        """For the selector."""
+        """Return the descriptor, for the selector."""
         return self.socket.fileno()
 
     def read(self, lines_max: int | None = None) -> list[Framed]:
-        """What has arrived, at most so many lines; at the end of the stream ``closed`` is set."""
+        """Return the lines that have arrived, at most ``lines_max``; set ``closed`` at the end of
+        the stream."""
         if self.lines.pending:
             return self.lines.feed(b"", lines_max)
         try:
@@ -419,7 +426,7 @@ class Stream:
         return self.lines.feed(data, lines_max)
 
     def queue(self, data: bytes) -> None:
-        """Send with the next ``flush``; a peer that does not read is closed at a limit."""
+        """Send data with the next ``flush``; a peer that does not read is closed at a limit."""
         if self.closed or self._deaf:
             return
         self._outbox += data
@@ -427,7 +434,7 @@ class Stream:
             self._end("it does not read")
 
     def flush(self) -> bool:
-        """Send what the socket takes; returns whether something is left for later."""
+        """Send what the socket takes; return whether something is left for later."""
         if self.closed or not self._outbox:
             return False
         try:
@@ -435,7 +442,7 @@ class Stream:
         except OSError as error:
             if error.errno in SEND_LATER:
                 return True
-            # What a peer has said before its end is still to be read: the end comes after that.
+            # Data that a peer sent before its end is still to be read: the end comes after that.
             self._deaf = error.strerror or "write failed"
             self._outbox.clear()
             with suppress(OSError):
@@ -445,11 +452,11 @@ class Stream:
         return bool(self._outbox)
 
     def hang_up(self, reason: str) -> None:
-        """Close it from our side."""
+        """Close the stream from our side."""
         self._end(reason)
 
     def release(self) -> None:
-        """Let its descriptor go: call last."""
+        """Close the descriptor; call last."""
         with suppress(OSError):  # It is closed, whatever that says.
             self.socket.close()
 
@@ -459,7 +466,7 @@ class Stream:
 
 
 def peer_of(sock: socket.socket) -> tuple[int, int]:
-    """The pid and uid at the other end, as the kernel knows them."""
+    """Return the pid and uid of the peer, as the kernel knows them."""
     raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
     pid, uid, _ = _UCRED.unpack(raw)
     return pid, uid

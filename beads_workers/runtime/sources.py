@@ -1,4 +1,4 @@
-"""Opening the source that a fleet works on, and the ingress of a push source."""
+"""Opening of the source that a fleet works on, and of the ingress of a push source."""
 
 from __future__ import annotations
 
@@ -20,37 +20,38 @@ from beads_workers.runtime.tracker_thread import News, PromptTrackerThread, Rele
 
 
 class JournalCalls:
-    """Notes every tracker process in the journal, so that the next start can wait for it."""
+    """Call log that notes every tracker process in the journal, so that the next start can wait for
+    it."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
 
     def started(self, pid: int, start_time: int, argv: Sequence[str]) -> None:
-        """A process of the tracker runs."""
+        """Note that a process of the tracker has started."""
         self._journal.write_now(CallStarted(pid, start_time, tuple(argv[:4])))
 
     def ended(self, pid: int) -> None:
-        """It has ended."""
+        """Note that the process has ended."""
         self._journal.write_now(CallEnded(pid))
 
 
 def open_source(settings: FleetSettings, actor: str, call_log: CallLog | None = None) -> Source:
-    """The source that ``settings.source`` names; it has not been asked anything yet.
+    """Open the source that ``settings.source`` names; it has not been asked anything yet.
 
-    Raises ``SourceError`` where this installation has no such kind.
+    Raises ``SourceError`` if this installation has no such kind.
     """
     return kind_of(settings.source).open(Opening(settings, actor, host_name(), call_log))
 
 
 def self_claiming_argv(source: Source) -> tuple[str, ...]:
-    """How a worker that claims and closes by itself calls the tracker."""
+    """Return the command by which a worker that claims and closes by itself calls the tracker."""
     argv = getattr(source, "self_claiming_argv", None)
     assert argv is not None, "checked by the command line: only bd has such workers"
     return tuple(argv)
 
 
 def sync_of(source: Source) -> Callable[[], None]:
-    """What brings to disk whatever the source keeps itself; any thread may call it."""
+    """Return the function that brings the source's own data to disk; any thread may call it."""
     sync: Callable[[], None] = getattr(source, "sync", lambda: None)
     return sync
 
@@ -58,40 +59,40 @@ def sync_of(source: Source) -> Callable[[], None]:
 # --- ingress -------------------------------------------------------------------------------------
 # The ingress of a push source, as the loop sees it.
 #
-# An ingress looks after the sockets of a push source, in the loop: it tells the core ``Arrived``,
-# and ``Withdrawn``, and sends what the source has come to have pending when its jobs were settled.
-# See docs/ARCHITECTURE.md, "Push sources".
+# An ingress handles the sockets of a push source, in the loop. It tells the core ``Arrived`` and
+# ``Withdrawn``, and sends what the source has pending once its jobs are settled. See
+# docs/ARCHITECTURE.md, "Push sources".
 
 
 class Ingress(Protocol):
-    """What the loop does with it. None of it may block, but for a moment in ``close``."""
+    """The loop's view of an ingress. No method may block, except for a moment in ``close``."""
 
     def deadline(self) -> float:
-        """When ``tick`` is due (monotonic seconds)."""
+        """Return when ``tick`` is due (monotonic seconds)."""
 
     def tick(self, now: float) -> None:
-        """Whatever time has come for; called in every turn of the loop."""
+        """Do what is due by the clock; called in every turn of the loop."""
 
     def open(self) -> None:
-        """A worker is there: called at the first one, and for others as well."""
+        """Start serving: called when the first worker is there, and for later workers as well."""
 
     def flush(self) -> None:
         """Send what is pending: the journal has all that led to it."""
 
     def stop_accepting(self) -> None:
-        """The run is ending: let nobody in, and begin nothing."""
+        """Accept no new connections and begin nothing: the run is ending."""
 
     def close(self) -> None:
-        """The run is over: the last words."""
+        """Send the last messages and close: the run is over."""
 
 
 Tell = Callable[[Event], None]
 Control = Callable[[], Any]
-"""Answers the fleet's control socket; an ingress that receives the same requests uses it."""
+"""Getter of the fleet's control plane; an ingress that receives the same requests uses it."""
 
 
 def is_push(settings: FleetSettings) -> bool:
-    """Whether it is a push source."""
+    """Return whether the fleet's source is a push source."""
     return kind_of(settings.source).capabilities.push
 
 
@@ -106,7 +107,7 @@ def open_tracker_thread(
     release: Release,
     conclude: Callable[[], None],
 ) -> TrackerThread:
-    """The tracker thread that fits the source; ``folder``: of the run. See
+    """Return the tracker thread that fits the source. ``folder``: the folder of the run. See
     ``runtime.tracker_thread`` for the rest."""
     made = source, journal, recover, post
     if not is_push(settings):
@@ -128,9 +129,9 @@ def open_ingress(
     tell: Tell,
     dispatching: Control,
 ) -> Ingress | None:
-    """The ingress of a push source; raises ``OSError``. None for a pull source.
+    """Open the ingress of a push source; return None for a pull source. Raises ``OSError``.
 
-    ``dispatching`` answers what an ingress is asked of the fleet itself.
+    ``dispatching`` returns the control plane, for requests to the fleet itself.
     """
     make = kind_of(settings.source).ingress
     if make is None:

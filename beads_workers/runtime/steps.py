@@ -1,7 +1,7 @@
-"""One program of a task as a process: started, ended, and buried with all it has left.
+"""One program of a task as a process: started, ended, and reaped with every process it has left.
 
-Source: docs/SEMANTICS.md, "Attempts". A step leads a process group of its own. Its
-output goes straight into the attempt's log; it gets no descriptors besides 0, 1 and 2.
+Source: docs/SEMANTICS.md, "Attempts". A step leads a process group of its own. Its output goes
+straight into the attempt's log; it gets no descriptors besides 0, 1 and 2.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MACHINE_ERRORS = frozenset(
         errno.ESTALE,
     )
 )
-"""What a machine says that is full or broken: no fault of a task."""
+"""Errors of a machine that is full or broken: no fault of a task."""
 
 
 class RunningStep:
@@ -55,26 +55,26 @@ class RunningStep:
         self.output = output
         self.captured = captured
         self.answer: StepAnswered | None = None
-        """What an attempt of an agent said of itself, once it is over."""
+        """Answer of an agent's attempt, once it is over."""
         self._result_file = result_file
 
     @property
     def is_attempt(self) -> bool:
-        """Whether it is an attempt of an agent, whose tools have sessions of their own."""
+        """Whether this is an attempt of an agent, whose tools have sessions of their own."""
         return self.captured is not None and not isinstance(self.captured, CapturedOutput)
 
     def end(self, *, hard: bool) -> None:
-        """TERM, or KILL when ``hard``, to the whole process group."""
+        """Send TERM, or KILL if ``hard``, to the whole process group."""
         self.ended_by_us = True
         # The leader is not reaped yet, so the group's number is still its own.
         self._signal_group(signal.SIGKILL if hard else signal.SIGTERM)
 
     def suspend(self, *, on: bool) -> None:
-        """STOP, or CONT, to the whole process group."""
+        """Send STOP, or CONT if not ``on``, to the whole process group."""
         self._signal_group(signal.SIGSTOP if on else signal.SIGCONT)
 
     def finish(self) -> StepEnded:
-        """Bury it: kill what is left of its group, then reap. Its process has ended."""
+        """Kill what is left of the process group, then reap the process, which has ended."""
         os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
         self._signal_group(signal.SIGKILL)
         _, status = os.waitpid(self.pid, 0)
@@ -92,15 +92,15 @@ class RunningStep:
         try:
             os.killpg(self.pid, number)
         except (ProcessLookupError, PermissionError):
-            # Not there yet, or under another user by its own doing (sudo): beyond our reach.
+            # Not there yet, or it changed its user (sudo): beyond our reach.
             pass
 
 
 class CannotStart(Exception):
-    """A step's program could not be started; ``str()`` is one line.
+    """Error: a step's program could not be started; ``str()`` is one line.
 
-    ``missing``: there is no such program, or it may not be executed. ``degraded``: the machine
-    has no room, no descriptor or no process left, or what was prepared for the task is gone.
+    ``missing``: there is no such program, or it may not be executed. ``degraded``: the machine has
+    no room, no descriptor or no process left, or what was prepared for the task is gone.
     """
 
     def __init__(self, error: str, *, missing: bool = False, degraded: bool = False) -> None:
@@ -110,9 +110,9 @@ class CannotStart(Exception):
 
 
 def start_step(plan: Plan, step: Step, inherited: Mapping[bytes, bytes]) -> RunningStep:
-    """Start a step in the current folder, or where its preparation says; raises ``CannotStart``.
+    """Start a step in the current folder, or in the prepared one; raises ``CannotStart``.
 
-    ``inherited``: the environment that the step's own is laid over (a plain dict: reading
+    ``inherited``: the environment under the step's own variables (a plain dict: reading
     ``os.environb`` costs as much as a fork).
     """
     return launch(step, prepare(plan, step), inherited, plan.result_file)
@@ -121,11 +121,12 @@ def start_step(plan: Plan, step: Step, inherited: Mapping[bytes, bytes]) -> Runn
 def launch(
     step: Step, output: AttemptOutput, inherited: Mapping[bytes, bytes], result_file: str = ""
 ) -> RunningStep:
-    """``start_step`` with what it prints to; ends that where there is nothing to run."""
+    """Start a step as ``start_step`` does, with a given output; end the output if the start
+    fails."""
     captured: CapturedOutput | AttemptChannel | None = None
     try:
         if step.is_attempt:
-            # Imported here: it would cost every worker.
+            # Imported here: every worker would pay for the import.
             from beads_workers.runtime.attempt_channel import AttemptChannel
 
             captured = AttemptChannel()
@@ -136,7 +137,7 @@ def launch(
         return _watched(pid, output, captured, result_file)
     except _NoPlace as error:
         _unused(output, captured)
-        # Before any of its work the task cannot have removed it.
+        # Before its own work the task cannot have removed the folder.
         raise CannotStart(str(error), degraded=step.kind is StepKind.RUN) from None
     except OSError as error:
         _unused(output, captured)
@@ -147,7 +148,7 @@ def launch(
 
 
 def prepare(plan: Plan, step: Step) -> AttemptOutput:
-    """Write what a step may read, and open what it prints to; raises ``CannotStart``."""
+    """Write the files that a step may read, and open its output; raises ``CannotStart``."""
     try:
         if step is plan.steps[0] and plan.issue_file:
             _write_private(plan.issue_file, plan.issue_text)
@@ -160,7 +161,8 @@ def prepare(plan: Plan, step: Step) -> AttemptOutput:
 
 
 def step_ended(status: int, tail: str) -> StepEnded:
-    """``status``: an exit status, or minus the number of a signal."""
+    """Return the event of a step's end. ``status``: an exit status, or minus the number of a
+    signal."""
     return StepEnded(status, tail, _signal_name(-status) if status < 0 else "")
 
 
@@ -181,21 +183,21 @@ def _watched(
     try:
         return RunningStep(pid, output, captured, result_file)
     except OSError:
-        # Without a descriptor to watch it by, it must not run on as nobody's.
+        # Without a descriptor to watch it, the process must not run on.
         os.killpg(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
         raise
 
 
 class _NoPlace(Exception):
-    """The folder that was prepared for a step is not there."""
+    """Error: the folder that was prepared for a step is not there."""
 
 
 @contextlib.contextmanager
 def _in_its_place(place_file: str) -> Iterator[Mapping[bytes, bytes]]:
-    """Be in the step's folder meanwhile; gives what its preparation adds to the environment.
+    """Be in the step's prepared folder meanwhile; yield the variables that its preparation adds.
 
-    ``posix_spawn`` knows no folder of its own, and this process has one thread.
+    ``posix_spawn`` cannot set a folder, and this process has one thread.
     """
     here = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -247,7 +249,7 @@ def _prompt_file(prompt: str) -> int:
 
 
 def _write_private(path: str, text: str) -> None:
-    # Overwritten and cut rather than emptied first: some file systems write an emptied file out.
+    # Overwritten and cut rather than emptied first: some file systems sync an emptied file.
     data = _encode(text)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -260,12 +262,12 @@ def _write_private(path: str, text: str) -> None:
 
 
 def encoded(environment: Mapping[str, str]) -> dict[bytes, bytes]:
-    """An environment as ``execve`` takes it."""
+    """Return an environment as ``execve`` takes it."""
     return {_encode(name): _encode(value) for name, value in environment.items()}
 
 
 def _encode(text: str) -> bytes:
-    # What a person typed may hold bytes that are not UTF-8: they come back as they were.
+    # Text that a person typed may hold bytes that are not UTF-8: they are restored here.
     return text.encode("utf-8", "surrogateescape")
 
 

@@ -1,8 +1,8 @@
-"""The thread that talks to the source: round trips, and before them what crashed runs left.
+"""The thread that talks to the source: recovery of crashed runs first, then round trips.
 
-It recovers first (what earlier runs left), then carries out each ``RoundTrip`` that the core
-begins. Before it writes anything to the tracker it syncs the journal: nothing outside is told
-before it is on disk. While the fleet would take more than there is, it looks in between
+The thread first settles what earlier runs left, then carries out each ``RoundTrip`` that the core
+begins. It syncs the journal before it writes to the tracker: nothing outside is told before it is
+on disk. While the fleet would take more issues than there are, it checks between round trips
 whether somebody else has written to the tracker.
 """
 
@@ -48,24 +48,25 @@ from beads_workers.runtime.usage_file import usage_read
 
 TIDY_SECONDS = 60.0
 SYNC_SECONDS = 1.0
-"""Where nothing that is told waits for the disk: a power cut costs so much of the account."""
+"""Seconds between syncs if nothing that is told waits for the disk: a power cut loses at most so
+much of the record."""
 
 Answer = ev.RecoveryEnded | ev.RoundTripEnded
 News = Answer | ev.Arrived | BaseException
-"""What the tracker thread posts; an exception is a bug."""
+"""News that the tracker thread posts; an exception is a bug."""
 
 Release = Callable[[Sequence[Settlement]], list[Settled]]
-"""Writes what one crashed run left to be written later; one answer each. May raise ``SourceError``
-and ``OSError``."""
+"""Writer of one crashed run's deferred settlements; one answer each. May raise ``SourceError`` and
+``OSError``."""
 
 
 def no_release(settlements: Sequence[Settlement]) -> list[Settled]:
-    """Nothing was left to be written later."""
+    """Answer that nothing was left to be written later."""
     return [Settled(each, Result.NOT_OURS) for each in settlements]
 
 
 class _Settling(NamedTuple):
-    """What came of a round trip's settlements: see ``RoundTripEnded``."""
+    """Result of a round trip's settlements: see ``RoundTripEnded``."""
 
     settled: tuple[Settled, ...] = ()
     error: str = ""
@@ -73,7 +74,7 @@ class _Settling(NamedTuple):
 
 
 class _Taking(NamedTuple):
-    """What came of its other half."""
+    """Result of a round trip's renewal and take."""
 
     renewed: Renewed | None = None
     taken: Taken | None = None
@@ -82,7 +83,8 @@ class _Taking(NamedTuple):
 
 
 class TrackerThread:
-    """``post`` is called in the tracker thread with each answer, and must be quick and safe."""
+    """The tracker thread. It calls ``post`` with each answer; ``post`` must be quick and
+    thread-safe."""
 
     is_prompt = False
     """Whether a round trip is over as soon as it has begun."""
@@ -98,7 +100,7 @@ class TrackerThread:
         conclude: Callable[[], None] = lambda: None,
     ) -> None:
         """``tidy``: called in this thread once a minute, while there is anything to do.
-        ``release``: see ``Recovery.release``; ``conclude``: called in this thread whenever all that
+        ``release``: see ``Recovery.release``. ``conclude``: called in this thread whenever all that
         was posted before a round trip began is on disk."""
         self._release = release
         self._conclude = conclude
@@ -112,16 +114,16 @@ class TrackerThread:
         """Whether the last take brought less than was asked for."""
         self._look_seconds = limits.WATCH_SECONDS
         self._found_change = False
-        """Whether one was told since the last round trip."""
+        """Whether a change was reported since the last round trip."""
         self._orders: queue.SimpleQueue[RoundTrip | SyncJournal | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="tracker", daemon=True)
 
     def start(self) -> None:
-        """Begin with the recovery."""
+        """Start the thread, which begins with the recovery."""
         self._thread.start()
 
     def begin(self, round_trip: RoundTrip) -> None:
-        """Hand it a round trip; the core sees to it that there is only one at a time."""
+        """Hand over a round trip; the core begins only one at a time."""
         self._orders.put(round_trip)
 
     def sync(self) -> None:
@@ -129,7 +131,7 @@ class TrackerThread:
         self._orders.put(SyncJournal())
 
     def stop(self, seconds: float) -> None:
-        """Let it finish what it does, for so long, and close the source."""
+        """Wait up to ``seconds`` until the thread has finished its work and closed the source."""
         self._orders.put(None)
         self._thread.join(seconds)
 
@@ -144,14 +146,14 @@ class TrackerThread:
     def _work(self) -> None:
         tidy_at = time.monotonic() + TIDY_SECONDS
         while (round_trip := self._next()) is not None:
-            # Whatever this round trip writes to the tracker follows from records before it.
+            # Everything that this round trip writes to the tracker follows from earlier records.
             self._journal.sync_patiently()
             self._conclude()
             ended = self.carry_out(round_trip)
             if ended.taken is not None and round_trip.take:
                 self._wants_more = len(ended.taken.jobs) < round_trip.take
             self._post(ended)
-            # Agents that write all the time must not have the tracker asked all the time.
+            # Agents that write all the time must not cause the tracker to be asked all the time.
             rest = limits.WATCH_REST * ended.seconds if self._found_change else 0.0
             self._look_seconds = max(limits.WATCH_SECONDS, min(rest, limits.POLL_SECONDS))
             self._found_change = False
@@ -176,11 +178,11 @@ class TrackerThread:
         return self._orders.get()
 
     def carry_out(self, round_trip: RoundTrip) -> ev.RoundTripEnded:
-        """One round trip, whole."""
+        """Carry out one whole round trip."""
         began = time.monotonic()
         settled, settle_error, hint = self._settle(round_trip)
         renewed, taken, take_error = None, None, ""
-        if not settle_error:  # A tracker that failed just now is not asked again at once.
+        if not settle_error:  # A tracker that has just failed is not asked again at once.
             renewed, taken, take_error, hint = self._take(round_trip)
         calls = self._source.calls
         return ev.RoundTripEnded(
@@ -214,7 +216,7 @@ class TrackerThread:
         return _Settling((*settled, *released))
 
     def _released(self, group: Sequence[Settlement]) -> list[Settled]:
-        """What an earlier run holds is written in its name."""
+        """Write what an earlier run holds, in that run's name."""
         try:
             return self._release(group)
         except SourceError as error:
@@ -237,12 +239,12 @@ class TrackerThread:
 
 
 class PromptTrackerThread(TrackerThread):
-    """The tracker thread of a source that never blocks: its round trips are carried out where they
-    are begun.
+    """Tracker thread of a source that never blocks: ``begin`` carries out round trips itself.
 
-    Somebody waits for each answer, and a journey to a thread and back takes longer than the round
-    trip. Nothing that such a source tells outlives a power cut that the journal does not, so it
-    does not wait for the disk: the thread, having recovered, syncs the journal soon afterwards.
+    Somebody waits for each answer, and handing it to a thread and back takes longer than the round
+    trip. Nothing that such a source tells outlives a power cut that the journal does not, so a
+    round trip does not wait for the disk. After the recovery, the thread syncs the journal soon
+    afterwards.
     """
 
     is_prompt = True
@@ -258,8 +260,8 @@ class PromptTrackerThread(TrackerThread):
         sync: Callable[[], None] = lambda: None,
         conclude: Callable[[], None] = lambda: None,
     ) -> None:
-        """``tell``: takes the answers of round trips, where they are begun; ``sync``: called
-        whenever the journal was brought to disk."""
+        """``tell``: takes the answers of round trips, in the thread that begins them. ``sync``:
+        called whenever the journal was brought to disk."""
         super().__init__(source, journal, recover, post, tidy, conclude=conclude)
         self._tell = tell
         self._synced = sync
@@ -267,22 +269,22 @@ class PromptTrackerThread(TrackerThread):
         self._over = threading.Event()
 
     def begin(self, round_trip: RoundTrip) -> None:
-        """Carry it out."""
+        """Carry out a round trip."""
         self._tell(self.carry_out(round_trip))
         self._told.set()
 
     def sync(self) -> None:
-        """It is synced anyway, soon."""
+        """Let the thread sync the journal, soon."""
         self._told.set()
 
     def stop(self, seconds: float) -> None:
-        """Let it finish what it does, for so long, and close the source."""
+        """Wait up to ``seconds`` until the thread has finished its work and closed the source."""
         self._over.set()
         self._told.set()
         self._thread.join(seconds)
 
     def _work(self) -> None:
-        # However much is told, the disk is bothered once a second; where nothing is, never.
+        # However much is told, the disk is synced once a second; if nothing is told, never.
         tidy_at = time.monotonic() + TIDY_SECONDS
         while not self._over.wait(SYNC_SECONDS):
             self._told.wait()
@@ -296,7 +298,7 @@ class PromptTrackerThread(TrackerThread):
 
 
 def _of_machine(error: OSError) -> str:
-    # No descriptor, no memory, no room: the world's failure, whatever the source was about to do.
+    # No descriptor, memory or room: a failure of the machine, whatever the source was doing.
     return f"the tracker could not be asked: {error.strerror or error}"
 
 
@@ -305,15 +307,16 @@ def _reason(error: SourceError) -> str:
 
 
 # --- recovery ------------------------------------------------------------------------------------
-# Settling what crashed runs left, before anything is taken: runs in the tracker thread.
+# Settlement of crashed runs, before anything is taken; runs in the tracker thread.
 #
-# Source: docs/SEMANTICS.md, "Recovery". First everything of the crashed run must be
-# gone: its workers (the ``alive`` lock is free) and its last tracker process. Then the tracker is
-# asked what it still holds, run by run.
+# Source: docs/SEMANTICS.md, "Recovery". First everything of the crashed run must be gone: its
+# workers (the ``alive`` lock is free) and its last tracker process. Then the tracker is asked what
+# the run still holds, run by run.
 
 
 GONE_SECONDS = limits.TERM_GRACE_SECONDS + 5.0
-"""Workers leave within their grace; what is there after this is stuck, and carries our token."""
+"""Seconds until workers have left, within their grace; those left after this are stuck, and carry
+our token."""
 
 LOOK_SECONDS = 0.05
 
@@ -322,7 +325,8 @@ DEFAULT = Keep()
 
 @dataclass(slots=True)
 class _Left:
-    """An earlier run of which some issues are ``kept``; ``whole``: all others are settled."""
+    """An earlier run with some issues ``kept`` for living workers; ``whole``: all others are
+    settled."""
 
     state: RecoveryState
     kept: frozenset[IssueId]
@@ -330,7 +334,8 @@ class _Left:
 
 
 class Recovery:
-    """``run`` is what the tracker thread does first; ``abandon`` lets a stop overtake it."""
+    """Recovery of crashed runs: the tracker thread calls ``run`` first; ``abandon`` lets a stop
+    overtake it."""
 
     def __init__(
         self,
@@ -344,20 +349,20 @@ class Recovery:
         grace_seconds: float | None = limits.ORPHAN_GRACE_SECONDS,
         call_seconds: float = limits.BD_SECONDS,
     ) -> None:
-        """``keep``: what stays of older runs once nothing is pending for them. ``inherits``: what
-        is with workers that live on is left for ``release``; a push source waits for them here, for
-        ``grace_seconds`` at most (None: for ever). ``call_seconds``: so long a tracker process that
-        a crashed run has left may go on; then it is ended."""
+        """``keep``: what stays of older runs once nothing is pending for them. ``inherits``: issues
+        of workers that live on are left for ``release``; a push source waits for those workers
+        here, for ``grace_seconds`` at most (None: for ever). ``call_seconds``: seconds that a
+        tracker process of a crashed run may go on; then it is killed."""
         self._keep = keep
         self._inherits = inherits
         self._grace_seconds = grace_seconds
         self._call_seconds = call_seconds
         self._left: dict[str, _Left] = {}
         self._told: set[str] = set()
-        """Runs of which more was found than their journals tell (what their agents had used, and
-        branches that are to land), and which may not be in our journal yet."""
+        """Runs of which more was found than their journals tell, and which may not be in our
+        journal yet: usage of their agents, and branches that are to land."""
         self._unconcluded: list[str] = []
-        """Those of them that are settled but for that."""
+        """Runs of ``_told`` that are settled, except that our journal was not on disk."""
         self._directory = directory
         self._source = source
         self._unsettled = unsettled
@@ -365,7 +370,7 @@ class Recovery:
         self._abandoned = threading.Event()
 
     def abandon(self) -> None:
-        """The run ends: what is not settled stays for the next start."""
+        """Stop the recovery: the run ends, and unsettled runs stay for the next start."""
         self._abandoned.set()
 
     def run(self) -> ev.RecoveryEnded:
@@ -377,7 +382,7 @@ class Recovery:
             self._wait_until_gone(left)
             living = self._still_held(left)
             ends = self._hear(left)
-            # After that: whose worker left word of its end has said what it had used.
+            # After that: a worker that left a result has reported the usage in it.
             unread = left.unread
             self._find_usage(left, [each for each in unread if each.issue_id not in living])
             late = [each for each in left.checkpoint() if each.issue_id in ends]
@@ -389,7 +394,7 @@ class Recovery:
             self._find_usage(left, [each for each in unread if each.issue_id in over])
             inherited += left.inherited(kept)
             settled += self._settle(left, list(ends.values()), kept)
-        # Only now: until it was settled, a run's journal was all that knew of its pending writes.
+        # Only now: until it was settled, only a run's journal knew of its pending writes.
         try:
             rotate(self._directory, self._keep)
         except RuntimeError:
@@ -398,19 +403,19 @@ class Recovery:
 
     def release(self, settlements: Sequence[Settlement]) -> list[Settled]:
         """Write what was left alone for workers that lived on, in the name of the one run that
-        holds it: one answer each; may raise ``SourceError`` and ``OSError``. Called in the tracker
-        thread."""
+        holds it; return one answer each. May raise ``SourceError`` and ``OSError``. Called in the
+        tracker thread."""
         run_id = settlements[0].run_id
         found = self._left.get(run_id)
         if found is None:
             return no_release(settlements)
         asked = found.kept & {each.issue_id for each in settlements}
-        # Until now they went on using more.
+        # These workers have used more until now.
         unread = [each for each in found.state.unread if each.issue_id in asked]
         self._find_usage(found.state, unread)
         last = found.state.unsettled_runs(found.kept - asked)[-1]
         settled = self._source.recover(last) if asked else []
-        # What is in nobody's hands in the tracker has moved on by itself.
+        # An issue that nobody holds in the tracker has moved on by itself.
         told = {s.settlement.issue_id: s for s in settled if s.settlement.issue_id in asked}
         answers = []
         for each in settlements:
@@ -424,7 +429,8 @@ class Recovery:
         return answers
 
     def _still_held(self, left: RecoveryState) -> frozenset[IssueId]:
-        """What workers have that were not ours, and live on, or whose tasks do."""
+        """Return the issues whose foreign worker, or a process that it started for them, lives
+        on."""
         if self._abandoned.is_set():
             return frozenset()
         return frozenset(
@@ -434,15 +440,15 @@ class Recovery:
         )
 
     def conclude(self) -> None:
-        """All that was posted is on disk, and was before the round trip that begins now. Called in
-        the tracker thread."""
+        """Mark runs as settled that waited for the disk: all that was posted before this round trip
+        is on disk. Called in the tracker thread."""
         settled, self._unconcluded = self._unconcluded, []
         for run_id in settled:
             self._directory.mark_settled(run_id)
         self._told.clear()
 
     def _settled(self, run_id: str) -> None:
-        # As long as it is not, the next start looks again for what its agents had used.
+        # While a run is not marked, the next start looks again for its agents' usage.
         if run_id in self._told:
             self._unconcluded.append(run_id)
         else:
@@ -450,7 +456,7 @@ class Recovery:
 
     def _find_usage(self, left: RecoveryState, ended: Sequence[Started | Finished]) -> None:
         if self._abandoned.is_set():
-            return  # They may still be at work.
+            return  # Its agents may still be at work.
         for each in ended:
             found = usage_read(self._directory.run(left.run_id), each)
             if found is not None:
@@ -458,9 +464,10 @@ class Recovery:
                 self._post(found)
 
     def _hear(self, left: RecoveryState) -> dict[str, Entry]:
-        """What its workers had done at the end, by issue; ``left`` knows it from now on."""
+        """Return the last results of the run's workers, by issue; ``left`` includes them from now
+        on."""
         if self._abandoned.is_set():
-            return {}  # They may not have left yet.
+            return {}  # Its workers may not have left yet.
         return hear(left, self._directory.run(left.run_id))
 
     def _settle(
@@ -487,7 +494,7 @@ class Recovery:
             if whole:
                 self._tell_its_journal(left.run_id, ends)
             if kept:
-                # A person may change the others from now on: they are not written twice.
+                # A person may change the other issues from now on: they are not written twice.
                 left.settled_elsewhere([i for i in left.issues.known if i not in kept])
                 self._left[left.run_id] = _Left(left, kept, whole)
             elif whole:
@@ -496,11 +503,11 @@ class Recovery:
         return []
 
     def _tell_its_journal(self, run_id: str, ends: Sequence[Entry]) -> None:
-        # For people who read it. Until nothing is pending, their words are read at each start.
+        # For people who read it. While anything is pending, the spool is read at each start.
         try:
             add_to(self._directory.run(run_id) / "journal.jsonl", ends)
         except OSError:
-            pass  # A full disk: this run's journal has that they are closed.
+            pass  # A full disk: this run's journal records that they are closed.
 
     def _wait_until_gone(self, left: RecoveryState) -> None:
         lock = self._directory.run(left.run_id) / "alive"
@@ -511,13 +518,13 @@ class Recovery:
                 sessions.kill_owners(lock)
                 deadline = time.monotonic() + GONE_SECONDS
             self._abandoned.wait(LOOK_SECONDS)
-        # Where workers were killed with their orchestrator, nobody has ended their tasks.
+        # If workers were killed with their orchestrator, their tasks may still run.
         sessions.sweep(left.run_id, None)
         if left.socket:
             try:
                 clear_dead(Path(left.socket))
             except OSError:
-                pass  # Its pid is somebody else's by now, who listens there.
+                pass  # Another process has its pid by now, and listens there.
         for issue_id, (pid, start_time) in left.owners.items():
             if not self._inherits:
                 self._wait_for_owner(issue_id, pid, start_time)
@@ -526,7 +533,7 @@ class Recovery:
         self._wait_for_call(*left.last_call)
 
     def _wait_for_call(self, pid: int, start_time: int) -> None:
-        # It finishes its work although its caller died, unless it hangs.
+        # The process finishes its work although its caller died, unless it hangs.
         numbers = iter((signal.SIGTERM, signal.SIGKILL))
         until = time.monotonic() + self._call_seconds
         while sessions.lives(pid, start_time) and not self._abandoned.is_set():
@@ -537,7 +544,7 @@ class Recovery:
             self._abandoned.wait(LOOK_SECONDS)
 
     def _wait_for_owner(self, issue_id: str, pid: int, start_time: int) -> None:
-        # It is not ours to kill, and its issue goes to nobody while it may be at work on it.
+        # The process is not ours to kill, and nobody gets its issue while it may work on it.
         told_at = time.monotonic() + limits.TERM_GRACE_SECONDS
         grace = self._grace_seconds
         until = inf if grace is None else time.monotonic() + grace
@@ -551,7 +558,7 @@ class Recovery:
 
 
 def still_held(issue_id: str, pid: int) -> ev.RecoveryFailed:
-    """What people are told while a worker of somebody else keeps a start waiting."""
+    """Return what people are told while a foreign worker keeps a start waiting."""
     return ev.RecoveryFailed(
         f"{issue_id} is still with a worker of an earlier run, pid {pid}: it is not ours to end",
         f"nothing is taken until it has exited; if it is stuck, end it: kill {pid}",

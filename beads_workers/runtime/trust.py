@@ -1,8 +1,8 @@
-"""Which places are believed: docs/TRUST.md, "What is read, and who must own it".
+"""Trust in files and folders: docs/TRUST.md, "What is read, and who must own it".
 
-A repository may bring what it likes, also below the run directory. What lies there is opened by
-name in many places, so all of it is looked at before any of it is opened. No other user can change
-it afterwards: the folder is ours alone.
+A repository may bring any file, also below the run directory. Files there are opened by name in
+many places, so all of them are checked before any is opened. No other user can change them
+afterwards: the folder is ours alone.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ NAMED = {
     "settings.json": FILE,
     "settled": FILE,
 }
-"""What must be of this kind, in the run directory and in the folder of a run. Anything else there
+"""Required kind of each name, in the run directory and in the folder of a run. Anything else there
 is a file or a folder."""
 
 FILES_ONLY = ("worktree-records", "logs", "issues")
 PIPES = {"pool.wake": stat.S_IFIFO}
-"""What is no file among these: ``worktrees.pool`` makes it."""
+"""Entries that may be no file, despite ``FILES_ONLY``: created by ``worktrees.pool``."""
 
 
 class Untrusted(Exception):
-    """What lies at ``path`` decides what is run and where is written, and is not ours to believe.
+    """Error: ``path`` decides what is run and where is written, and is not to be trusted.
 
     ``str()`` says why, ``hint`` what to do.
     """
@@ -63,9 +63,10 @@ class Untrusted(Exception):
 
 
 def check_owner(path: Path, start: Path) -> None:
-    """Raise ``Untrusted`` unless root, this user, or whoever owns the folder ``start`` made this.
+    """Raise ``Untrusted`` unless root, this user, or the owner of the folder ``start`` owns the
+    path.
 
-    Both a link and what it leads to count. What is not there, nobody made.
+    Both a link and its target are checked. A path that does not exist passes.
     """
     for status in (os.lstat, os.stat):
         try:
@@ -77,10 +78,10 @@ def check_owner(path: Path, start: Path) -> None:
 
 
 def check_state(root: Path, start: Path) -> None:
-    """Raise ``Untrusted`` for a run directory with something in it that no run has made: a link, a
-    device, a folder where a file belongs, something of a stranger's.
+    """Raise ``Untrusted`` if a run directory contains something that no run creates: a link, a
+    device, a folder instead of a file, or a file of a stranger.
 
-    The directory itself may be a link. Checkouts (``worktrees/*``) hold what they like.
+    The directory itself may be a link. Checkouts (``worktrees/*``) may contain anything.
     """
     check_owner(root, start)
     for entry in _entries(root):
@@ -96,8 +97,8 @@ def check_state(root: Path, start: Path) -> None:
 
 
 def is_in_index(root: Path) -> bool:
-    """Whether the name stands in the repository's index: read without git, which would cost each
-    command some milliseconds."""
+    """Return whether the name is in the repository's index; read without git, which would cost each
+    command some milliseconds. True also if the index cannot be read."""
     found = _index(root.absolute().parent)
     if found is None:
         return False
@@ -114,17 +115,17 @@ def is_in_index(root: Path) -> bool:
 
 
 def in_repository(folder: Path) -> bool:
-    """Whether a checkout holds this folder."""
+    """Return whether a checkout contains this folder."""
     return _index(folder) is not None
 
 
 def _is_trusted(uid: int, start: Path) -> bool:
-    # The owner of ``start`` is asked last: in a container the user is often not who checked out.
+    # The owner of ``start`` is checked last: in a container another user has often checked out.
     return uid in (0, os.geteuid()) or uid == start.stat().st_uid
 
 
 def _entries(folder: os.DirEntry[str] | Path) -> list[os.DirEntry[str]]:
-    """What is in a folder; nothing if it is none, or cannot be read."""
+    """Return the entries of a folder; empty if it is no folder, or cannot be read."""
     try:
         with os.scandir(folder) as entries:
             return list(entries)
@@ -136,7 +137,7 @@ def _check_entry(entry: os.DirEntry[str], start: Path) -> None:
     try:
         status = entry.stat(follow_symlinks=False)
     except FileNotFoundError:
-        return  # It went meanwhile: a fleet is running.
+        return  # Removed meanwhile: a fleet is running.
     kind = stat.S_IFMT(status.st_mode)
     expected = NAMED.get(entry.name)
     if kind not in (expected,) if expected else kind not in (FILE, FOLDER):
@@ -146,8 +147,8 @@ def _check_entry(entry: os.DirEntry[str], start: Path) -> None:
 
 
 def _check_below(folder: os.DirEntry[str]) -> None:
-    """What its folders hold is opened by name as well. No file is asked for its status here: there
-    may be thousands."""
+    """Check the entries of a folder, which are opened by name as well. Files are not examined with
+    ``stat``: there may be thousands."""
     for entry in _entries(folder):
         if entry.is_file(follow_symlinks=False):
             continue
@@ -170,17 +171,18 @@ def _wrong_kind(entry: os.DirEntry[str], kind: int) -> Untrusted:
 
 
 def stranger(path: Path, uid: int) -> Untrusted:
-    """Why something of another user's is not used."""
+    """Return the error for something that belongs to another user."""
     hint = "go to a folder of your own, or have it removed"
     return Untrusted(path, f"belongs to another user (uid {uid})", hint)
 
 
 def _index(folder: Path) -> tuple[Path, Path] | None:
-    """The top of the checkout that holds the folder, and its index; None outside of one."""
+    """Return the top of the checkout that contains the folder, and its index; None outside of
+    one."""
     folder = folder.resolve()
     for above in (folder, *folder.parents):
         dot_git = above / ".git"
-        # Without it git goes on above.
+        # Without ``HEAD``, git goes on in the folders above.
         if os.path.lexists(dot_git / "HEAD"):
             return above, dot_git / "index"
         if dot_git.is_file():

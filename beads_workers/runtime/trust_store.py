@@ -1,7 +1,7 @@
-"""What the user trusts: for each project folder, hashes of what runs something there.
+"""Trust store: for each project folder, hashes of the lines that the user trusts to run there.
 
-It is kept with the user, not in the repository: ``~/.local/state/beads-workers/trust``, below
-``$XDG_STATE_HOME`` if that is set. A file that is damaged, or of somebody else, trusts nothing.
+The hashes are kept with the user, not in the repository: in ``~/.local/state/beads-workers/trust``,
+or below ``$XDG_STATE_HOME`` if that is set. A damaged file, or one of another user, trusts nothing.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ FILE_BYTES_MAX = 1 << 20
 
 
 class TrustStore:
-    """What is trusted in one folder. ``is_known``: all that was here has once been trusted or run,
-    so whatever came later is the user's, unless git brings it."""
+    """What is trusted in one folder. ``is_known``: everything here has once been trusted or run, so
+    whatever came later is the user's, unless git brings it."""
 
     def __init__(self, folder: Path, environment: Mapping[str, str] = os.environ) -> None:
         self._folder = os.fsencode(folder.resolve())
@@ -30,16 +30,16 @@ class TrustStore:
         try:
             self._path: Path | None = state_home(environment) / "trust" / f"{name}.json"
         except RuntimeError:
-            self._path = None  # Nobody knows where this user lives.
+            self._path = None  # The home of this user is not known.
         self._known = self._read()
 
     @property
     def is_known(self) -> bool:
-        """See the class."""
+        """Whether everything here has once been trusted or run: see the class."""
         return self._known.get("known") is True
 
     def trusts(self, digest: str) -> bool:
-        """Whether this very text is trusted here."""
+        """Return whether exactly the text with this digest is trusted here."""
         return digest in self._known.get("lines", {})
 
     def add(self, lines: Iterable[tuple[str, str]], *, known: bool = False) -> None:
@@ -66,7 +66,7 @@ class TrustStore:
         self._known = kept
 
     def forget(self) -> None:
-        """Trust nothing here; raises ``OSError``."""
+        """Trust nothing here any more; raises ``OSError``."""
         if self._path is not None:
             self._path.unlink(missing_ok=True)
         self._known = {}
@@ -88,7 +88,7 @@ class TrustStore:
 
 
 def _make_folder(folder: Path) -> None:
-    """For the user's own eyes, as all above it that is not there yet, whatever the umask."""
+    """Create the folder and its missing parents for this user alone, whatever the umask."""
     for each in (*reversed(folder.parents), folder):
         if not each.exists():
             each.mkdir(mode=0o700, exist_ok=True)

@@ -1,8 +1,9 @@
-"""What an attempt has used, on disk as it is heard: exact after a ``kill -9`` of everything.
+"""Usage of an attempt, written to disk as it is reported: exact even after a ``kill -9`` of
+everything.
 
-One line for each run of an agent, with its prices, and one for each increment of its usage. A
-worker that dies says nothing any more; whoever finds its attempt reads this (``usage_read``), and
-what the agent wrote by itself since (``SessionFile``).
+One line for each run of an agent, with its prices, and one for each increment of its usage. A dead
+worker reports nothing more; ``usage_read`` reads this file instead, and what the agent wrote by
+itself since then (``SessionFile``).
 """
 
 from __future__ import annotations
@@ -30,13 +31,15 @@ if TYPE_CHECKING:
     from beads_workers.core.journal import Finished, Started
 
 FILE_BYTES_MAX = 8 << 20
-"""Thirty thousand answers of a model; it is read in the loop, in a tenth of a second."""
+"""Bytes read of a usage file: thirty thousand answers of a model, in a tenth of a second of the
+loop."""
 LINE_BYTES_MAX = 1 << 20
-"""A tool's output stands in one line; what is longer is read in pieces that mean nothing."""
+"""Bytes of the longest line, such as a tool's output; a longer line is read in pieces that mean
+nothing."""
 
 
 class UsageFile:
-    """Appended to by one attempt. A disk that is full costs the account, and not the work."""
+    """Usage file of one attempt, appended to. A full disk loses the usage, not the work."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -57,22 +60,23 @@ class UsageFile:
         works: bool = True,
         adapter: str = "",
     ) -> None:
-        """A run of this agent begins. ``works``: on the issue, and does not review it."""
+        """Begin a run of this agent. ``works``: it works on the issue, and does not review it."""
         self._runs.append((Tally(), prices_of(prices)))
         row = {"agent": agent, "model": model, "prices": dict(prices), "adapter": adapter}
         self._write(row if works else row | {"works": False})
 
     def session(self, session: str, totals: Totals) -> None:
-        """Its session has this id, and had used so much when it began."""
+        """Record the id of the run's session, and the totals that the session had when it began."""
         self._write({"session": session, "totals": totals.to_object()})
 
     def beside(self, path: str, at: int) -> None:
-        """It writes its usage there as well, and this run's begins at this byte."""
+        """Record the file to which the agent writes its usage as well; this run's part begins at
+        byte ``at``."""
         self._write({"beside": path, "at": at})
 
     def add(self, increments: Sequence[Increment], totals: Totals, at: int | None = None) -> None:
-        """It has used more; ``totals``: of its session by now, for whoever resumes it. ``at``: up
-        to this byte of the file beside."""
+        """Add usage. ``totals``: those of the session by now, for the process that resumes it.
+        ``at``: up to this byte of the file beside."""
         for number, each in enumerate(increments, 1):
             self._runs[-1][0].hear([each])
             used = [each.input, each.output, each.cached_read, each.cached_write, each.money]
@@ -83,8 +87,8 @@ class UsageFile:
             self._write(row)
 
     def spent(self) -> tuple[dict[str, Tokens], float | None, int]:
-        """Tokens by model, dollars (None where nobody knows any), and the tokens of runs whose
-        dollars are not known, of all runs so far."""
+        """Return tokens by model, dollars (None: not known for any run), and the tokens of runs
+        whose dollars are not known, of all runs so far."""
         return _sum(self._runs)
 
     def _write(self, row: Mapping[str, Any]) -> None:
@@ -96,18 +100,18 @@ class UsageFile:
 
 
 class SessionFile:
-    """What a command line writes by itself of a session's usage, read as it grows."""
+    """Usage of a session that an agent CLI writes by itself, read as the file grows."""
 
     def __init__(self, adapter: Adapter, environment: Mapping[str, str]) -> None:
         self._adapter, self._environment = adapter, environment
         self._session = ""
         self.path = ""
         self.at = 0
-        """How much of it was read."""
+        """Number of bytes that were read."""
 
     def begin(self, session: str, at: int | None = 0, path: str = "") -> bool:
-        """A run of this session begins; whether its file was found just now. ``at``: where this
-        run's part begins, None for its present end."""
+        """Begin a run of this session; return whether its file was found just now. ``at``: where
+        this run's part begins; None: at the file's present end."""
         if session != self._session:
             self._session, self.path, self.at = session, path, at or 0
         if self.path or not session or not self._adapter.usage_grows:
@@ -120,7 +124,7 @@ class SessionFile:
         return bool(self.path)
 
     def read(self) -> Iterator[tuple[str, int]]:
-        """Its new lines, each with where it ends. A line that is not finished waits."""
+        """Yield new lines, each with the offset of its end. An unfinished line waits."""
         if not self.path:
             return
         try:
@@ -138,7 +142,7 @@ class SessionFile:
 
 
 def read_usage(path: Path) -> Receipt | None:
-    """What an attempt had used whose worker said nothing; None where no agent ran."""
+    """Return the usage of an attempt whose worker reported nothing; None if no agent ran."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         with open(descriptor, "rb") as file:
@@ -153,7 +157,7 @@ def read_usage(path: Path) -> Receipt | None:
         row = _row(line)
         if isinstance(row.get("agent"), str):
             runs.append((Tally(), _read_prices(row.get("prices"))))
-            # Beside the one that works there may be a reviewer, whose session nobody resumes.
+            # Besides the agent that works there may be a reviewer, whose session is never resumed.
             works = row.get("works") is not False
             beside = {}
         if works:
@@ -175,19 +179,19 @@ def read_usage(path: Path) -> Receipt | None:
 
 
 def usage_read(run_directory: Path, ended: ReadUsage | Started | Finished) -> UsageRead | None:
-    """What there is of an attempt of this run; None where no agent ran."""
+    """Return the usage of an attempt of this run; None if no agent ran."""
     found = read_usage(Path(usage_file(str(run_directory), ended.request_id)))
     if found is None:
         return None
-    from beads_workers.core.events import UsageRead  # An attempt, which writes, does without.
+    from beads_workers.core.events import UsageRead  # An attempt only writes, without it.
 
     ids = IssueId(ended.issue_id), ended.attempt, ended.request_id
     return UsageRead(*ids, found)
 
 
 def _unheard(said: dict[str, Any], beside: dict[str, Any], prices: Prices) -> list[Increment]:
-    """What the agent wrote by itself since the last line; in ``said`` the totals go on with it."""
-    from beads_workers.agents.adapter import load  # Only where an attempt is found so.
+    """Return what the agent wrote by itself since the last line; update the totals in ``said``."""
+    from beads_workers.agents.adapter import load  # Imported only if an attempt is read.
 
     adapter = load(beside.get("adapter", ""))
     session = said.get("session", "")
@@ -195,7 +199,7 @@ def _unheard(said: dict[str, Any], beside: dict[str, Any], prices: Prices) -> li
         return []
     totals = from_object(said.get("totals"))
     if "beside" not in beside and totals.tokens:
-        return []  # Nobody knows where this run's part begins.
+        return []  # Nobody knows at which byte this run's part begins.
     parser = adapter.parser(said.get("model", ""), totals)
     parser.usage.begin(session)
     file = SessionFile(adapter, os.environ)
@@ -216,7 +220,7 @@ WHY = "it was ended before it could say what it had done"
 
 
 def prices_of(table: Mapping[str, tuple[float, ...]]) -> dict[str, Price]:
-    """The table of the settings as the adapters know it."""
+    """Return the prices in the settings' table as the adapters know them."""
     return {model: Price(*each[:3]) for model, each in table.items() if len(each) >= 2}
 
 
@@ -263,7 +267,7 @@ def _read_prices(table: object) -> Prices:
 
 
 def _is_amount(found: object) -> bool:
-    """Whether it is a number that can be added up."""
+    """Return whether this is a number that can be added up."""
     if isinstance(found, bool) or not isinstance(found, int | float):
         return False
     return 0 <= found <= limits.INTEGER_MAX

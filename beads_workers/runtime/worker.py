@@ -1,4 +1,4 @@
-"""The worker process: carries out what ``core.worker`` asks for, and decides nothing."""
+"""The worker process: carries out the commands of ``core.worker``, and decides nothing."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from beads_workers.runtime.sessions import sweep
 from beads_workers.runtime.steps import CannotStart, RunningStep, start_step
 
 # --- payloads ------------------------------------------------------------------------------------
-# Payloads that are too large for a line: read from the file that the TASK names.
+# Payloads that are too large for a line, read from the file that the TASK names.
 
 
 def with_payload(task: wire.Task) -> wire.Task:
-    """Read a large payload from its file, which then goes: it may hold secrets, and each attempt
-    gets one of its own. One that cannot be read stays named in the task."""
+    """Read a large payload from its file, and delete the file: it may hold secrets, and each
+    attempt gets its own. If the file cannot be read, the task keeps its name."""
     if task.payload_file is None:
         return task
     try:
@@ -43,7 +43,7 @@ def with_payload(task: wire.Task) -> wire.Task:
     try:
         os.unlink(task.payload_file)  # noqa: PTH108 - no Path here
     except OSError:
-        pass  # A folder that cannot be written: it goes with the run.
+        pass  # A folder that cannot be written: the file goes with the run.
     return replace(task, payload=payload, payload_file=None)
 
 
@@ -52,21 +52,23 @@ def with_payload(task: wire.Task) -> wire.Task:
 
 
 CONNECT_SECONDS = 5.0
-"""A full queue of the listener blocks a connection; longer than this is a failed try."""
+"""Seconds that a connection may take while the listener's queue is full; then the try has
+failed."""
 
 FLUSH_SECONDS = 2.0
-"""How long a last message may take to leave; a reader that is this slow is not there."""
+"""Seconds that a last message may take to leave; a slower reader counts as gone."""
 
 
 Dial = Callable[[], socket.socket]
-"""Connects to the orchestrator; raises ``OSError``, whose text names what could not be reached."""
+"""Function that connects to the orchestrator; raises ``OSError`` with a text that names the
+address."""
 
 
 def dial_path(path: str) -> socket.socket:
     """Connect to the socket at ``path``; takes ``CONNECT_SECONDS`` at most.
 
-    Raises ``OSError``, also where the server is another user's: anybody can name a socket
-    after a pid, and a task says what is to be run.
+    Raises ``OSError``, also if the server is another user's: anybody can name a socket after a pid,
+    and a task says what is to be run.
     """
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.settimeout(CONNECT_SECONDS)
@@ -84,10 +86,10 @@ def dial_path(path: str) -> socket.socket:
 
 
 class WorkerConnection:
-    """Watches itself in ``selector``; there is none until ``connect`` has given
+    """A worker's connection, watched in ``selector``; there is none until ``connect`` returns
     ``OrchestratorConnected``.
 
-    ``ready``: what the selector has as its data.
+    ``ready``: the data of the selector's key.
     """
 
     def __init__(
@@ -107,11 +109,11 @@ class WorkerConnection:
         self._bad_lines = 0
 
     def fileno(self) -> int:
-        """-1 while there is none."""
+        """Return the descriptor; -1 while there is no connection."""
         return -1 if self._socket is None else self._socket.fileno()
 
     def connect(self) -> worker_events.Event:
-        """``OrchestratorConnected`` or ``ConnectFailed``."""
+        """Connect; return ``OrchestratorConnected`` or ``ConnectFailed``."""
         try:
             connection = self._dial()
         except OSError as error:
@@ -122,7 +124,8 @@ class WorkerConnection:
         return worker_events.OrchestratorConnected()
 
     def receive(self) -> Iterator[worker_events.Event]:
-        """Call when it can be read: each message as ``MessageReceived``, then maybe its loss."""
+        """Yield each message as ``MessageReceived``, then maybe the loss of the connection. Call
+        when it is readable."""
         if self._socket is None:
             return
         try:
@@ -139,19 +142,20 @@ class WorkerConnection:
             yield from self._hang_up()
 
     def send(self, message: wire.FromWorker | wire.ControlAsked, *, v1: bool = False) -> None:
-        """Goes out with the next ``flush``; is lost where there is no connection."""
+        """Queue a message for the next ``flush``; without a connection, the message is lost."""
         if self._socket is not None:
             self._outbox += wire.encode(message, self._worker_id, time.time(), v1=v1)
 
     def flush(self) -> Iterator[worker_events.Event]:
-        """Write what is due, as far as the other side takes it; one that never does is left."""
+        """Write what is due, as far as the other side takes it; close the connection to a peer that
+        never reads."""
         if self._socket is None or not self._outbox:
             return
         try:
             del self._outbox[: self._socket.send(self._outbox)]
         except OSError as error:
             if error.errno not in processes.SEND_LATER:
-                # It is over, but for what is still to be read: a SHUTDOWN may be waiting there.
+                # The connection is over, except for unread data: a SHUTDOWN may be waiting there.
                 self._outbox.clear()
                 with suppress(OSError):
                     self._socket.shutdown(socket.SHUT_WR)
@@ -164,7 +168,7 @@ class WorkerConnection:
             self._selector.modify(self._socket, selectors.EVENT_READ | writing, self._ready)
 
     def say_goodbye(self) -> None:
-        """Write what is due, waiting for it a little, and close."""
+        """Write what is due, waiting a little, and close the connection."""
         if self._socket is None:
             return
         self._socket.settimeout(FLUSH_SECONDS)
@@ -209,14 +213,14 @@ class WorkerConnection:
 
 
 # --- worker --------------------------------------------------------------------------------------
-# The worker process: carries out what ``core.worker`` asks for, and decides nothing.
+# The worker process: carries out the commands of ``core.worker``, and decides nothing.
 #
 # One loop over the socket, the running step's pidfd, and signals. It stays small: the zygote forks
 # it by the hundred, so nothing heavy is imported here.
 
 
 SPARES = 3
-"""A process is looked at and ended with so many descriptors at once, at most."""
+"""Descriptors that reading or killing a process needs at once, at most."""
 
 
 def run_worker(
@@ -224,13 +228,13 @@ def run_worker(
     connect_delays: Sequence[float] = limits.CONNECT_DELAYS_SECONDS,
     dial: Dial | None = None,
 ) -> int:
-    """Be a worker until told to leave; returns the exit status.
+    """Run a worker until told to leave; return the exit status.
 
     ``dial`` connects to the orchestrator in some other way than by its socket's path.
 
-    0 after SHUTDOWN or a signal, 1 when the orchestrator could not be reached or was lost. The
-    process must be able to call this its own: it changes folder and signal handlers, and becomes
-    a subreaper. It leaves nothing running of what it started.
+    0 after SHUTDOWN or a signal, 1 if the orchestrator could not be reached or was lost. The
+    process must be able to call this its own: it changes folder and signal handlers, and becomes a
+    subreaper. No process that it started is left running.
     """
     try:
         for name in ("logs", "issues"):
@@ -242,13 +246,13 @@ def run_worker(
     processes.keep_from_tasks()
     sessions.adopt()
     if settings.work.worktrees is not None:
-        # Of whoever started the fleet from a hook of git: they would name another checkout.
+        # Set if a git hook started the fleet: they would name another checkout.
         for name in processes.GIT_PLACES:
             os.environ.pop(name, None)
     half = WorkerHalf(
         settings.worker_id, settings.work, partial(plan, settings=settings), connect_delays
     )
-    # Of its three descriptors one comes and goes with each step: ``poll`` needs no call for that.
+    # One of its three descriptors changes with each step: ``poll`` needs no system call for that.
     selector = selectors.PollSelector()
     dial = dial or partial(dial_path, settings.socket_path)
     connection = WorkerConnection(dial, settings.worker_id, selector)
@@ -277,13 +281,14 @@ class _Process:
     inherited: dict[bytes, bytes] = field(default_factory=lambda: dict(os.environb))
     spares: processes.Spares = field(default_factory=lambda: processes.Spares(SPARES))
     watched: int = -1
-    """The descriptor of the process for functions, while it is there."""
+    """Descriptor of the process for functions; -1: there is none."""
     captured: int = -1
-    """The pipe of a step whose words are its result, while somebody may still speak."""
+    """Descriptor of a captured step's pipe, while somebody may still write to it; -1: none."""
     look_at: float = 0.0
-    """When to look at what the running step has printed (monotonic)."""
+    """When to look at the output of the running step (monotonic seconds)."""
     unsaid: worker_events.SendMessage | None = None
-    """READY, while the process for functions gets ready; said at ``say_at`` in any case."""
+    """READY, held back while the process for functions gets ready; sent at ``say_at`` in any
+    case."""
     say_at: float = 0.0
 
     def run(self) -> int:
@@ -304,7 +309,7 @@ class _Process:
             if over := self.step is not None and self.step.fd in ready:
                 self._bury()
             if (over and not called) or wake.fileno() in ready:
-                # The end of a step comes with a SIGCHLD: that is worth no turn of its own.
+                # The end of a step comes with a SIGCHLD: handle both in one turn.
                 self._signalled(processes.heard(wake))
             if self.connection.fileno() in ready:
                 self._tell_all(self.connection.receive())
@@ -332,11 +337,11 @@ class _Process:
 
     def _look_at_output(self, now: float) -> None:
         if self.step is not None and now >= self.look_at:
-            with suppress(OSError):  # A disk that fails: the task goes on, and so do we.
+            with suppress(OSError):  # A failing disk: the task goes on, and so do we.
                 self.step.output.look()
             self.look_at = time.monotonic() + self.step.output.look_seconds
             if isinstance(self.step, RunningStep) and self.step.is_attempt:
-                return  # It tells its progress itself.
+                return  # It reports its progress itself.
             if line := last_line(self.step.output.news()):
                 self.events.append(worker_events.StepSaid(wire.Progress.read(line)))
 
@@ -372,7 +377,7 @@ class _Process:
                     if isinstance(self.step, CallStep):
                         self.step.tell(reply)
                 case worker_events.RunStep(of_plan, step):
-                    # What is to be read first leaves first: what was said of the task before this.
+                    # Messages about the task so far leave first: they are to be read first.
                     self.events.extend(self.connection.flush())
                     self._start(of_plan, step)
                 case worker_events.EndStep(hard, ask):
@@ -391,18 +396,20 @@ class _Process:
                     assert_never(command)
 
     def _say_ready(self) -> None:
-        """READY means that the next task begins at once: its process for functions is warm."""
+        """Send READY if the process for functions is warm: READY means that the next task begins at
+        once."""
         assert self.unsaid is not None
         if not self.functions.is_cold or time.monotonic() >= self.say_at:
             self.connection.send(self.unsaid.message, v1=self.unsaid.v1)
             self.unsaid = None
 
     def _resources(self) -> wire.Resources:
-        """Of this process, and of the one that runs for the task with what it has reaped."""
+        """Return the resources of this process, and of the running step with the children it has
+        reaped."""
         pids = ("self", *([str(self.step.pid)] if isinstance(self.step, RunningStep) else []))
         pages = ticks = 0
         for pid in pids:
-            with suppress(OSError, ValueError, IndexError):  # It has just ended.
+            with suppress(OSError, ValueError, IndexError):  # The process has just ended.
                 with open(f"/proc/{pid}/stat", "rb") as file:
                     fields = file.read().rpartition(b")")[2].split()
                 pages += int(fields[21])
@@ -413,7 +420,7 @@ class _Process:
     def _start(self, of_plan: Plan, step: Step) -> None:
         try:
             if step.call is None or self.functions.fd < 0:
-                # Each time anew: it may have been put in the place of one that was deleted.
+                # Each time anew: the folder may have been deleted and created again.
                 os.chdir(self.settings.project)
         except OSError as error:
             text = f"cannot use {error.filename}: {error.strerror}"
@@ -434,7 +441,7 @@ class _Process:
             if isinstance(self.step, RunningStep):
                 self.selector.register(self.step.fd, selectors.EVENT_READ)
                 self._watch_captured(self.step)
-        # It stays watched from call to call.
+        # Its process stays watched from call to call.
         self._watch_functions()
 
     def _start_functions_ahead(self) -> None:
@@ -445,7 +452,7 @@ class _Process:
             os.chdir(self.settings.project)
             self.functions.start_ahead(functions_environment(self.settings), self.inherited, ahead)
         except OSError:
-            pass  # The next call says more.
+            pass  # The next call reports the error.
         self._watch_functions()
 
     def _watch_captured(self, step: RunningStep) -> None:
@@ -454,7 +461,7 @@ class _Process:
             self.selector.register(self.captured, selectors.EVENT_READ)
 
     def _listen(self, ready: Collection[int]) -> None:
-        """Take what the running step has said, where that is its result."""
+        """Read the running step's pipe, if it has one: its result, or its progress."""
         if self.captured not in ready:
             return
         assert isinstance(self.step, RunningStep) and self.step.captured is not None
@@ -494,7 +501,7 @@ class _Process:
         assert step is not None
         self._deafen()
         if (ended := step.finish()) is None:
-            self._drain()  # What it asks.
+            self._drain()  # Its request.
             return
         self.step = None
         if isinstance(step, RunningStep):

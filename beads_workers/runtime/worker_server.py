@@ -26,7 +26,8 @@ from beads_workers.runtime.sockets import Acceptor, Peers, Stream
 
 
 class WorkerServer:
-    """``tell`` takes every event. ``before_serving`` brings word of new workers of our own.
+    """Server of the worker socket. ``tell`` takes every event. ``before_serving`` reports new
+    workers of our own first.
 
     ``acceptor``: ticked by the loop.
     """
@@ -46,35 +47,36 @@ class WorkerServer:
         self._payloads = payload_directory
         self._is_ours = is_ours
         self._foreign: dict[ConnId, int] = {}
-        """The pids of workers that we have not started."""
+        """Pids of foreign workers, by connection."""
         self._busy: dict[ConnId, int] = {}
-        """Those of them that were sent a task last."""
+        """Pids of those foreign workers that were sent a task last."""
         self._streams: dict[ConnId, Stream] = {}
         self._unsent: set[ConnId] = set()
         self._named: dict[ConnId, str] = {}
-        """The ids of those that speak 1.1, as they were told last."""
+        """Ids of workers that speak 1.1, as they were last told."""
         self._known: set[ConnId] = set()
-        """Whose last line was a valid message: they are heard at once."""
+        """Connections whose last line was a valid message: they are read at once."""
         self._waiting: dict[ConnId, None] = {}
-        """Who has more to say, in order: the others, and whoever says much at once. Until they are
-        heard the selector does not look for what they send."""
+        """Connections with more to read, in order: those not ``_known``, and those that send much
+        at once. The selector does not watch them for reading until they are read."""
         self._hear_at = 0.0
         self._masks: dict[ConnId, int] = {}
-        """What the selector watches of each."""
+        """Events for which the selector watches each connection."""
         self._last = 0
         self._files = 0
         self.heard: Callable[[], None] = lambda: None
-        """Called when a connection has said something valid for the first time."""
+        """Called when a connection has sent a valid message for the first time."""
         self.asked: Callable[[ConnId, ControlAsked], None] = self._not_asked
-        """What a task asks goes there; the answer comes with ``reply``."""
+        """Called with a running task's request; the answer is sent with ``reply``."""
         self.acceptor = Acceptor("the worker socket", path, selector, tell, self._enter)
 
     def deadline(self) -> float | None:
-        """When ``hear`` is due (monotonic seconds); None while nobody waits to be heard."""
+        """Return when ``hear`` is due (monotonic seconds); None while no connection waits to be
+        read."""
         return self._hear_at if self._waiting else None
 
     def hear(self, now: float) -> None:
-        """Read a little of what a few of those have to say who wait; once in each turn."""
+        """Read a little from a few of the waiting connections; call once in each turn."""
         if now < self._hear_at:
             return
         for conn_id in list(islice(self._waiting, limits.STRANGERS_AT_ONCE)):
@@ -95,7 +97,7 @@ class WorkerServer:
             self._named[command.conn_id] = command.worker_id
 
     def busy(self) -> set[int]:
-        """The pids of workers that we have not started, and that may have a task."""
+        """Return the pids of foreign workers that may have a task."""
         return {*self._busy.values()}
 
     def _note_task(self, command: Send) -> None:
@@ -105,7 +107,7 @@ class WorkerServer:
             self._busy.pop(command.conn_id, None)
 
     def reply(self, conn_id: ConnId, answer: Mapping[str, Any]) -> None:
-        """Queue the answer to what a task has asked; ``flush`` sends it."""
+        """Queue the answer to a task's request; ``flush`` sends it."""
         stream = self._streams.get(conn_id)
         if stream is None:
             return
@@ -121,12 +123,12 @@ class WorkerServer:
         """Close a connection from our side."""
         stream = self._streams.get(conn_id)
         if stream is not None:
-            stream.flush()  # The last word, as far as the socket takes it.
+            stream.flush()  # The last message, as far as the socket takes it.
             stream.hang_up(reason)
             self._drop(stream)
 
     def flush(self) -> None:
-        """One write per connection and turn; what does not fit waits for the selector."""
+        """Write once per connection and turn; what does not fit waits for the selector."""
         for conn_id in list(self._unsent):
             stream = self._streams.get(conn_id)
             if stream is None:
@@ -141,7 +143,7 @@ class WorkerServer:
                 self._unsent.discard(conn_id)
 
     def close(self) -> None:
-        """No more workers: the socket file goes too."""
+        """Close all connections, and remove the socket file."""
         for conn_id, stream in self._streams.items():
             if self._masks.pop(conn_id):
                 self._selector.unregister(stream)
@@ -152,7 +154,7 @@ class WorkerServer:
     # --- inside -------------------------------------------------------------------------------
 
     def _enter(self, peers: Peers) -> None:
-        # A worker of ours was reported before it could connect: now its pid is known.
+        # A worker of ours was reported before it could connect: its pid is known now.
         self._before_serving()
         for sock, pid in peers:
             self._add(sock, pid)
@@ -179,7 +181,7 @@ class WorkerServer:
                 self._selector.register(stream, mask, partial(self._ready, conn_id, stream))
             elif mask != before:
                 self._selector.modify(stream, mask, partial(self._ready, conn_id, stream))
-        except OSError as error:  # The kernel watches no more (ENOSPC, ENOMEM).
+        except OSError as error:  # The kernel cannot watch more (ENOSPC, ENOMEM).
             self._masks[conn_id] = 0
             stream.hang_up(f"cannot be watched: {error.strerror}")
             self._drop(stream)
@@ -200,7 +202,7 @@ class WorkerServer:
         self._watch(conn_id, stream, writes=bool(self._masks[conn_id] & selectors.EVENT_WRITE))
 
     def _read(self, conn_id: ConnId, stream: Stream) -> bool:
-        """Tell a few lines; returns whether there was nonsense among them."""
+        """Pass on a few lines; return whether there was an invalid one among them."""
         nonsense = False
         known = conn_id in self._known
         for framed in stream.read(limits.LINES_OF_A_WORKER if known else limits.LINES_AT_ONCE):
@@ -210,7 +212,7 @@ class WorkerServer:
                     self.asked(conn_id, event)
                     self._tell(ev.Received(conn_id, Heartbeat()))  # It is a sign of life, too.
                     continue
-                # Of a worker that has no task, or speaks version 1: it makes no sense there.
+                # A worker that has no task, or speaks version 1, cannot ask anything.
                 event = ev.Unknown(conn_id, "CONTROL", f"CONTROL {event.command[:80]!r}")
             if isinstance(event, ev.Received):
                 self._known.add(conn_id)
@@ -252,8 +254,8 @@ class WorkerServer:
         line = wire.encode(message, command.worker_id, now, v1=command.v1)
         if len(line) <= limits.INLINE_BYTES_MAX or command.v1:
             return line
-        # No room for a file, or no descriptor: inline as long as it fits; else the worker cannot
-        # read it, says so, and is asked again later.
+        # No room for a file, or no descriptor: inline if it fits; otherwise the worker cannot read
+        # it, reports that, and is asked again later.
         fits = len(line) <= limits.LINE_BYTES_MAX
         match message:
             case Task():
@@ -266,7 +268,8 @@ class WorkerServer:
         return wire.encode(message, command.worker_id, now, v1=False)
 
     def _with_file(self, task: Task, small: int, *, inline: bool) -> Task:
-        """Its payload in a file, unless it is as short as this, or ``inline`` where it has to."""
+        """Return the task with its payload in a file. A payload of at most ``small`` characters
+        stays inline, and so, if ``inline``, does one whose file cannot be written."""
         text = json.dumps({**task.payload, "description": task.description})
         if len(text) <= small:
             return task

@@ -1,8 +1,8 @@
-"""A small process, forked before anything else is loaded, that forks the workers and buries them.
+"""A small process, forked before anything else is loaded, that forks the workers and reaps them.
 
-The orchestrator asks over a socket pair, in JSON lines. The zygote reports every worker's pid and
-exit status, ends whatever a dead worker left behind before it reports, and outlives the
-orchestrator just long enough to see its workers go. Signals are sent by the zygote, because only
+The orchestrator sends requests over a socket pair, as JSON lines. The zygote reports every worker's
+pid and exit status, and kills whatever a dead worker left behind before it reports. It outlives the
+orchestrator just long enough to see its workers end. The zygote sends signals itself, because only
 a parent knows that a pid still means its child.
 """
 
@@ -23,12 +23,12 @@ from beads_workers.core.settings import WorkerSettings
 from beads_workers.runtime.zygote_loop import IGNORED, run_zygote
 
 SEND_SECONDS = 5.0
-"""The zygote always reads; if it has not for this long it is gone or stuck."""
+"""Seconds for a request: a zygote that has not read for this long is gone or stuck."""
 
 
 @value
 class ChildSpawned:
-    """A worker process exists; it will connect by itself."""
+    """Event: a worker process exists; it will connect by itself."""
 
     worker_id: str
     pid: int
@@ -38,7 +38,7 @@ class ChildSpawned:
 
 @value
 class WorkerRefused:
-    """There was no process, or no descriptor, to be had for it."""
+    """Event: there was no process, or no descriptor, for a worker."""
 
     worker_id: str
     error: str
@@ -46,7 +46,7 @@ class WorkerRefused:
 
 @value
 class ChildExited:
-    """A worker is gone, and with it everything that it had started.
+    """Event: a worker is gone, and with it every process that it had started.
 
     ``status``: its exit status, or minus the number of the signal that ended it.
     """
@@ -60,10 +60,10 @@ ZygoteEvent = ChildSpawned | WorkerRefused | ChildExited
 
 
 class Zygote:
-    """The orchestrator's end. When ``closed``, the zygote has died: start another one.
+    """The orchestrator's end of a zygote. When ``closed``, the zygote has died: start another one.
 
-    ``socket`` is to be watched for reading; then call ``read_events``. ``pid`` is to be reaped
-    by the caller (``reap``).
+    Watch ``socket`` for reading; then call ``read_events``. The caller has to reap ``pid``
+    (``reap``).
     """
 
     def __init__(self, connection: socket.socket, pid: int) -> None:
@@ -74,16 +74,15 @@ class Zygote:
         connection.setblocking(False)
 
     def begin(self, keep_fds: Collection[int] = (), nofile_soft: int | None = None) -> None:
-        """Call first. Its input and output are our own from now on.
+        """Begin; call first. From now on the zygote has our own input and output.
 
-        ``keep_fds``: descriptors that are to stay open in it and its workers, never in a task.
-        ``nofile_soft``: the soft limit of open files that workers and tasks are to have, where we
-        have raised ours.
+        ``keep_fds``: descriptors that stay open in the zygote and its workers, never in a task.
+        ``nofile_soft``: the soft limit of open files for workers and tasks, if we have raised ours.
         """
         self._send({"begin": {"nofile_soft": nofile_soft}}, (0, 1, 2, *keep_fds))
 
     def spawn(self, settings: WorkerSettings) -> None:
-        """Ask for a worker; ``ChildSpawned`` answers."""
+        """Ask for a worker; ``ChildSpawned`` or ``WorkerRefused`` answers."""
         self._send({"spawn": to_plain(settings)})
 
     def kill(self, pid: int, number: int) -> None:
@@ -91,7 +90,7 @@ class Zygote:
         self._send({"kill": pid, "signal": int(number)})
 
     def read_events(self) -> list[ZygoteEvent]:
-        """What has happened; sets ``closed`` at the end. Never waits."""
+        """Return what has happened; set ``closed`` at the end. Never waits."""
         try:
             received = self.socket.recv(1 << 16)
         except (BlockingIOError, InterruptedError):
@@ -105,13 +104,14 @@ class Zygote:
         return [_event(json.loads(line.text)) for line in framed if isinstance(line, Line)]
 
     def close(self) -> None:
-        """Let go: the zygote waits for its workers, ends those that stay, and exits."""
+        """Close the connection: the zygote waits for its workers, kills those that stay, and
+        exits."""
         self.closed = True
         self.socket.close()
 
     def put_down(self) -> None:
         """KILL a zygote that does not answer; ``closed`` follows."""
-        os.kill(self.pid, signal.SIGKILL)  # A child that is not reaped: the pid is its own.
+        os.kill(self.pid, signal.SIGKILL)  # A child that is not reaped: the pid is still its own.
 
     def reap(self) -> bool:
         """Collect the zygote's exit status, if it has exited; never waits."""
@@ -135,21 +135,21 @@ class Zygote:
 
 
 def start_zygote() -> Zygote:
-    """Fork the zygote; call it early: what is loaded by then is copied to every worker.
+    """Fork the zygote; call this early: every worker is a copy of what is loaded by then.
 
-    What is open here is closed there, but for 0, 1 and 2.
+    Descriptors that are open here are closed there, except 0, 1 and 2.
     """
     ours, theirs = socket.socketpair()
     gc.collect()
-    # What exists now is shared with every worker as long as nobody writes to it.
+    # What exists now is shared with every worker until somebody writes to it.
     gc.freeze()
-    # Held back until the zygote ignores them: it must not die of one that comes this early.
+    # Blocked until the zygote ignores them: a signal that comes this early must not kill it.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, IGNORED)
     pid = os.fork()
     if pid == 0:
         status = 1
         try:
-            # A socket object that is never closed by the collector: the fork ends in _exit.
+            # The collector never closes a socket object here: the fork ends in _exit.
             ours.close()
             _close_all_but({0, 1, 2, theirs.fileno()})
             status = run_zygote(theirs, before)

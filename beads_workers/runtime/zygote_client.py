@@ -18,33 +18,36 @@ from beads_workers.runtime.zygote import ChildExited, WorkerRefused, Zygote, Zyg
 from beads_workers.runtime.zygote import ChildSpawned as Spawned
 
 ANSWER_SECONDS = 5.0
-"""A zygote answers in milliseconds; one that has not by then is frozen, and is replaced."""
+"""Seconds for an answer of the zygote, which takes milliseconds; later it is frozen, and is
+replaced."""
 
 FILL_AGAIN_SECONDS = 1.0
 
 EARLY_SECONDS = 1.0
 EARLY_ENDS_MAX = 10
 EARLY_DELAY_SECONDS = 0.1
-"""A zygote has failed that ends within a second of its start, or with one unanswered. The first in
-a row is replaced at once (somebody killed it), the others after delays that double; the tenth,
-after half a minute at least, ends the run."""
+"""A zygote has failed if it ends within a second of its start, or with a request unanswered. The
+first in a row is replaced at once (somebody killed it), the others after delays that double. The
+tenth, after half a minute at least, ends the run."""
 
 WHAT = "starting workers"
-"""This trouble's name for people."""
+"""Name of this condition for people."""
 
 
 @value
 class _Member:
-    """``started``: with the pid, this process and no other."""
+    """A living worker. ``started``: with the pid, this process and no other."""
 
     worker_id: str
     started: int
 
 
 class ZygoteClient:
-    """``zygote`` is the first one; ``start_zygote`` makes another when it has died.
+    """Client of the zygote. ``zygote`` is the first one; ``start_zygote`` makes another if it has
+    died.
 
-    While there is no zygote nobody waits for one: whoever is asked for is ``WorkerNotStarted``.
+    While there is no zygote, no worker waits for one: each request is answered
+    ``WorkerNotStarted``.
     """
 
     def __init__(self, zygote: Zygote, start_zygote: Callable[[], Zygote]) -> None:
@@ -60,7 +63,7 @@ class ZygoteClient:
         self._to_kill: set[int] = set()
         self._unanswered_since: float | None = None
         self._vacant_until: float | None = None
-        """There is no zygote: a new one is tried then."""
+        """When to try a new zygote (monotonic seconds); None: there is a zygote."""
         self._why_vacant = ""
         self._selector: selectors.BaseSelector
         self._tell: Callable[[ev.Event], None]
@@ -72,7 +75,8 @@ class ZygoteClient:
         tell: Callable[[ev.Event], None],
         settings_for: Callable[[str], WorkerSettings],
     ) -> None:
-        """Connect it with the loop; ``settings_for`` says what a worker of that id is told."""
+        """Connect the client with the loop; ``settings_for`` returns the settings of a worker
+        id."""
         self._selector, self._tell, self._settings_for = selector, tell, settings_for
         self._register()
 
@@ -83,13 +87,13 @@ class ZygoteClient:
             return
         self._asked_for.append(worker_id)
         if self._zygote.closed:
-            self._replace()  # And the new one is asked for all that was not answered.
+            self._replace()  # The new zygote is asked for every worker that was not answered.
             return
         self._zygote.spawn(self._settings_for(worker_id))
         self._expect()
 
     def is_ours(self, pid: int) -> bool:
-        """Whether it is a worker that was started here."""
+        """Return whether this is the pid of a worker that was started here."""
         return pid in self._living or pid in self._orphans
 
     def kill(self, pid: int) -> None:
@@ -103,7 +107,7 @@ class ZygoteClient:
                 self._expect()
 
     def deadline(self) -> float | None:
-        """When ``tick`` is due (monotonic seconds)."""
+        """Return when ``tick`` is due (monotonic seconds); None: never."""
         if self._vacant_until is not None:
             return self._vacant_until
         since = self._unanswered_since
@@ -135,7 +139,7 @@ class ZygoteClient:
         self._unanswered_since = time.monotonic() if awaiting else None
 
     def read(self) -> None:
-        """Take in what the zygote reports; called before a connection is accepted, too."""
+        """Handle the zygote's reports; also called before a connection is accepted."""
         if self._vacant_until is not None:
             return
         events = self._zygote.read_events()
@@ -165,7 +169,7 @@ class ZygoteClient:
                 assert_never(event)
 
     def close(self) -> None:
-        """The zygote exits when its workers have."""
+        """Close the connection; the zygote exits when its workers have."""
         if self._vacant_until is None:
             self._selector.unregister(self._zygote.socket)
             self._zygote.close()
@@ -174,13 +178,13 @@ class ZygoteClient:
         self._selector.register(self._zygote.socket, selectors.EVENT_READ, lambda mask: self.read())
 
     def _replace(self) -> None:
-        """The zygote died: its workers live on, and are watched by their own descriptors."""
+        """Replace a dead zygote: its workers live on, and are watched by their own descriptors."""
         if self._vacant_until is not None:
             return
         now = time.monotonic()
         self._selector.unregister(self._zygote.socket)
         self._zygote.socket.close()
-        # One that only stopped reading would end the workers that are not its own any more.
+        # A zygote that only stopped reading would kill workers that are no longer its own.
         self._zygote.put_down()
         self._unburied.append(self._zygote)
         self._bury()
@@ -192,7 +196,7 @@ class ZygoteClient:
         self._fill(now)
 
     def _bury(self) -> None:
-        """Its socket ends a moment before a process has."""
+        """Reap dead zygotes; a zygote's socket closes a moment before its process ends."""
         self._unburied = [zygote for zygote in self._unburied if not zygote.reap()]
 
     def _works(self) -> None:
@@ -221,7 +225,7 @@ class ZygoteClient:
                 del self._living[pid]
             zygote = self._start_zygote() if now >= self._not_before else None
         except OSError as error:
-            # What was adopted stays so; the rest has its turn when there is room.
+            # Adopted workers stay adopted; the others follow when there is room.
             self._vacate(now + FILL_AGAIN_SECONDS, error.strerror or str(error))
             return
         if zygote is None:
@@ -229,14 +233,14 @@ class ZygoteClient:
             return
         self._zygote, self._vacant_until, self._began = zygote, None, now
         self._register()
-        # Whom the dead one had not reported, it never told of: the core still waits for them.
+        # The dead zygote never reported these: the core still waits for them.
         for worker_id in self._asked_for:
             self._zygote.spawn(self._settings_for(worker_id))
             self._expect()
 
     def _vacate(self, until: float, why: str) -> None:
         self._vacant_until, self._why_vacant = until, why
-        # The core asks again, at its own pace; and a stop need not wait for them.
+        # The core asks again, at its own pace; and a stop need not wait for these workers.
         refused, self._asked_for = self._asked_for, []
         for worker_id in refused:
             self._tell(ev.WorkerNotStarted(worker_id, why))
@@ -258,11 +262,12 @@ class ZygoteClient:
             _kill(fd)
 
     def _gone(self, pid: int, member: _Member) -> None:
-        """What its zygote would have done: end what a dead worker left behind, and tell."""
+        """Do what the zygote would have done: kill what a dead worker left behind, and report its
+        end."""
         self._to_kill.discard(pid)
         run_id = self._settings_for(member.worker_id).run_id
         now = sessions.read_process(pid)
-        # A session keeps its number from being given out again, but only while it has members.
+        # A session's number is not given out again, but only while the session has members.
         reused = now is not None and now.started != member.started
         sessions.kill_sessions(() if reused else {pid}, run_id, {member.worker_id})
         self._tell(ev.WorkerReaped(member.worker_id, pid, 1))
@@ -272,11 +277,11 @@ def _kill(pidfd: int) -> None:
     try:
         signal.pidfd_send_signal(pidfd, signal.SIGKILL)
     except ProcessLookupError:
-        pass  # It has ended; its descriptor says so in this turn or the next.
+        pass  # It has ended; its descriptor reports that in this turn or the next.
 
 
 def _opened(pid: int, started: int) -> int | None:
-    """A descriptor of exactly this process; None when it has ended."""
+    """Return a descriptor of exactly this process; None if it has ended."""
     try:
         fd = os.pidfd_open(pid)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""The zygote's own side: fork on request, bury the dead, leave when the orchestrator is gone."""
+"""The zygote's own side: forks on request, reaps the dead, leaves when the orchestrator is gone."""
 
 from __future__ import annotations
 
@@ -30,11 +30,12 @@ from beads_workers.runtime.sessions import kill_sessions, start_time
 from beads_workers.runtime.worker import run_worker
 
 # --- zygote reports ------------------------------------------------------------------------------
-# What the zygote tells the orchestrator, and the workers that wait until it has been told.
+# Reports of the zygote to the orchestrator, and the workers that wait until they are reported.
 
 
 class Reports:
-    """Never waits: a zygote that waits for a busy orchestrator would stop reading from it."""
+    """Reports to the orchestrator. Never waits: a zygote that waited for a busy orchestrator would
+    stop reading from it."""
 
     def __init__(self, connection: socket.socket, selector: selectors.BaseSelector) -> None:
         self._connection = connection
@@ -49,23 +50,23 @@ class Reports:
             self._outbox += json.dumps(fields).encode("ascii") + b"\n"
 
     def hold(self, report_end: int, workers: int) -> None:
-        """So many workers read from the pipe with this end: a byte each once all has been sent that
-        was said so far, and its end when that never happens."""
+        """Hold the end of a pipe from which so many workers read. Each gets a byte once all reports
+        so far have been sent; if that never happens, the pipe is closed."""
         self._waiting.append((report_end, workers))
 
     def forget(self) -> None:
-        """In a worker: it has no part in this."""
+        """Close the pipes in a worker, which must not hold them."""
         for report_end, _ in self._waiting:
             os.close(report_end)
 
     def end(self) -> None:
-        """Nobody listens any more."""
+        """Drop all reports: the orchestrator is gone."""
         self._is_over = True
         self._outbox.clear()
         self._let_go(reported=False)
 
     def flush(self) -> None:
-        """Send what can be sent."""
+        """Send as many reports as the socket takes."""
         if self._is_over:
             self._let_go(reported=False)
             return
@@ -84,8 +85,8 @@ class Reports:
         self._selector.modify(self._connection, wanted)
 
     def _give_up(self) -> None:
-        """A report is lost: an orchestrator that still lives must not wait for it. It finds that
-        this zygote has closed, and looks after the workers itself."""
+        """Close the connection after a lost report: an orchestrator that still lives must not wait
+        for it. It finds this zygote closed, and takes over the workers itself."""
         self._outbox.clear()
         self._let_go(reported=False)
         with suppress(OSError):
@@ -103,13 +104,13 @@ def _say_reported(report_end: int, workers: int) -> None:
     try:
         os.write(report_end, b"1" * workers)
     except OSError:
-        pass  # They were killed while they waited; their end is seen like any other.
+        pass  # They were killed while they waited; their end is noticed like any other.
 
 
 # --- warm-up -------------------------------------------------------------------------------------
-# What every worker does first, done in the zygote before it forks one.
+# Work that every worker does first, done in the zygote before it forks one.
 #
-# A page of memory is shared by the zygote and its workers until somebody writes to it, and running
+# A page of memory is shared by the zygote and its workers until somebody writes to it. Running
 # Python writes: to code that is being specialised, to caches of attributes, to free lists. What was
 # written before the fork need not be written again by each of a hundred workers.
 
@@ -118,10 +119,11 @@ TIMES = 4
 
 
 def warm_up(settings: WorkerSettings) -> None:
-    """Be a worker that is asked how it does, told to wait, and then to leave; what goes wrong is
-    said on stderr.
+    """Run a worker that is asked for its status, told to wait, and then to leave; report errors on
+    stderr.
 
-    There must be no child yet. INT, TERM, HUP and CHLD do nothing afterwards, until they are set.
+    There must be no child yet. Afterwards INT, TERM, HUP and CHLD do nothing until they are set
+    again.
     """
     said = (StatusAsked(), Wait(1), Shutdown("user_requested"))
     settings = replace(settings, work=replace(settings.work, functions_ahead=""))
@@ -135,7 +137,7 @@ def warm_up(settings: WorkerSettings) -> None:
             theirs.sendall(lines)
             if run_worker(settings, dial=partial(_given, ours)):
                 return
-        except Exception:  # Whatever it met: the workers do without, and find out by themselves.
+        except Exception:  # Any error: the workers do without the warm-up, and meet it themselves.
             traceback.print_exc()
             return
         finally:
@@ -150,22 +152,23 @@ def _given(connection: socket.socket) -> socket.socket:
 
 
 # --- zygote loop ---------------------------------------------------------------------------------
-# The zygote's own side: fork on request, bury the dead, leave when the orchestrator is gone.
+# The zygote's own side: forks on request, reaps the dead, leaves when the orchestrator is gone.
 
 
 ORPHAN_SECONDS = limits.STOP_SECONDS
-"""How long workers may take to leave on their own after the orchestrator has died: they end
+"""Seconds that workers may take to leave on their own after the orchestrator has died: they end
 their tasks (one grace) and may have a write pending."""
 
 BATCH = 16
-"""So many workers are forked one right after the other: what the zygote writes to in between is in
-memory once more for each."""
+"""Workers forked one right after the other: each page that the zygote writes in between is copied
+once more for each."""
 
 FDS_MAX = 8
 """Descriptors that come with one request, at most."""
 
 LINE_BYTES_MAX = 4 << 20
-"""A request holds a whole prompt template; it comes from our own process."""
+"""Bytes of the longest request: it holds a whole prompt template, and comes from our own
+process."""
 
 
 @dataclass(slots=True)
@@ -186,7 +189,7 @@ class _Zygote:
     warmed_up: bool = False
     reports: Reports = field(init=False)
     kept: list[int] = field(default_factory=list)
-    """Open for as long as this process or a worker lives."""
+    """Descriptors that stay open as long as this process or a worker lives."""
 
     def __post_init__(self) -> None:
         self.reports = Reports(self.connection, self.selector)
@@ -227,7 +230,8 @@ class _Zygote:
             return
         spawn: list[WorkerSettings] = []
         for line in self.reader.feed(received):
-            # The peer is our own code: a line that is too long or wrong is a bug, and ends us.
+            # The peer is our own code: a line that is too long or wrong is a bug, and ends this
+            # process.
             assert isinstance(line, Line), line
             request = json.loads(line.text)
             if "spawn" in request:
@@ -261,8 +265,8 @@ class _Zygote:
             if not batch[0].work.executors:
                 warm_up(batch[0])
             _ignore_signals()
-        # Workers start only when they were reported, and never when that did not happen: the
-        # orchestrator knows every worker of its own by its pid before that can connect.
+        # Workers start only after they were reported, and never if that fails: so the orchestrator
+        # knows the pid of every worker of its own before that worker can connect.
         try:
             wait_end, report_end = os.pipe()
         except OSError as error:
@@ -278,7 +282,7 @@ class _Zygote:
     def _fork(
         self, batch: list[WorkerSettings], wait_end: int, report_end: int
     ) -> list[tuple[WorkerSettings, int]]:
-        """Nothing but forks (``BATCH``)."""
+        """Fork the workers of a batch, and do nothing else in between (``BATCH``)."""
         pids: list[int] = []
         for settings in batch:
             try:
@@ -317,7 +321,8 @@ class _Zygote:
         try:
             self.reports.forget()
             if not os.read(reported, 1):
-                # The zygote died first: nobody knows of this worker, and its id is another's soon.
+                # The zygote died first: nobody knows of this worker, and its id will soon be
+                # another's.
                 os._exit(0)
             os.close(reported)
             os.setsid()
@@ -341,16 +346,17 @@ class _Zygote:
     # --- ends ---------------------------------------------------------------------------------
 
     def _bury(self, dead: list[_Child]) -> None:
-        """Kill what the dead have left while their pids are still theirs, then reap them."""
+        """Kill what the dead workers have left while their pids are still theirs, then reap the
+        workers."""
         by_run: dict[str, list[_Child]] = {}
         for child in dead:
             by_run.setdefault(child.settings.run_id, []).append(child)
         for run_id, children in by_run.items():
             workers = {child.settings.worker_id for child in children}
-            # A worker that was started anew under its old id is alive, and so is its task.
+            # A worker that was started again under its old id is alive, and so is its task.
             workers -= self._alive_ids(dead)
             kill_sessions({child.pid for child in children}, run_id, workers)
-        # What the dead had adopted is ours now; the living keep theirs.
+        # Children that the dead had adopted are ours now; the living keep theirs.
         sessions.end(self.children)
         for child in dead:
             self.selector.unregister(child.pidfd)
@@ -373,7 +379,7 @@ class _Zygote:
 def _run(settings: WorkerSettings) -> int:
     if settings.work.in_flight == 1 and not settings.work.executors:
         return run_worker(settings)
-    # Here, and not above: it would lie in the memory of every other worker, too.
+    # Imported here: otherwise every other worker would hold it in memory, too.
     if not settings.work.executors:
         from beads_workers.runtime.concurrent_functions import run_concurrent
 
@@ -385,11 +391,12 @@ IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def run_zygote(connection: socket.socket, signal_mask: Iterable[int]) -> int:
-    """Serve until the other end is closed and every worker is gone; returns an exit status.
+    """Serve until the other end is closed and every worker is gone; return an exit status.
 
-    INT, TERM and HUP are ignored: a signal to the whole group (a person's ``kill -- -PGID``, the
-    machine going down) is the orchestrator's to answer, and without the zygote nobody would see
-    the workers out. It leaves when the orchestrator does. ``signal_mask`` is set once they are.
+    INT, TERM and HUP are ignored. The orchestrator answers a signal to the whole group (a person's
+    ``kill -- -PGID``, a shutdown of the machine), and without the zygote nobody would end the
+    workers. The zygote leaves when the orchestrator does. ``signal_mask`` is set once the signals
+    are ignored.
     """
     _ignore_signals()
     signal.pthread_sigmask(signal.SIG_SETMASK, signal_mask)
@@ -397,7 +404,7 @@ def run_zygote(connection: socket.socket, signal_mask: Iterable[int]) -> int:
     sessions.adopt()
     try:
         _Zygote(connection).run()
-    except BaseException:  # The copy of the orchestrator must end here, whatever it met.
+    except BaseException:  # Any error: the copy of the orchestrator must end here.
         # This process may only end in the caller's _exit, never as a copy of the orchestrator.
         traceback.print_exc(file=sys.stderr)
         return 1

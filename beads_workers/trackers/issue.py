@@ -1,6 +1,6 @@
-"""An issue as our own trackers keep it: its JSON, the job that it is, and what settles it.
+"""An issue as our own trackers keep it: its JSON, and the job made from it.
 
-Beads leaves out what is empty, and so do we; what we do not know is kept and returned.
+Beads leaves out empty keys, and so do we; unknown keys are kept and returned.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ DEFER_UNTIL = "defer_until"
 ID_CHARS_MAX = 200
 _ID = re.compile(rf"\w[\w.:-]{{0,{ID_CHARS_MAX - 1}}}")
 _NOT_FIRST = ".:-"
-"""A file of that name would be hidden, and an argument an option."""
+"""Characters that no id begins with: its file would be hidden, or its argument an option."""
 _TIMEOUT_SECONDS_MAX = 1e9
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _Value = TypeVar("_Value")
@@ -45,8 +45,8 @@ class BadIssue(ValueError):
 
 @value
 class Dependency:
-    """``type`` says whether ``depends_on_id`` holds it back, is its parent, or only informs: see
-    ``core/ready``. ``extra``: with ``waits-for`` the gate, in ``metadata``."""
+    """A dependency. ``type`` says whether ``depends_on_id`` holds the issue back, is its parent, or
+    only informs: see ``core/ready``. ``extra``: with ``waits-for`` the gate, in ``metadata``."""
 
     depends_on_id: str
     type: str = BLOCKS
@@ -56,9 +56,9 @@ class Dependency:
 
 @value
 class TrackerIssue:
-    """Texts are empty where beads would leave the key out; times are RFC 3339 texts.
+    """An issue. Texts are empty if beads would leave out the key; times are RFC 3339 texts.
 
-    ``extra``: the keys that mean nothing to us, verbatim. ``comments``: beads' objects, verbatim.
+    ``extra``: keys that mean nothing to us, verbatim. ``comments``: beads' objects, verbatim.
     """
 
     id: str
@@ -98,7 +98,8 @@ _KNOWN = frozenset(
 
 
 def to_object(issue: TrackerIssue) -> dict[str, Any]:
-    """The JSON object that beads would export, with what is ours and what is unknown added."""
+    """Return the JSON object that beads would export, with our own keys and the unknown ones
+    added."""
     listed: dict[str, Any] = {
         "id": issue.id,
         "title": issue.title,
@@ -148,7 +149,7 @@ def from_object(fields: Mapping[str, Any]) -> TrackerIssue:
 
 
 def to_seen(issue: TrackerIssue) -> Seen:
-    """What a person who asks is told of it."""
+    """Return the issue as it is shown to a person who asks."""
     return Seen(
         issue_id=IssueId(issue.id),
         title=issue.title,
@@ -169,15 +170,16 @@ def to_seen(issue: TrackerIssue) -> Seen:
 
 
 def due(issue: TrackerIssue) -> int | None:
-    """Until when it is deferred, in microseconds since 1970; None without such a moment."""
+    """Return until when the issue is deferred, in microseconds since 1970; None if it has no such
+    time."""
     text = _deferred_until(issue)
     return microseconds(text) if text and issue.status != TOMBSTONE else None
 
 
 def microseconds(time_text: str) -> int:
-    """An RFC 3339 time as microseconds since 1970; without an offset it is UTC.
+    """Return an RFC 3339 time as microseconds since 1970; without an offset it is UTC.
 
-    Raises ``ValueError``. Only to compare the tracker's own times with each other.
+    Raises ``ValueError``. Only for comparing the tracker's own times with each other.
     """
     try:
         parsed = datetime.fromisoformat(time_text)
@@ -188,7 +190,7 @@ def microseconds(time_text: str) -> int:
 
 
 def timeout_of(labels: Iterable[str]) -> float | None:
-    """Seconds from a label ``timeout:2h``, for one attempt; None where there is none to read."""
+    """Return the seconds of a label ``timeout:2h``, for one attempt; None if no label has them."""
     for label in labels:
         if label.startswith(TIMEOUT_LABEL):
             try:
@@ -201,7 +203,7 @@ def timeout_of(labels: Iterable[str]) -> float | None:
 
 
 def enqueued_at(created_at: object) -> float:
-    """When an issue was made, in epoch seconds; 0 where its tracker says nothing that is a time."""
+    """Return when an issue was made, in epoch seconds; 0 if its tracker gives no valid time."""
     try:
         return max(0.0, microseconds(str(created_at)) / 1_000_000)
     except ValueError:
@@ -209,12 +211,12 @@ def enqueued_at(created_at: object) -> float:
 
 
 def time_text(seconds: float) -> str:
-    """Seconds since 1970 as beads writes times: UTC, RFC 3339."""
+    """Format seconds since 1970 as beads writes times: UTC, RFC 3339."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds")[:-6] + "Z"
 
 
 def checked_id(value: object, what: str) -> str:
-    """An id that is safe as an argument and as a file name; raises ``BadIssue``."""
+    """Return an id that is safe as an argument and as a file name; raise ``BadIssue``."""
     if not isinstance(value, str) or not value:
         raise BadIssue(f"it has no {what}")
     if _ID.fullmatch(value):
@@ -316,11 +318,12 @@ def _checked_time(value: str, name: str) -> None:
 
 
 # --- issue job -----------------------------------------------------------------------------------
-# What a worker is given to do: a job, from an issue of our own trackers.
+# The work that a worker gets: a job, from an issue of our own trackers.
 
 
 def to_job(issue: TrackerIssue, source: str, needed: Iterable[TrackerIssue] = ()) -> Job:
-    """What a worker is given to do; ``needed``: issues that it depends on, to be told with it."""
+    """Return the job for a worker; ``needed``: issues that it depends on, to be described in the
+    job."""
     call = call_of(issue.extra, ())
     if call is None and issue.labels:
         call = call_of(to_object(issue), issue.labels)
@@ -344,7 +347,7 @@ def to_job(issue: TrackerIssue, source: str, needed: Iterable[TrackerIssue] = ()
 
 
 class _Original(Mapping[str, Any]):
-    """``to_object`` of an issue, made when somebody looks: a function needs only its arguments."""
+    """``to_object`` of an issue, built at the first access: a function needs only its arguments."""
 
     __slots__ = ("_issue", "_needed", "_object")
 
@@ -363,7 +366,7 @@ class _Original(Mapping[str, Any]):
         return len(self.made())
 
     def made(self) -> dict[str, Any]:
-        """Whole, now."""
+        """Return the whole object, built now if necessary."""
         if self._object is None:
             self._object = to_object(self._issue)
             if self._needed:
@@ -376,7 +379,7 @@ class _Original(Mapping[str, Any]):
 
 
 def _told(issue: TrackerIssue | None) -> dict[str, str]:
-    """What a dependant is told of it, by the names that ``bd show`` has for that."""
+    """Return what a dependant is told of an issue, by the names that ``bd show`` uses."""
     if issue is None:
         return {}
     said = {"title": issue.title, "status": issue.status, "close_reason": issue.close_reason}

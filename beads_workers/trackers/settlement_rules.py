@@ -1,7 +1,7 @@
-"""What a settlement may do to an issue, given how the tracker shows it: one pure rule.
+"""The rule for what a settlement may do to an issue in the state that the tracker shows. Pure.
 
-It is the rule for trackers that are read and written in one transaction. Source:
-docs/SEMANTICS.md, "Connection loss".
+It is the rule for trackers that are read and written in one transaction. Source: docs/SEMANTICS.md,
+"Connection loss".
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TOMBSTONE = "tombstone"
 
 @value
 class Ownership:
-    """How the tracker shows an issue; ``assignee`` is empty where nobody holds it."""
+    """State of an issue in the tracker; ``assignee`` is empty if nobody holds it."""
 
     status: str
     assignee: str
@@ -32,7 +32,7 @@ class Ownership:
 
 @value
 class Ruling:
-    """The answer, and what to write first; None writes nothing."""
+    """The answer, and the state to write first; None: nothing is written."""
 
     result: Result
     write: Ownership | None = None
@@ -40,7 +40,7 @@ class Ruling:
 
 
 def rule(settlement: Settlement, found: Ownership | None, actor: str) -> Ruling:
-    """Decide for ``actor``; ``found`` is None where the tracker has no such issue."""
+    """Decide for ``actor``; ``found`` is None if the tracker has no such issue."""
     if found is None:
         return Ruling(Result.NOT_OURS, error="no such issue")
     if settlement.taken_back and found.status == CLOSED:
@@ -50,7 +50,7 @@ def rule(settlement: Settlement, found: Ownership | None, actor: str) -> Ruling:
     if settlement.by_agent and found.status == CLOSED and _is_ours(found, actor):
         return _written(_instead(settlement.action, actor))
     if found.status in FINISHED:
-        # Also without read_first: an issue that is closed is closed, whoever did it.
+        # Also without read_first: a closed issue is closed, whoever closed it.
         return Ruling(Result.FOUND_CLOSED)
     ours = _is_ours(found, actor) or (settlement.handed_over and _is_reserved(found))
     ours = ours or (settlement.shelved and found == Ownership(BLOCKED, ""))
@@ -65,21 +65,21 @@ def rule(settlement: Settlement, found: Ownership | None, actor: str) -> Ruling:
             return _written(Ownership(BLOCKED, "")) if ours else _left_alone(found)
         case Action.HAND_OVER:
             if found == Ownership(IN_PROGRESS, ""):
-                return Ruling(Result.APPLIED)  # Asked again: its first answer was lost.
+                return Ruling(Result.APPLIED)  # Asked again: the first answer was lost.
             return _written(Ownership(found.status, "")) if ours else _left_alone(found)
         case Action.REOPEN:
-            # What a crashed run held; a living one may have it in hand again by now.
+            # An issue of a crashed run: a living run may have claimed it again by now.
             return _reopen(found, ours and settlement.read_first)
         case _:
             assert_never(settlement.action)
 
 
 def pending(dead: CrashedRun, held: Sequence[IssueId]) -> list[Settlement]:
-    """What a crashed run left to be written: its closes, what else it held or handed over, and what
-    it took back.
+    """Return the settlements that a crashed run left unwritten: its closes, the other issues that
+    it held or handed over, and those that it took back.
 
-    ``held``: the ids that the tracker shows in the name of its actor, in the tracker's order; of
-    what is closed, those that an agent may have closed by itself (``dead.by_agents``).
+    ``held``: the ids that the tracker shows in the name of its actor, in the tracker's order.
+    Closed ones are included if an agent may have closed them by itself (``dead.by_agents``).
     """
     done = dict.fromkeys(dead.unclosed)
     kept = frozenset(dead.kept)
@@ -93,19 +93,20 @@ def pending(dead: CrashedRun, held: Sequence[IssueId]) -> list[Settlement]:
 
 
 def is_left_by(dead: CrashedRun, issue_id: str, found: Ownership) -> bool:
-    """Whether a crashed run holds it still, or its agent has closed it by itself."""
+    """Return whether a crashed run still holds the issue, or its agent has closed it by itself."""
     statuses = (OPEN, IN_PROGRESS, CLOSED) if issue_id in dead.by_agents else (OPEN, IN_PROGRESS)
     return found.status in statuses and is_held_by(found.assignee, dead.actor)
 
 
 def is_held_by(assignee: str, actor: str) -> bool:
-    """The actor's own claims, and those of its workers (``<actor>/W3``) where they claim."""
+    """Return whether the claim is the actor's own, or that of one of its workers
+    (``<actor>/W3``)."""
     return assignee == actor or assignee.startswith(f"{actor}/")
 
 
 def other_run(assignee: str, actor: str = "") -> str:
-    """The run of ours that holds it (``beads-workers/HOST/RUN``), unless ``actor`` is that run;
-    empty for a person, and for nobody."""
+    """Return the run of ours that holds the issue (``beads-workers/HOST/RUN``), unless ``actor`` is
+    that run; "" for a person, and for nobody."""
     words = assignee.split("/")
     if len(words) < 3 or f"{words[0]}/" != FLEETS or (actor and is_held_by(assignee, actor)):
         return ""
@@ -113,7 +114,7 @@ def other_run(assignee: str, actor: str = "") -> str:
 
 
 def _confirmed(settlement: Settlement, found: Ownership, actor: str) -> Ruling:
-    # No agent can close an issue here: no command does.
+    # No agent can close an issue here: there is no command for it.
     if found.status in FINISHED:
         return Ruling(Result.NOT_OURS, error=CLOSED_BY_OTHERS)
     shelved = settlement.shelved and found == Ownership(BLOCKED, "")
@@ -122,7 +123,7 @@ def _confirmed(settlement: Settlement, found: Ownership, actor: str) -> Ruling:
 
 
 def _instead(action: Action, actor: str) -> Ownership:
-    """How an issue is to be shown that its agent has closed by itself."""
+    """Return the state to write for an issue that its agent has closed by itself."""
     match action:
         case Action.CLOSE:
             return Ownership(CLOSED, actor)
@@ -137,7 +138,7 @@ def _is_ours(found: Ownership, actor: str) -> bool:
 
 
 def _is_reserved(found: Ownership) -> bool:
-    """Handed over, and nobody claimed it since."""
+    """Return whether the issue was handed over, and nobody claimed it since."""
     return not found.assignee and found.status in (OPEN, IN_PROGRESS)
 
 
@@ -174,7 +175,7 @@ boot_seconds: Callable[[], float] = (
     if hasattr(time, "CLOCK_BOOTTIME")
     else time.monotonic
 )
-"""Seconds since boot, with the time that the machine slept.
+"""Clock for leases: a function that returns the seconds since boot, including the time asleep.
 
-The tracker's lease goes on meanwhile; the monotonic clock of Linux stands still.
+The tracker's lease goes on during sleep; the monotonic clock of Linux stands still.
 """

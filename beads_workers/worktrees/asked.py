@@ -1,4 +1,4 @@
-"""What a worker asks of the PREPARE, DELIVER and REPORT steps, each of which is a process."""
+"""Orders of a worker to the PREPARE, DELIVER and REPORT steps, each of which is a process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from beads_workers.core.settings import Worktrees
 
 @value
 class Preparation:
-    """What a worker asks for; ``place_file`` is where it looks for the answer.
+    """Order of a worker for a worktree; the worker reads the answer from ``place_file``.
 
     ``continues``: the attempt goes on with the work of the one before, in the same worktree, if
     that is still there. ``lands``: its branch is to land.
@@ -28,5 +28,5 @@ class Preparation:
 
 
 def read_preparation(text: str) -> Preparation:
-    """Read what ``executors.command.preparation`` wrote."""
+    """Read the text that ``executors.command.preparation`` wrote."""
     return from_plain(Preparation, json.loads(text))

@@ -1,4 +1,4 @@
-"""Calls of ``git``, in the environment of nobody else's checkout."""
+"""Calls of ``git``, in an environment without the settings of any other checkout."""
 
 from __future__ import annotations
 
@@ -16,52 +16,55 @@ from beads_workers.runtime.sessions import owners
 from beads_workers.worktrees.overrides import OPTIONS, SAID, VARIABLES
 
 BRANCHES = "bw"
-"""Our branches are ``bw/<issue>/<attempt>``."""
+"""Prefix of our branches, ``bw/<issue>/<attempt>``."""
 
 
 OWN_REFS = "refs/bw"
-"""Whatever else we keep is below: attempts, runs, trains."""
+"""Prefix of all other refs of ours: attempts, runs, trains."""
 
 SECONDS_MAX = 600.0
-"""A commit of a large worktree, or a program that signs, takes minutes; no call takes longer."""
+"""Time limit of a call, in seconds: a commit of a large worktree, or a program that signs, takes
+minutes."""
 
 SECONDS_VARIABLE = "BEADS_WORKERS_GIT_SECONDS"
-"""The same, by the environment: for machines on which everything is slow, or nothing is."""
+"""Environment variable with a shorter limit, in seconds."""
 
 TRIES_MAX = 3
 TRY_AGAIN_SECONDS = 0.1
-"""So often git is called if it does not answer; another git may hold one of its short locks."""
+"""Tries, and the pause between them in seconds, if git does not answer: another git may hold a
+short-lived lock."""
 
 LOCKED_SECONDS = 10.0
-"""A ref that has been locked for longer is locked by nobody."""
+"""Age in seconds after which the lock of a ref counts as left behind."""
 
 TABLES_LOCK = "reftable/tables.list.lock"
-"""In a repository with reftables, one lock for all refs; each worktree has one of its own as well,
-for its ``HEAD``."""
+"""Lock of all refs in a repository with reftables; each worktree has one of its own as well, for
+its ``HEAD``."""
 
 _TABLES_LOCKED = "cannot lock references"
-"""What git says of this lock. It says ``cannot lock ref 'refs/...'`` of a ref's own."""
+"""Message of git about this lock. For the lock of one ref, git prints ``cannot lock ref
+'refs/...'``."""
 
 GITLINK = "160000"
-"""The mode of a commit of another repository in a tree or an index."""
+"""Mode of a commit of another repository in a tree or an index."""
 
 NONE_THERE = 1
-"""The exit status of ``config``, ``show-ref``, ``symbolic-ref --quiet`` and ``rev-parse --quiet``
-for what is not there."""
+"""Exit status of ``config``, ``show-ref``, ``symbolic-ref --quiet`` and ``rev-parse --quiet`` if
+the thing asked for does not exist."""
 
 FALLBACK_IDENTITY = ("-c", "user.name=beads-workers", "-c", "user.email=beads-workers@localhost")
 
 
 class GitError(Exception):
-    """``git`` failed; ``str()`` is one line, in its own words."""
+    """``git`` failed; ``str()`` is one line, in git's own words."""
 
 
 class GitNoAnswer(GitError):
-    """git was killed or could not be started, again and again: it has said nothing."""
+    """git was killed or could not be started, again and again: there is no answer."""
 
 
 class GitHangs(GitNoAnswer):
-    """git had not ended when its time was over, again and again."""
+    """git did not end within its time limit, again and again."""
 
 
 def is_outside(error: GitError) -> bool:
@@ -71,8 +74,8 @@ def is_outside(error: GitError) -> bool:
 
 @value
 class GitCall:
-    """How a call of ``git`` ended, which a signal is not. ``error``: one line of its complaint;
-    ``remote``: what the remote said by itself, a hook of its own for instance."""
+    """Result of a call of ``git`` that no signal ended. ``error``: one line of its complaint;
+    ``remote``: lines of the remote itself, for instance of a hook."""
 
     status: int
     output: str
@@ -81,9 +84,9 @@ class GitCall:
 
 
 def git(folder: str, *arguments: str, given: str | None = None, index: str | None = None) -> str:
-    """What ``git`` prints when it is called in ``folder``; raises ``GitError``.
+    """Call ``git`` in ``folder``, and return its output. Raises ``GitError``.
 
-    Names may hold bytes that are no UTF-8: they come and go as surrogates. ``index``: the path of
+    Names may hold bytes that are no UTF-8: they are passed as surrogates. ``index``: the path of
     another index than the folder's own.
     """
     done = call(folder, *arguments, given=given, places={"GIT_INDEX_FILE": index} if index else {})
@@ -93,12 +96,12 @@ def git(folder: str, *arguments: str, given: str | None = None, index: str | Non
 
 
 def failure(arguments: Sequence[str], done: GitCall) -> GitError:
-    """The error of a call that failed."""
+    """Return the error for a call that failed."""
     return GitError(done.error or f"git {_name(arguments)} exited with {done.status}")
 
 
 def _name(arguments: Sequence[str]) -> str:
-    """Which command it is, without the options before it."""
+    """Return the name of the command, without the options before it."""
     words = iter(arguments)
     for word in words:
         if word == "-c":
@@ -116,12 +119,13 @@ def call(
     seconds: float = SECONDS_MAX,
     tries: int = TRIES_MAX,
 ) -> GitCall:
-    """The same for whoever reads the exit status. ``places``: variables that tell git where it is,
-    or whose name it writes. A lock of reftables that a killed git has left goes.
+    """Call ``git``, and return its exit status with its output. ``places``: variables that tell git
+    where the repository is, or in whose name it writes. Locks of reftables left by a killed git are
+    removed.
 
-    A git that is killed, cannot be started, or takes longer than ``seconds`` has said nothing: it
-    is called again, and then it is ``GitNoAnswer``. It may have done all the same what it was told,
-    so that the next call says that it cannot be done. ``tries``: 1 for whoever looks for himself.
+    If git is killed, cannot be started, or takes longer than ``seconds``, it is called again; after
+    the last try ``GitNoAnswer`` is raised. The first call may have done its work all the same, so
+    that the second one fails. ``tries``: 1 for a caller that checks this itself.
     """
     for tries_left in reversed(range(tries)):
         try:
@@ -134,7 +138,8 @@ def call(
 
 
 def bound(seconds: float = SECONDS_MAX) -> float:
-    """How long a call may take that would be given ``seconds``: ``SECONDS_VARIABLE`` says less."""
+    """Return the limit of a call, in seconds: ``seconds``, or less if ``SECONDS_VARIABLE`` is
+    less."""
     try:
         said = float(os.environ.get(SECONDS_VARIABLE, ""))
     except ValueError:
@@ -158,7 +163,7 @@ def _answer(
 
 
 def git_or_none(folder: str, *arguments: str) -> str | None:
-    """Return what ``git`` prints, None if it exits with 1: there is none of what was asked for.
+    """Return the output of ``git``, or None if it exits with 1: the thing asked for does not exist.
     Raises ``GitError`` for everything else, so that a killed git is no such answer."""
     done = call(folder, *arguments)
     if done.status not in (0, NONE_THERE):
@@ -167,7 +172,7 @@ def git_or_none(folder: str, *arguments: str) -> str | None:
 
 
 def argv(arguments: Sequence[str]) -> list[str]:
-    """The command line of a call of ours: no configuration changes what it does or prints."""
+    """Return the command line of a call, with options that override the user's configuration."""
     return ["git", *OPTIONS, *arguments]
 
 
@@ -197,14 +202,15 @@ def _called(
 
 
 def unlock(common: str, ref: str) -> None:
-    """Remove the lock of a ref of ours that a killed git has left: nobody else ever would, and a
-    git that lives holds it for milliseconds."""
+    """Remove the lock of one of our refs if a killed git has left it: nobody else ever would. A
+    living git holds such a lock for milliseconds."""
     _remove_old(Path(common, f"{ref}.lock"))
 
 
 def unlock_all(common: str, *, dry_run: bool = False) -> list[Path]:
-    """The same for all refs below ``refs/bw``, and for ``packed-refs``, without which no ref can be
-    deleted; gives the locks that went, or would go. The last one may be somebody else's: say so."""
+    """Remove such locks of all refs below ``refs/bw``, and the lock of ``packed-refs``, without
+    which no ref can be deleted. Return the locks that were removed, or would be. Report the last
+    one: it may be somebody else's."""
     locks = [Path(common, "packed-refs.lock"), *Path(common, OWN_REFS).rglob("*.lock")]
     return [lock for lock in locks if (_is_old(lock) if dry_run else _remove_old(lock))]
 
@@ -225,23 +231,23 @@ def _remove_old(lock: Path) -> bool:
 
 
 def delete_refs(common: str, *below: str) -> None:
-    """All refs that these names begin, in one call; raises ``GitError``."""
-    # Asked for none, ``for-each-ref`` names all that there are.
+    """Delete all refs that begin with these names, in one call; raises ``GitError``."""
+    # Without a pattern, ``for-each-ref`` would list all refs.
     told = git(common, "for-each-ref", "--format=delete %(refname)", *below) if below else ""
     if told:
         git(common, "update-ref", "--stdin", given=told)
 
 
 def unlock_worktree(folder: str) -> None:
-    """The same for a worktree of ours in which nobody works any more; see ``unlock_here``."""
+    """Remove the locks of a worktree of ours that is not used any more; see ``unlock_here``."""
     asked = questions("--absolute-git-dir", "--git-common-dir")
     with suppress(GitError):
         unlock_here(*(Path(place) for place in answers(git(folder, *asked), 2)))
 
 
 def unlock_here(own: Path, common: Path) -> None:
-    """Remove the locks of its index, its ``HEAD`` and the branch that is checked out, however young
-    they are. ``own`` and ``common``: its git directories."""
+    """Remove the locks of a worktree's index, its ``HEAD`` and its checked-out branch, however
+    young they are. ``own`` and ``common``: the worktree's git directories."""
     with suppress(OSError):
         head = (own / "HEAD").read_text().strip().removeprefix("ref: ")
         branch = [common / f"{head}.lock"] if head.startswith(f"refs/heads/{BRANCHES}/") else []
@@ -250,11 +256,11 @@ def unlock_here(own: Path, common: Path) -> None:
 
 
 def _unlock_tables(folder: str, places: Mapping[str, str] | None) -> bool:
-    """Remove the locks of reftables by which a call in ``folder`` has just failed, where a killed
-    git has left them; whether there is none any more.
+    """Remove the locks of reftables that made a call in ``folder`` fail, if a killed git has left
+    them. Return whether none is left.
 
-    They are the user's as well. A git that lives has them open until it renames them: one that is
-    old and open nowhere is nobody's.
+    The user's git uses the same locks. A living git keeps such a lock open until it renames it. So
+    an old lock that no process has open is left behind.
     """
     asked = questions("--git-common-dir", "--absolute-git-dir")
     told = _called(folder, asked, None, places, SECONDS_MAX).output
@@ -272,9 +278,9 @@ def _unlock_tables(folder: str, places: Mapping[str, str] | None) -> bool:
 
 
 def identity(folder: str) -> tuple[str, ...]:
-    """Options by which a commit can be made, also where nobody ever said who commits."""
+    """Return options with which git can commit even if no identity is configured."""
     for tries_left in reversed(range(TRIES_MAX)):
-        # It says so as it says everything else that it cannot do: ask it more than once.
+        # git reports a missing identity like any other failure: ask more than once.
         if call(folder, "var", "GIT_COMMITTER_IDENT").status == 0:
             return ()
         time.sleep(TRY_AGAIN_SECONDS if tries_left else 0)
@@ -282,26 +288,26 @@ def identity(folder: str) -> tuple[str, ...]:
 
 
 # --- its answers ---------------------------------------------------------------------------------
-# One reader for all calls. Names and messages hold whatever people put there: line ends of every
-# alphabet, blanks, bytes. What does not have the form that was asked for is no answer.
+# One reader for all calls. Names and messages may hold anything: line ends of every alphabet,
+# blanks, bytes. Output that does not have the requested form is no answer.
 
 
 def row_format(*fields: str) -> str:
-    """The option of ``for-each-ref`` that asks for these fields of each row, for ``rows``."""
+    """Return the option of ``for-each-ref`` that prints these fields of each row, for ``rows``."""
     return "--format=" + "".join(f"{field}%00" for field in fields)
 
 
 def log_format(*fields: str) -> str:
-    """The same option of ``log``."""
+    """Return the same option of ``log``."""
     return "--format=" + "".join(f"{field}%x00" for field in fields)
 
 
 def rows(told: str, count: int) -> list[tuple[str, ...]]:
-    """The rows that ``row_format`` or ``log_format`` asked for, each of ``count`` fields; raises
-    ``GitError``."""
+    """Parse the rows that ``row_format`` or ``log_format`` asked for, each of ``count`` fields.
+    Raises ``GitError``."""
     *found, rest = told.split("\0")
     read = [tuple(found[at : at + count]) for at in range(0, len(found), count)]
-    # A line's end stands between the rows, and before the first field of the next one.
+    # A line end separates the rows: it stands before the first field of the next one.
     begun = [row[0].startswith("\n") for row in read[1:]]
     if rest.strip("\n") or len(found) % count or not all(begun):
         raise GitError(f"git's answer does not have {count} fields a row: {told[:80]!r}")
@@ -309,7 +315,7 @@ def rows(told: str, count: int) -> list[tuple[str, ...]]:
 
 
 def fields(told: str, count: int) -> list[tuple[str, ...]]:
-    """What a call with ``-z`` says, in rows of ``count`` fields; raises ``GitError``."""
+    """Parse the output of a call with ``-z``, in rows of ``count`` fields; raises ``GitError``."""
     *found, rest = told.split("\0")
     if rest or len(found) % count:
         raise GitError(f"git's answer does not have {count} fields a row: {told[-80:]!r}")
@@ -317,7 +323,7 @@ def fields(told: str, count: int) -> list[tuple[str, ...]]:
 
 
 def names(told: str) -> list[str]:
-    """What a call with ``-z`` names; raises ``GitError``."""
+    """Parse the names in the output of a call with ``-z``; raises ``GitError``."""
     found = [name for (name,) in fields(told, 1)]
     if "" in found:
         raise GitError(f"git's answer is cut off: {told[-80:]!r}")
@@ -325,7 +331,7 @@ def names(told: str) -> list[str]:
 
 
 def pairs(told: str) -> list[tuple[str, str]]:
-    """The same for calls that say two things of each; raises ``GitError``."""
+    """Parse the output of calls that print two fields for each entry; raises ``GitError``."""
     found = names(told)
     if len(found) % 2:
         raise GitError(f"git's answer lacks a field: {told[-80:]!r}")
@@ -333,14 +339,15 @@ def pairs(told: str) -> list[tuple[str, str]]:
 
 
 def questions(*asked: str) -> tuple[str, ...]:
-    """The words that ask ``rev-parse`` for these, in one call, for ``answers``: paths hold line
-    ends, and words that it does not know it repeats."""
+    """Return the arguments that ask ``rev-parse`` for these values in one call, for ``answers``.
+    Paths may hold line ends; ``rev-parse`` repeats words that it does not know, which separate the
+    values."""
     between = [word for one in asked for word in (_BETWEEN, one)]
     return ("rev-parse", "--path-format=absolute", *between[1:])
 
 
 def answers(told: str, count: int = 1) -> list[str]:
-    """What it says of each; raises ``GitError``."""
+    """Parse the values that ``questions`` asked for; raises ``GitError``."""
     found = told.removesuffix("\n").split(f"\n{_BETWEEN}\n")
     if len(found) != count:
         raise GitError(f"git's answer is not of {count} parts: {told[:80]!r}")
@@ -351,19 +358,19 @@ _BETWEEN = "--beads-workers-next"
 
 
 def config(told: str) -> list[tuple[str, str]]:
-    """Keys and values of ``config -z --get-regexp``; raises ``GitError``."""
+    """Parse the keys and values of ``config -z --get-regexp``; raises ``GitError``."""
     return [(key, setting) for key, _, setting in (row.partition("\n") for row in names(told))]
 
 
 def merged(told: str) -> tuple[str, list[str], list[str]]:
-    """What ``merge-tree -z --name-only`` says: the tree, the files with conflicts, and what is said
-    of these; raises ``GitError``."""
+    """Parse the output of ``merge-tree -z --name-only``: return the tree, the files with conflicts,
+    and the messages about these. Raises ``GitError``."""
     tree, _, rest = told.partition("\0")
     if not is_object(tree):
         raise GitError(f"git's answer names no tree: {told[:80]!r}")
     named, _, rest = rest.partition("\0\0")
     files = [name for name in dict.fromkeys(named.split("\0")) if name]
-    # For each message: how many paths, the paths, the kind, the text.
+    # Each message has: number of paths, the paths, the kind, the text.
     words, said = rest.lstrip("\0").split("\0"), []
     while words and words[0].isdigit():
         after = int(words[0]) + 1
@@ -374,8 +381,8 @@ def merged(told: str) -> tuple[str, list[str], list[str]]:
 
 
 def lines(told: str, count: int | None = None) -> list[str]:
-    """The lines of an answer that has no other form, as that of ``rev-parse``: so many, if that is
-    known. Raises ``GitError``."""
+    """Split an answer without any other form into lines, as that of ``rev-parse``. ``count``: their
+    number, if that is known. Raises ``GitError``."""
     found = told.removesuffix("\n").split("\n") if told else []
     if count is not None and len(found) != count:
         raise GitError(f"git's answer has not {count} lines, but {len(found)}: {told[:80]!r}")
@@ -383,7 +390,7 @@ def lines(told: str, count: int | None = None) -> list[str]:
 
 
 def objects(told: str) -> list[str]:
-    """Names of objects, one a line; raises ``GitError``."""
+    """Parse names of objects, one a line; raises ``GitError``."""
     found = lines(told)
     for name in found:
         if not _OBJECT.fullmatch(name):
@@ -395,8 +402,8 @@ _OBJECT = re.compile("[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
 def contents(told: str, count: int) -> list[bytes | None]:
-    """What ``cat-file --batch --follow-symlinks`` says of so many paths: None for what is no file
-    or folder of the repository's; raises ``GitError``."""
+    """Parse the answer of ``cat-file --batch --follow-symlinks`` for ``count`` paths: None for a
+    path that is no file or folder of the repository. Raises ``GitError``."""
     rest, found = os.fsencode(told), list[bytes | None]()
     while rest:
         head, _, rest = rest.partition(b"\n")
@@ -407,7 +414,7 @@ def contents(told: str, count: int) -> list[bytes | None]:
         if not words[-1].isdigit() or len(rest) <= int(words[-1]):
             raise GitError(f"git's answer is cut off: {told[-80:]!r}")
         size = int(words[-1])
-        # A link that leads out of the repository: its name is said.
+        # A link that leads out of the repository: its target is printed.
         is_there = words[1:2] in ([b"blob"], [b"tree"]) or words[0] == b"symlink"
         found.append(rest[:size] if is_there else None)
         rest = rest[size + 1 :]
@@ -417,7 +424,7 @@ def contents(told: str, count: int) -> list[bytes | None]:
 
 
 def is_object(name: str) -> bool:
-    """Whether it is the full name of an object."""
+    """Return whether the name is the full name of an object."""
     return _OBJECT.fullmatch(name) is not None
 
 
@@ -425,13 +432,13 @@ def is_object(name: str) -> bool:
 
 
 def environment() -> dict[str, str]:
-    """That of a call of git: in the environment of nobody else's checkout."""
+    """Return the environment of a call of git, without variables that belong to other checkouts."""
     left_out = {*GIT_PLACES, *VARIABLES}
     return {name: value for name, value in os.environ.items() if name not in left_out} | SAID
 
 
 def complaint(stderr: bytes) -> str:
-    """The one line of it that says what is wrong."""
+    """Return the line of stderr that names the problem."""
     said = [line.strip() for line in os.fsdecode(stderr).splitlines() if line.strip()]
     telling = next((line for line in said if line.startswith(("fatal:", "error:"))), "")
     if telling.startswith(_SAYS_NOTHING) and (before := said[: said.index(telling)]):
@@ -441,4 +448,4 @@ def complaint(stderr: bytes) -> str:
 
 
 _SAYS_NOTHING = "fatal: Could not read from remote repository"
-"""What says why stands before it: a line of ssh, or of the server."""
+"""Message after which the cause stands in the line before it, from ssh or from the server."""

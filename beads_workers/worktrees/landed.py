@@ -1,7 +1,7 @@
-"""What has landed: which commits of an integration branch the lander wrote, and for which issues.
+"""Landed commits: which commits of an integration branch the lander wrote, and for which issues.
 
-Whoever asks reads the branch itself, and what the ledger says of its commits, or else their
-trailers: after a crash, or in another clone, they say the same.
+The branch itself is read, with the ledger's entries for its commits, or else their trailers. After
+a crash, or in another clone, they say the same.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from beads_workers.worktrees.git import git, git_or_none, lines, log_format, row
 from beads_workers.worktrees.ledger import LandedCommit
 
 PREFIX = "bw-landing"
-"""Integration branches are ``bw-landing/<the user's branch>``: a name below ``bw/`` would be in the
-way of the attempts of an issue that is called like it."""
+"""Prefix of integration branches, ``bw-landing/<the user's branch>``. A name below ``bw/`` would
+conflict with the attempts of an issue with the same name."""
 
 LANDING = f"refs/heads/{PREFIX}"
 
 GIT_NEEDED = (2, 38)
-"""``git merge-tree --write-tree``."""
+"""Oldest version with ``git merge-tree --write-tree``."""
 
 ATTEMPTS = "refs/bw/attempts"
-"""``refs/bw/attempts/<issue>/<n>``: the tree of each attempt that ended, committed or not."""
+"""``refs/bw/attempts/<issue>/<n>``: the tree of each ended attempt, committed or not."""
 
 TRAILERS = ("Issue", "Attempt", "Run", "Verified", "Verified-in", "Undoes")
-"""What our commits may say in their last paragraph, in lines of their own."""
+"""Keys of the lines in the last paragraph of our commits."""
 
 
 WHY = "landing: "
-"""How the reasons in the reflog of the integration branch begin, for whatever the lander does."""
+"""Prefix of the reasons in the reflog of the integration branch, for every move by the lander."""
 
 
 def git_too_old() -> str:
-    """Why nothing can land with this git, "" where it can; raises ``GitError``."""
+    """Return why nothing can land with this git; "" if it can. Raises ``GitError``."""
     said = git("/", "version")
     found = re.match(r"git version ((\d+)\.(\d+)\S*)", said)
     if found is None:
@@ -53,13 +53,14 @@ def landed_commits(
     files: Sequence[str] = (),
     branch: str = "",
 ) -> list[LandedCommit]:
-    """What the lander wrote between ``since`` ("": the beginning) and these, the newest first; only
-    what changed one of ``files``, pathspecs, if some are named. ``branch``: the integration branch
-    that this is about; what a person has rewritten there is found again. Raises ``GitError``."""
+    """Return what the lander wrote between ``since`` ("": the beginning) and ``tips``, the newest
+    first. ``files``: pathspecs; if given, only commits that changed one of them. ``branch``: the
+    integration branch in question; its commits that a person has rewritten are found again. Raises
+    ``GitError``."""
     known = ledger.entries(folder, branch)
     told = git(
         folder,
-        # What others have merged into it may carry trailers that somebody has copied.
+        # Commits merged into it by others may carry copied trailers.
         *("log", "--first-parent", "--topo-order"),
         *([] if known else ["--fixed-strings", "--grep=Verified"]),
         *(log_format("%H", "%B"), *tips, *([f"^{since}"] if since else []), "--", *files),
@@ -73,7 +74,7 @@ def landed_commits(
 
 
 def as_landed(folder: str, commits: Sequence[str]) -> list[LandedCommit]:
-    """What is known of these commits, of those that the lander wrote; raises ``GitError``."""
+    """Return what is known of those of these commits that the lander wrote; raises ``GitError``."""
     if not commits:
         return []
     said = {each.commit: each for each in ledger.entries(folder)}
@@ -83,10 +84,10 @@ def as_landed(folder: str, commits: Sequence[str]) -> list[LandedCommit]:
 
 
 def trailers(message: str) -> dict[str, str]:
-    """Our trailers in a commit's message: lines of its last paragraph, each but once.
+    """Return our trailers in a commit's message: lines of its last paragraph, each only once.
 
-    By our own rule: what git takes for trailers is a matter of everybody's ``trailer.*`` settings,
-    ends at a line of scissors, and folds lines.
+    By our own rule. git's rule depends on everybody's ``trailer.*`` settings, ends at a line of
+    scissors, and folds lines.
     """
     *_, last = message.strip().split("\n\n")
     found: dict[str, str] = {}
@@ -95,7 +96,7 @@ def trailers(message: str) -> dict[str, str]:
         if not colon or key not in TRAILERS:
             continue
         if key in found:
-            return {}  # Of two commits, or of nobody who writes as we do.
+            return {}  # The text is of two commits, or was not written by us.
         found[key] = text
     return found
 
@@ -115,7 +116,7 @@ def _read(commit: str, message: str) -> LandedCommit | None:
 
 
 def still_landed(commits: Sequence[LandedCommit]) -> list[LandedCommit]:
-    """Those of these, the newest first, that no later one takes back."""
+    """Return the commits, the newest first, that no later one takes back."""
     undone: set[str] = set()
     found = []
     for each in commits:
@@ -126,7 +127,7 @@ def still_landed(commits: Sequence[LandedCommit]) -> list[LandedCommit]:
 
 
 def merge_command(folder: str, branch: str) -> str:
-    """What a person types to have what has landed on their own branch; "" where it is there.
+    """Return the command that brings what has landed to the user's branch; "" if it is there.
 
     ``branch``: the integration branch, ``bw-landing/main``. Raises ``GitError``.
     """

@@ -1,9 +1,9 @@
 """The ledger: what has landed, kept beside the commits, whatever their messages say.
 
-``refs/bw/landed/<branch>`` is a chain of commits without files, one for each train. Its message has
-a line of JSON for each commit that landed with it, or was taken back. It is written in the same
-transaction as the integration branch moves, and only ever grows. Where two clones have begun one
-each, a commit joins both. Source: docs/LANDING.md, "Messages".
+``refs/bw/landed/<branch>`` is a chain of commits without files, one for each train. The message has
+a line of JSON for each commit that landed with the train, or was taken back. The ledger moves in
+the same transaction as the integration branch, and only ever grows. If two clones have each begun a
+ledger, a commit joins both. Source: docs/LANDING.md, "Messages".
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from beads_workers.worktrees.git import (
 LEDGERS = "refs/bw/landed"
 
 CANDIDATES_MAX = 2000
-"""So many of the newest commits are compared after a person has rewritten the branch."""
+"""Number of the newest commits that are compared after a person has rewritten the branch."""
 
 
 @value
 class LandedCommit:
-    """One commit that the lander wrote. ``verified``: as ``landing.Landed`` says it; ``train``: the
-    issues in that tree. ``undoes``: the commits that it takes back; with no ``commit`` the branch
-    went back to before them. ``was``: its name before a person rewrote it."""
+    """One commit that the lander wrote. ``verified``: as in ``landing.Landed``; ``train``: the
+    issues in that tree. ``undoes``: the commits that it takes back; without a ``commit``, the
+    branch went back to before them. ``was``: its name before a person rewrote it."""
 
     commit: str = ""
     issue_id: str = ""
@@ -50,12 +50,12 @@ class LandedCommit:
 
 
 def ledger_ref(branch: str) -> str:
-    """Of an integration branch, ``bw-landing/main``."""
+    """Return the ref of the ledger of an integration branch, ``bw-landing/main``."""
     return f"{LEDGERS}/{branch_part(branch.partition('/')[2])}"
 
 
 def entry_text(entries: Sequence[LandedCommit]) -> str:
-    """The message of one commit of the ledger."""
+    """Return the message of one commit of the ledger."""
     names = dict.fromkeys(each.issue_id for each in entries if each.issue_id)
     said = [json.dumps(to_plain(each, sparse=True), sort_keys=True) for each in entries]
     what = "taken back" if any(each.undoes for each in entries) else "landed"
@@ -63,7 +63,7 @@ def entry_text(entries: Sequence[LandedCommit]) -> str:
 
 
 def entry_commit(folder: str, parents: Iterable[str], entries: Sequence[LandedCommit]) -> str:
-    """Write one; raises ``GitError``."""
+    """Write a commit of the ledger; raises ``GitError``."""
     tree = _empty_tree(folder)
     named = [word for parent in parents for word in ("-p", parent)]
     made = (*FALLBACK_IDENTITY, "-c", "commit.gpgSign=false", "commit-tree", tree, *named)
@@ -72,15 +72,15 @@ def entry_commit(folder: str, parents: Iterable[str], entries: Sequence[LandedCo
 
 @functools.cache
 def _empty_tree(folder: str) -> str:
-    """Write the tree without files, once: what has an entry keeps it."""
+    """Write the tree without files, once: the entries keep it."""
     return git(folder, "mktree", given="").strip()
 
 
 def entries(folder: str, branch: str = "") -> list[LandedCommit]:
-    """All that ever landed, the oldest first; ``branch``: on this integration branch. Raises
-    ``GitError``."""
+    """Return all that ever landed, the oldest first; ``branch``: on this integration branch only.
+    Raises ``GitError``."""
     ref = ledger_ref(branch) if branch else f"{LEDGERS}/*"
-    # A pattern may match nothing, a name may not.
+    # A pattern may match nothing; a plain name may not.
     pattern = f"{LEDGERS}/[{ref[len(LEDGERS) + 1]}]{ref[len(LEDGERS) + 2 :]}" if branch else ref
     told = git(folder, "log", "--topo-order", "--reverse", f"--glob={pattern}", log_format("%B"))
     said = [line for (message,) in rows(told, 1) for line in message.split("\n")]
@@ -89,7 +89,8 @@ def entries(folder: str, branch: str = "") -> list[LandedCommit]:
 
 
 def read_entry(line: str) -> LandedCommit | None:
-    """One line of an entry; None for what no lander of this version writes: others push there."""
+    """Parse one line of an entry; None if no lander of this version wrote it: others push there,
+    too."""
     try:
         read = from_plain(LandedCommit, json.loads(line))
     except (*BAD_VALUE, RecursionError):
@@ -98,7 +99,8 @@ def read_entry(line: str) -> LandedCommit | None:
 
 
 def on_branch(known: Iterable[LandedCommit]) -> dict[str, LandedCommit]:
-    """Those of these, the oldest first, that nobody has taken back, by their commits."""
+    """Return the entries that nobody has taken back, by their commits. ``known``: the oldest
+    first."""
     found: dict[str, LandedCommit] = {}
     for each in known:
         for undone in each.undoes:
@@ -114,8 +116,9 @@ def on_branch(known: Iterable[LandedCommit]) -> dict[str, LandedCommit]:
 def moved(
     folder: str, known: Sequence[LandedCommit], tip: str, seen: Sequence[str]
 ) -> tuple[dict[str, LandedCommit], list[LandedCommit]]:
-    """What a rebase or an amend of a person's has made of what landed: by their new commits, which
-    are among ``seen``; and what is not there any more. Raises ``GitError``."""
+    """Find landed commits that a person has rebased or amended. Return the entries by their new
+    commits, which are among ``seen``, and the entries whose commits are gone. Raises
+    ``GitError``."""
     there = on_branch(known)
     newest = next(reversed(there), None)
     if newest is None or newest in seen or _contains(folder, tip, newest):
@@ -133,7 +136,7 @@ def moved(
 
 
 def _contains(folder: str, tip: str, commit: str) -> bool:
-    # Another status: the commit itself is gone.
+    # Any other status: the commit itself is gone.
     return call(folder, "merge-base", "--is-ancestor", commit, tip).status == 0
 
 
@@ -141,7 +144,8 @@ _PATCH = ("diff-tree", "-p", "--no-ext-diff", "--no-textconv", "--stdin", "--roo
 
 
 def _patches(folder: str, commits: Sequence[str]) -> dict[str, str]:
-    """The patch-id of each commit that is there, against its first parent; raises ``GitError``."""
+    """Return the patch-id of each existing commit, against its first parent. Raises
+    ``GitError``."""
     asked = "".join(f"{name}{end}\n" for name in commits for end in ("", "^1"))
     if not asked:
         return {}

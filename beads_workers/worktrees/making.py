@@ -1,6 +1,6 @@
-"""What a worktree is made of: a checkout of a commit, copied files, and what the set-up hook left.
+"""Making a worktree: a checkout of a commit, copied files, and the result of the set-up hook.
 
-For attempts (``preparation``), those that are made ahead (``pool``), and gates.
+For attempts (``preparation``), for worktrees made ahead (``pool``), and for gates.
 """
 
 from __future__ import annotations
@@ -35,16 +35,17 @@ from beads_workers.worktrees.remote import RemoteTrouble, remote_heads
 
 TRIES_MAX = 5
 TRY_AGAIN_SECONDS = 0.2
-"""Somebody else's git may hold one of its short locks."""
+"""Tries, and the pause between them in seconds: another git may hold a short-lived lock."""
 SHOWN_MAX = 3
 
 
 class CannotPrepare(Exception):
-    """No worktree; ``str()`` is one line."""
+    """No worktree can be made; ``str()`` is one line."""
 
 
 def add_worktree(settings: Worktrees, record: WorktreeRecord) -> Path:
-    """Have git make it, with no file in it yet, on its branch or on none; gives its git directory.
+    """Have git make the worktree, without files yet, on its branch or on none; return its git
+    directory.
 
     The caller is ``alone``. Raises ``GitError``.
     """
@@ -65,7 +66,7 @@ def add_worktree(settings: Worktrees, record: WorktreeRecord) -> Path:
 
 
 def take_whole_tree(worktree: str) -> None:
-    """A sparse checkout of the user's is copied by ``git worktree add``: not in ours."""
+    """Disable sparse checkout in the worktree: ``git worktree add`` copies that from the user's."""
     asked = ("config", "--type=bool", "--default=false", "core.sparseCheckout")
     if git(worktree, *asked).strip() == "true":
         git(worktree, "sparse-checkout", "disable")
@@ -73,7 +74,7 @@ def take_whole_tree(worktree: str) -> None:
 
 @contextmanager
 def alone(common: str) -> Iterator[None]:
-    """One at a time for this repository: parallel ``git worktree add`` fail now and then."""
+    """Hold the lock of this repository: parallel ``git worktree add`` fail now and then."""
     lock = os.open(f"{common}/beads-workers.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -83,23 +84,23 @@ def alone(common: str) -> Iterator[None]:
 
 
 def find_base(folder: str, base: str) -> str | None:
-    """Return the commit that ``base`` names now, a branch rather than a tag that is called the
-    same; None if there is no such commit. Raises ``GitError``."""
+    """Return the commit that ``base`` names now; a branch is preferred to a tag of the same name.
+    None if there is no such commit. Raises ``GitError``."""
     name, branch = base, f"refs/heads/{base}"
     may_be_branch = base != "HEAD" and not base.startswith("refs/") and not is_object(base)
     if may_be_branch and git_or_none(folder, "show-ref", "--verify", "--quiet", branch) is not None:
         name = branch
     asked = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
     told = git_or_none(folder, *asked)
-    # It repeats the option, and says the commit in the last line.
+    # git repeats the option; the commit is in the last line.
     return lines(told)[-1] if told is not None else None
 
 
 def base_of(settings: Worktrees) -> str:
-    """The commit that an attempt begins with now; raises ``GitError``.
+    """Return the commit that an attempt begins with now; raises ``GitError``.
 
-    Where several clones land together it is the remote's: an issue that another clone has closed
-    has landed there. While that cannot be reached, it is what was fetched last.
+    If several clones land together, it is the remote's: work on an issue closed by another clone
+    has landed there. While the remote cannot be reached, the last fetched commit is used.
     """
     if settings.remote:
         try:
@@ -129,7 +130,7 @@ def set_up(script: str, folder: str, environment: dict[str, str]) -> None:
 
 
 def left_by_set_up(worktree: str) -> str:
-    """What git shows that should be clean, in a few words; "" for nothing. Raises
+    """Return the first changes that git shows after the set-up, as one text; "" for none. Raises
     ``CannotPrepare``."""
     try:
         left = removal.changes(worktree)
@@ -139,7 +140,7 @@ def left_by_set_up(worktree: str) -> str:
 
 
 def check_disk(settings: Worktrees) -> None:
-    """Whether there is room for a worktree; raises ``CannotPrepare``."""
+    """Check that there is disk space for a worktree; raises ``CannotPrepare``."""
     folder = Path(settings.folder)
     try:
         make_folder(folder)
@@ -154,13 +155,14 @@ def check_disk(settings: Worktrees) -> None:
 
 
 def free_bytes(folder: Path) -> int:
-    """What is free on its disk; raises ``OSError``."""
+    """Return the free space on the folder's disk, in bytes; raises ``OSError``."""
     disk = os.statvfs(folder)
     return disk.f_bavail * disk.f_frsize
 
 
 def environment(settings: Worktrees, record: WorktreeRecord) -> dict[str, str]:
-    """What is told to everything that runs in it. One that is made ahead has no branch yet."""
+    """Return the variables for every command in the worktree. A worktree made ahead has no branch
+    yet."""
     added = {
         "BW_WORKTREE": record.path,
         "BW_BRANCH": record.branch,
@@ -171,20 +173,20 @@ def environment(settings: Worktrees, record: WorktreeRecord) -> dict[str, str]:
     if not record.branch:
         del added["BW_BRANCH"]
     if settings.beads is not None:
-        # The worktree may hold a copy of ``.beads``; there is one tracker all the same.
+        # The worktree may hold a copy of ``.beads``, but there is only one tracker.
         added["BEADS_DIR"] = settings.beads
     return added
 
 
 # --- copies --------------------------------------------------------------------------------------
-# Files that git ignores and an attempt needs all the same (``.env``): copied into its worktree.
+# Files that git ignores and an attempt still needs (``.env``): copied into its worktree.
 
 
 def copy_files(settings: Worktrees, worktree: str) -> Iterator[str]:
-    """Copy what ``settings.copy`` names; gives a warning for each part that is left out.
+    """Copy the files that ``settings.copy`` names; yield a warning for each part that is left out.
 
-    Only what git ignores, here and there, so that no attempt commits it; only from inside the
-    project, and over nothing that is there. Raises ``GitError`` and ``OSError``.
+    Only files that git ignores, here and there, are copied, so that no attempt commits them. They
+    come from inside the project, and replace nothing. Raises ``GitError`` and ``OSError``.
     """
     target = Path(worktree, settings.prefix)
     copied: set[str] = set()
@@ -206,7 +208,8 @@ def copy_files(settings: Worktrees, worktree: str) -> Iterator[str]:
 
 
 def matching(settings: Worktrees, pattern: str) -> list[str]:
-    """The ignored files of the project that a pattern names, seen from the project's folder."""
+    """Return the ignored files of the project that a pattern names, seen from the project's
+    folder."""
     listed = git(
         settings.checkout,
         *("ls-files", "-z", "--others", "--ignored", "--exclude-standard"),
@@ -219,7 +222,7 @@ def matching(settings: Worktrees, pattern: str) -> list[str]:
 
 
 def _copy(project: Path, target: Path, name: str) -> str | None:
-    """Copy one file; returns why not."""
+    """Copy one file; return why it was not copied, or None."""
     source, goal = project / name, target / name
     if not source.resolve().is_relative_to(project.resolve()):
         return "it leads out of the project"
@@ -235,8 +238,8 @@ def _copy(project: Path, target: Path, name: str) -> str | None:
 def refresh_copies(
     settings: Worktrees, worktree: str, earlier: Iterable[str] = ()
 ) -> Iterator[str]:
-    """``copy_files`` where that was done before, with files ``earlier``: the user's may have
-    changed since."""
+    """Repeat ``copy_files``, which had copied ``earlier``: the user's files may have changed
+    since."""
     below = Path(worktree, settings.prefix)
     below.mkdir(parents=True, exist_ok=True)
     now = (name for pattern in settings.copy for name in matching(settings, pattern))
@@ -247,7 +250,7 @@ def refresh_copies(
 
 
 def copied_state(settings: Worktrees) -> list[tuple[str, int, str]]:
-    """What would be copied now: names, modes and hashes. Raises ``GitError``."""
+    """Return what would be copied now: names, modes and hashes. Raises ``GitError``."""
     found = (name for pattern in settings.copy for name in matching(settings, pattern))
     return [(name, *_content(Path(settings.checkout, name))) for name in found]
 
@@ -267,6 +270,6 @@ def _content(file: Path) -> tuple[int, str]:
 
 
 def say(text: str) -> None:
-    """Print a line for whoever reads the log."""
+    """Print a line to the log."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()

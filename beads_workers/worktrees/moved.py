@@ -1,7 +1,8 @@
-"""A project that was renamed or moved: its worktrees lead to where it was.
+"""A project that was renamed or moved: its worktrees still point to the old place.
 
-git finds a worktree and its repository by paths in two files, and so do our records. What is ours
-is known by its token. The user's own worktrees are left alone: ``git worktree repair`` mends those.
+git finds a worktree and its repository by paths in two files, and so do our records. Our worktrees
+are known by their tokens. The user's own worktrees are left alone: ``git worktree repair`` fixes
+those.
 """
 
 from __future__ import annotations
@@ -17,22 +18,23 @@ from beads_workers.worktrees.records import Records, WorktreeRecord, git_directo
 
 def moved(records: Records, common: str) -> list[WorktreeRecord]:
     """Return the records that name another place of the repository than ``common``, though their
-    worktrees are this one's; without a worktree, whose place is gone. Nothing is changed."""
+    worktrees are this one's. A record without a worktree is included if its place is gone. Nothing
+    is changed."""
     others = [record for record in records.all() if record.common != common]
     here = _tokens(common) if others else {}
     return [record for record in others if _is_of(record, here)]
 
 
 def lead_back(records: Records, project: Path, common: str) -> None:
-    """Have them lead to the project as it lies now, with ``common`` as its git directory. What
-    cannot be written stays as it is."""
+    """Point the moved worktrees and records to the project as it is now, with ``common`` as its git
+    directory. If a file cannot be written, its worktree stays as it is."""
     if not (away := moved(records, common)):
         return
     here = _tokens(common)
     for record in away:
         lock = records.lock(record)
         if lock is None:
-            continue  # Somebody makes or removes it just now.
+            continue  # It is being made or removed.
         try:
             now = replace(record, common=common)
             if (directory := here.get(record.token)) is not None:
@@ -45,7 +47,7 @@ def lead_back(records: Records, project: Path, common: str) -> None:
 
 
 def lead_to(directory: Path, folder: Path) -> None:
-    """Have a worktree and its git directory name each other; raises ``OSError``."""
+    """Make a worktree and its git directory name each other; raises ``OSError``."""
     (folder / ".git").write_bytes(b"gitdir: " + os.fsencode(directory) + b"\n")
     (directory / "gitdir").write_bytes(os.fsencode(folder / ".git") + b"\n")
 
@@ -56,14 +58,14 @@ def _tokens(common: str) -> dict[str, Path]:
 
 
 def _is_of(record: WorktreeRecord, here: dict[str, Path]) -> bool:
-    # A copy has the same tokens as what it was copied from, whose they are.
+    # A copy of a project has the same tokens as the original, which they belong to.
     if record.token in here:
         return record.token not in _tokens(record.common)
     return not Path(record.common).exists()
 
 
 def _lead(directory: Path, record: WorktreeRecord, project: Path, records: Records) -> str:
-    """Return the worktree's path, which may have moved along."""
+    """Repair the links of the worktree, and return its path, which may have moved along."""
     mark = json.loads((directory / WORKTREE_MARK).read_bytes())
     folder, state = Path(record.path), records.state_directory.resolve()
     for was, now in ((mark.get("state", ""), state), (mark.get("project", ""), project)):

@@ -1,9 +1,9 @@
-"""What every call of ours takes out of the hands of git's configuration.
+"""Overrides of git's configuration for each of our calls.
 
-People set these for themselves, and agents may: colours of a pager, signatures in ``log``, columns,
-a program that watches files. Each would change what a call of ours does or prints. A value here is
-git's own default, or what keeps a call from doing more than it was asked for. A key that is not
-here is the user's: identities, attributes, filters, line ends, merge drivers, credentials,
+People set these keys for themselves, and agents may: colours of a pager, signatures in ``log``,
+columns, a program that watches files. Each would change what one of our calls does or prints. A
+value here is git's own default, or keeps a call from doing more than it was asked for. All other
+keys are left to the user: identities, attributes, filters, line ends, merge drivers, credentials,
 ``includeIf``. Source: ``git help config`` of 2.39 and 2.55.
 """
 
@@ -18,14 +18,14 @@ HOOK_EVENTS = (
 )
 
 HOOKS: Mapping[str, str] = {
-    # What we do to a repository by ourselves runs none of its hooks: some write to the tracker.
+    # Our own operations on a repository run none of its hooks: some write to the tracker.
     "core.hooksPath": "/dev/null",
-    # Those that the configuration names do not lie in a folder; git 2.55 can switch them off.
+    # Hooks that the configuration names are not in a folder; git 2.55 can switch them off.
     **{f"hook.{event}.enabled": "false" for event in HOOK_EVENTS},
 }
 
 PRINTED: Mapping[str, str] = {
-    # Only ``column.ui`` would be overruled by what is said of one command.
+    # ``column.ui`` alone would be overruled by the setting for one command.
     **{f"column.{what}": "never" for what in ("ui", "branch", "clean", "status", "tag")},
     **{
         f"color.{what}": "false"
@@ -57,22 +57,22 @@ PRINTED: Mapping[str, str] = {
     "status.showStash": "false",
     "status.submoduleSummary": "false",
 }
-"""What a call prints, as far as we read it."""
+"""Settings of the output that we parse."""
 
 DONE: Mapping[str, str] = {
     "branch.autoSetupMerge": "false",
     "branch.autoSetupRebase": "never",
     "checkout.defaultRemote": "",
     "checkout.guess": "false",
-    # ``strip`` eats the subject ``#12 ...``, ``scissors`` what follows a line of scissors.
+    # ``strip`` removes the subject ``#12 ...``, ``scissors`` all text after a line of scissors.
     "commit.cleanup": "whitespace",
     "commit.status": "false",
     "commit.verbose": "false",
     "core.editor": "true",
-    # A program that the repository names and that each look would run.
+    # A program that the repository names and that each status would run.
     "core.fsmonitor": "false",
     "core.safecrlf": "false",
-    # With feature.manyFiles, git 2.55 loses files of an index that it has split, and commits that.
+    # With feature.manyFiles, git 2.55 loses files of a split index, and commits the loss.
     "core.splitIndex": "false",
     "core.untrackedCache": "keep",
     "diff.ignoreSubmodules": "untracked",
@@ -91,12 +91,12 @@ DONE: Mapping[str, str] = {
     "merge.verifySignatures": "false",
     "push.followTags": "false",
     "push.gpgSign": "false",
-    # A fetch first, which with protocol.version=0 fails, and now and then ends the push by SIGPIPE.
+    # It fetches first, which fails with protocol.version=0 and may end the push by SIGPIPE.
     "push.negotiate": "false",
     "push.recurseSubmodules": "no",
     "rerere.autoUpdate": "false",
     "rerere.enabled": "false",
-    # Shells that agents open hand ``explicit`` down; we call git in common directories.
+    # Shells of agents pass ``explicit`` on; we call git in common directories.
     "safe.bareRepository": "all",
     "status.renames": "true",
     "status.showUntrackedFiles": "normal",
@@ -106,11 +106,11 @@ DONE: Mapping[str, str] = {
     # An extension in the user's repository that older gits refuse.
     "worktree.useRelativePaths": "false",
 }
-"""What a call does."""
+"""Settings of what a call does."""
 
 WAITS: Mapping[str, str] = {
-    # It gives up after 100 ms, and everybody who writes a ref holds this lock; after a second if
-    # refs are packed, which is what git's own maintenance does beside us.
+    # git gives up after 100 ms, and every writer of a ref holds this lock; after a second if refs
+    # are packed, which git's own maintenance does beside us.
     "core.packedRefsTimeout": "5000",
     "reftable.lockTimeout": "2000",
 }
@@ -118,16 +118,16 @@ WAITS: Mapping[str, str] = {
 ALL: Mapping[str, str] = {**HOOKS, **PRINTED, **DONE, **WAITS}
 
 OPTIONS = tuple(word for key, value in ALL.items() for word in ("-c", f"{key}={value}"))
-"""The same as words of a command line: they win over files and over variables."""
+"""The overrides as words of a command line: they win over files and over variables."""
 
 VARIABLES = frozenset(
     {"GIT_DIFF_OPTS", "GIT_EXTERNAL_DIFF", "GIT_GLOB_PATHSPECS", "GIT_ICASE_PATHSPECS"}
     | {"GIT_LITERAL_PATHSPECS", "GIT_NOGLOB_PATHSPECS", "GIT_NOTES_REF", "GIT_REFLOG_ACTION"}
 )
-"""Variables that would do the same; no call of ours gets them."""
+"""Variables with the same effects; no call of ours gets them."""
 
 SAID = {
-    # Nobody is there to be asked, and looking must not write to an index that somebody uses.
+    # There is nobody to ask, and a status must not write to an index that others use.
     "GIT_EDITOR": "true",
     "GIT_MERGE_AUTOEDIT": "no",
     "GIT_OPTIONAL_LOCKS": "0",

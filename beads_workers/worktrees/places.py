@@ -1,4 +1,4 @@
-"""Where worktrees lie: outside of the checkout, whose ignored files tools find by walking up."""
+"""Places of worktrees: outside the checkout, whose ignored files tools find by walking up."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from pathlib import Path
 
 
 def default_folder(checkout: Path, top: Path, state_directory: Path) -> Path:
-    """The folder of a project's worktrees, below the user's cache folder: one for each checkout.
+    """Return the folder of a project's worktrees, below the user's cache folder: one for each
+    checkout.
 
-    ``top``: of the repository that holds ``checkout``. Where that holds the cache folder too, the
-    state directory is the better place: git ignores it.
+    ``top``: of the repository that holds ``checkout``. If that holds the cache folder too, the
+    folder is in the state directory, which git ignores.
     """
     folder = cache_folder("worktrees", f"{checkout.name}-{_hash(checkout)[:8]}")
     inside = folder.resolve().is_relative_to(top.resolve())
@@ -21,12 +22,12 @@ def default_folder(checkout: Path, top: Path, state_directory: Path) -> Path:
 
 LANDING_SUFFIX = ".landing"
 GATED_REPOSITORY = "repository"
-"""A file in a landing folder: whose gates work there."""
+"""A file in a landing folder: the path of the repository whose gates work there."""
 
 
 def landing_folders() -> Iterator[tuple[Path, Path | None]]:
-    """All landing folders in the user's cache folder, and the git directory that each is for; None
-    where that cannot be told."""
+    """Yield all landing folders in the user's cache folder, and the git directory that each is for;
+    None if that cannot be told."""
     inside = [*_folders(cache_folder("landing"))]
     beside = [f for f in _folders(cache_folder("worktrees")) if f.name.endswith(LANDING_SUFFIX)]
     for folder in (*inside, *beside):
@@ -52,8 +53,8 @@ def _repository_of(folder: Path) -> Path | None:
 
 
 def landing_folder(folder: Path, checkout: Path, common: Path) -> Path:
-    """Where gates work: beside the attempts' worktrees where those are outside of the checkout,
-    else in the user's cache folder."""
+    """Return the folder in which gates work: beside the attempts' worktrees if those are outside
+    the checkout, else in the user's cache folder."""
     inside = (checkout.resolve(), common.resolve().parent)
     if not any(folder.resolve().is_relative_to(each) for each in inside):
         return folder.with_name(f"{folder.name}{LANDING_SUFFIX}")
@@ -61,16 +62,16 @@ def landing_folder(folder: Path, checkout: Path, common: Path) -> Path:
 
 
 def make_folder(folder: Path) -> None:
-    """Make it, for us alone, where it is not there; raises ``OSError``."""
+    """Make the folder, for this user only, if it does not exist; raises ``OSError``."""
     if not folder.is_dir():
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def cache_folder(*names: str) -> Path:
-    """A folder of ours in the user's cache folder, which may not be there yet."""
+    """Return a folder of ours in the user's cache folder, which may not exist yet."""
     said = os.environ.get("XDG_CACHE_HOME", "")
-    # The specification: a relative path is no path.
+    # By the XDG specification a relative path does not count.
     home = Path(said) if os.path.isabs(said) else Path.home() / ".cache"  # noqa: PTH117
     return home.joinpath("beads-workers", *names)
 

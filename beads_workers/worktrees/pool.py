@@ -1,12 +1,12 @@
-"""Worktrees made ahead of attempts, set up, and moved to the newest commit by whoever takes one.
+"""Worktrees made ahead of attempts, set up, and moved to the newest commit when one is taken.
 
-``make`` and ``take`` are the two ends. Between them stands a record without an issue, and beside
-it the state of the worktree, ``MadeAhead``, from when it may be taken until it is. One is never
-given back: what an attempt has left in it must not reach the next one.
+``make`` and ``take`` are the two ends. In between, a worktree has a record without an issue, and,
+as long as it may be taken, its state ``MadeAhead`` beside the record. A worktree is never given
+back: changes of one attempt must not reach the next one.
 
-As a program (``python -m``), told a ``Refill`` on its stdin, it makes what is missing each time
-that an attempt has begun, and ends with its stdin. Each worktree is made by another process, which
-ends with this one. Source: docs/SEMANTICS.md, "Worktrees".
+As a program (``python -m``), which reads a ``Refill`` from its stdin, the module makes missing
+worktrees each time an attempt has begun, and ends with its stdin. Each worktree is made by another
+process, which ends with the program. Source: docs/SEMANTICS.md, "Worktrees".
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ NICE = 19
 MAKE = "make"
 LOOKED_AT_SECONDS = 5.0
 NEVER = 3
-"""Exit status of a maker: what cannot be made ahead this time cannot be the next time."""
+"""Exit status of a maker if worktrees of this project can never be made ahead."""
 
 
 class CannotTake(Exception):
-    """It is not what an attempt may begin with; ``str()`` says why."""
+    """An attempt cannot begin with this worktree; ``str()`` says why."""
 
 
 @value
 class Refill:
-    """What the program is told."""
+    """Order for the program."""
 
     worktrees: Worktrees
     run_id: str
@@ -55,8 +55,8 @@ class Refill:
 
 @value
 class MadeAhead:
-    """``at``: the commit that is checked out; ``recipe``: how it was made; ``copied``: the files
-    that were copied, with their modes and hashes."""
+    """State of a worktree made ahead. ``at``: the commit that is checked out; ``recipe``: hash of
+    the settings it was made with; ``copied``: the copied files, with their modes and hashes."""
 
     at: str
     recipe: str
@@ -65,7 +65,7 @@ class MadeAhead:
 
 @value
 class TakenWorktree:
-    """One that an attempt has for its own. ``lock``: on its record, until it is handed over.
+    """A worktree that an attempt has taken. ``lock``: on its record, until it is handed over.
     ``sets_up``: the set-up hook has to run again."""
 
     record: WorktreeRecord
@@ -77,13 +77,13 @@ class TakenWorktree:
 
 
 def take(settings: Worktrees, records: Records, base: str) -> TakenWorktree | None:
-    """Take one, and move it to ``base``; None where there is none that can be."""
+    """Take a worktree, and move it to ``base``; None if none can be taken."""
     for record in records.made_ahead():
         lock = _lock_soon(records, record)
         if lock is None:
             continue
         state = _state(records, record)
-        # From here on nobody else takes it, whatever becomes of us: it is removed.
+        # From here on nobody else takes it, whatever happens to us: it is removed.
         records.set_ahead(record, None)
         try:
             if state is None or state.recipe != _recipe(settings):
@@ -100,7 +100,7 @@ def take(settings: Worktrees, records: Records, base: str) -> TakenWorktree | No
 
 
 def hand_over(taken: TakenWorktree, records: Records, record: WorktreeRecord) -> None:
-    """It is the worktree of this record from now on, on its branch; raises ``GitError``."""
+    """Give the worktree to this record, on its branch; raises ``GitError``."""
     ref = f"refs/heads/{record.branch}"
     git(record.path, "update-ref", ref, record.base, "")
     git(record.path, "symbolic-ref", "HEAD", ref)
@@ -109,7 +109,7 @@ def hand_over(taken: TakenWorktree, records: Records, record: WorktreeRecord) ->
 
 
 def wake(records: Records) -> None:
-    """Tell the process that fills the pool, if there is one, to look again."""
+    """Wake the process that fills the pool, if there is one."""
     try:
         fifo = os.open(records.folder / FIFO, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -120,9 +120,10 @@ def wake(records: Records) -> None:
 
 
 def _lock_soon(records: Records, record: WorktreeRecord) -> int | None:
-    """Lock it; where it is only being looked at, after that. None where it is not to be had."""
+    """Lock the record; wait for a lock that is only held to look at it. None if it cannot be
+    locked."""
     until = time.monotonic() + LOOKED_AT_SECONDS
-    # Another run's filler may take the record over meanwhile: as it is now.
+    # Another run's filler may take over the record meanwhile: read it again.
     while (lock := records.lock(records.find(record.name) or record)) is None:
         if records.ahead(record) is None or time.monotonic() > until:
             return None
@@ -131,7 +132,7 @@ def _lock_soon(records: Records, record: WorktreeRecord) -> int | None:
 
 
 def _move(settings: Worktrees, record: WorktreeRecord, state: MadeAhead, base: str) -> str:
-    """Check out another commit; why the set-up hook must run again, or ""."""
+    """Check out another commit; return why the set-up hook must run again, or ""."""
     path = record.path
     asked = questions("--show-toplevel", "--absolute-git-dir", "HEAD")
     top, directory, head = answers(git(path, *asked), 3)
@@ -154,7 +155,7 @@ def _move(settings: Worktrees, record: WorktreeRecord, state: MadeAhead, base: s
 
 
 def _recipe(settings: Worktrees) -> str:
-    """Whatever else a worktree that is made ahead depends on."""
+    """Return the hash of everything else that a worktree made ahead depends on."""
     from hashlib import sha256  # It loads OpenSSL, and most worktrees are not made ahead.
 
     settings = replace(settings, disk_floor_bytes=0, setup_reads=())
@@ -177,20 +178,20 @@ class NotAhead(making.CannotPrepare):
 
 
 def make(settings: Worktrees, records: Records, run_id: str, nice: int = 0) -> WorktreeRecord:
-    """Make one; raises ``CannotPrepare``, and then nothing is left of it. ``nice``: this process
-    gets slower by so much for it."""
+    """Make a worktree; raises ``CannotPrepare``, and then removes it. ``nice``: added to the
+    niceness of this process."""
     making.check_disk(settings)
     token = new_token()
     name = f"ready-{token[:8]}"
     try:
-        base = making.base_of(replace(settings, remote=""))  # The attempt asks for what is newer.
+        base = making.base_of(replace(settings, remote=""))  # The attempt asks for newer commits.
         path = f"{settings.folder}/{name}"
         record = WorktreeRecord(name, "", 0, "", base, path, settings.common, run_id, POOL, token)
         lock = records.begin(record)
         try:
             with making.alone(settings.common):
                 records.mark(record, making.add_worktree(settings, record), settings)
-            # Not before: whoever waits for that lock must not wait for us.
+            # Not before: processes that wait for that lock must not wait for a slow one.
             os.nice(nice)
             copied = _fill(settings, record)
             state = MadeAhead(base, _recipe(settings), copied)
@@ -223,7 +224,7 @@ def _fill(settings: Worktrees, record: WorktreeRecord) -> list[tuple[str, int, s
         raise NotAhead(f"setup left what git does not ignore: {left}")
     head, directory = answers(git(path, *questions("HEAD", "--absolute-git-dir")), 2)
     if head != record.base or Path(directory, "modules").exists():
-        # Its commit is nobody's work, for which this one would be kept.
+        # The commit of the hook is nobody's work: the worktree is not kept for it.
         git(path, "checkout", "--quiet", "--force", "--detach", record.base)
         raise NotAhead("setup commits, or fetches submodules")
     return copied
@@ -233,7 +234,7 @@ def _fill(settings: Worktrees, record: WorktreeRecord) -> list[tuple[str, int, s
 
 
 class Filler:
-    """The program: makes what is missing, one at a time, when it is woken."""
+    """The program: when woken, it makes missing worktrees, one at a time."""
 
     def __init__(self, asked: Refill, selector: selectors.BaseSelector) -> None:
         self._asked, self._settings = asked, asked.worktrees
@@ -249,7 +250,7 @@ class Filler:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with suppress(FileExistsError):
             os.mkfifo(folder / FIFO, 0o600)
-        # For reading and writing: it never ends.
+        # For reading and writing: so the FIFO has no end.
         self._fifo = os.open(folder / FIFO, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         self._selector.register(self._fifo, selectors.EVENT_READ, self._woken)
         self._records.forget_taken()
@@ -261,7 +262,7 @@ class Filler:
                 os.close(held)
                 if not is_of_use:
                     removal.discard(self._records, taken)
-        # Whoever began before we listened has woken nobody.
+        # Attempts that began before we listened have woken nobody.
         run_id = self._asked.run_id
         self._wanted = any(r.issue_id and r.run_id == run_id for r in self._records.all())
         self.work()
@@ -272,7 +273,7 @@ class Filler:
         self.work()
 
     def work(self) -> None:
-        """Begin with the next one, where one is missing."""
+        """Start the next maker, if a worktree is missing."""
         if not self._wanted or self._maker is not None:
             return
         there = self._useful()
@@ -291,7 +292,8 @@ class Filler:
         self._selector.register(self._pidfd, selectors.EVENT_READ, self._made)
 
     def _useful(self) -> list[WorktreeRecord]:
-        """What waits for attempts; all else goes, and all of it where the disk is too full."""
+        """Return the worktrees that wait for attempts. Remove the others, and all if the disk is
+        too full."""
         records, settings = self._records, self._settings
         found = []
         for record in records.made_ahead():
@@ -328,14 +330,14 @@ class Filler:
         os.close(self._pidfd)
         status = maker.wait()
         self._never = status == NEVER
-        # What failed is tried again when the next attempt has begun.
+        # A failed worktree is tried again when the next attempt has begun.
         self._wanted = status == 0
         if status == 0 and len(self._useful()) == 0:
-            self._wanted = False  # Below the disk floor with it.
+            self._wanted = False  # The new one was removed: below the disk floor.
         self.work()
 
     def close(self) -> None:
-        """End the maker, with all that it has started."""
+        """End the maker, with every process it started."""
         maker, self._maker = self._maker, None
         if maker is not None:
             with suppress(ProcessLookupError):
@@ -347,7 +349,7 @@ class Filler:
 
 
 def main() -> int:
-    """See the module text; 0, or 1 after saying why."""
+    """Run the program: see the module text. Return 0, or 1 after printing why."""
     asked = from_plain(Refill, json.loads(sys.stdin.readline()))
     if sys.argv[1:] == [MAKE]:
         return _main_of_maker(asked)

@@ -16,24 +16,24 @@ from beads_workers.worktrees.asked import Preparation, read_preparation
 from beads_workers.worktrees.git import BRANCHES, GitError, git, unlock_worktree
 from beads_workers.worktrees.records import REFS_FILE, Records, WorktreeRecord, named_in, new_token
 
-# What it prints goes to the attempt's log, and the last line of a failure is the error that people
-# see. It fails for reasons that are not the issue's: the worker asks for a free retry. Source:
+# Its output goes to the attempt's log, and the last line of a failure is the error that people see.
+# It fails for reasons that are not the issue's: the worker asks for a free retry. Source:
 # docs/SEMANTICS.md, "Worktrees".
 
 
 NAMES_MAX = 1000
-"""Worktrees that one attempt may leave behind before something must be wrong."""
+"""Number of worktrees of one attempt after which something must be wrong."""
 
 
 def prepare(asked: Preparation) -> None:
-    """Make the worktree and say so in the place file; raises ``CannotPrepare``."""
+    """Make the worktree and name it in the place file; raises ``CannotPrepare``."""
     settings = asked.worktrees
     records = Records(Path(settings.state_directory))
     place_file = Path(asked.place_file)
     last = named_in(place_file)
-    # From here on the worktree of this worker's last task is in nobody's use.
+    # From here on the worktree of this worker's last task is not in use.
     place_file.unlink(missing_ok=True)
-    # Before that one is tidied away: a session is found again only in the folder that it knows.
+    # Before that worktree is removed: a session is found again only in its own folder.
     goes_on = asked.continues and _go_on(asked, records, place_file)
     if last is not None and (record := records.find(last)) is not None:
         removal.tidy(records, [record])
@@ -72,14 +72,14 @@ def _make(asked: Preparation, records: Records, place_file: Path) -> None:
         records.ready(record)
     finally:
         os.close(lock)
-        # What was not finished holds nobody's work; the log says what went wrong.
+        # An unfinished worktree holds nobody's work; the log says what went wrong.
         if not records.is_ready(record):
             removal.tidy(records, [record])
 
 
 def keep_refs(folder: str) -> None:
-    """Write down all refs as they are, and what git's settings run: what the attempt does to them
-    is named afterwards."""
+    """Write down all refs, and the programs in git's settings, so that changes by the attempt can
+    be named afterwards."""
     try:
         directory = Path(folder, ".git").read_text().removeprefix("gitdir:").strip()
         told = git(folder, "for-each-ref", "--format=%(objectname) %(refname)")
@@ -115,10 +115,11 @@ def _run_set_up(settings: Worktrees, record: WorktreeRecord) -> None:
 
 
 def _go_on(asked: Preparation, records: Records, place_file: Path) -> bool:
-    """Take over the newest worktree of the issue, where there is one.
+    """Take over the newest worktree of the issue, if there is one.
 
-    Whoever had it last may be its last user still, and works in it no more: an issue is with one
-    worker at a time. Locked until the place file names it, or that one would tidy it away.
+    The worktree may still be named by its last user, which works in it no more: an issue is with
+    one worker at a time. The record is locked until the place file names the worktree. Otherwise
+    the last user would remove it.
     """
     of_issue = [record for record in records.all() if record.issue_id == asked.issue_id]
     for record in sorted(of_issue, key=records.written_at, reverse=True):
@@ -152,7 +153,7 @@ def _begin(
 ) -> tuple[WorktreeRecord, int]:
     settings = asked.worktrees
     for number in range(1, NAMES_MAX):
-        # An attempt that was not charged has its number again: what it left is not touched.
+        # An attempt that was not charged has its number again: its earlier worktree is not touched.
         again = "" if number == 1 else f".{number}"
         record = WorktreeRecord(
             name=f"{file_name(asked.issue_id)}.{asked.attempt}{again}",
@@ -184,7 +185,7 @@ def _is_free(settings: Worktrees, record: WorktreeRecord) -> bool:
 
 
 def main() -> int:
-    """See the module text; 0, or 1 after saying why."""
+    """Run the step: see the module text. Return 0, or 1 after printing why."""
     try:
         prepare(read_preparation(sys.stdin.read()))
     except making.CannotPrepare as error:
@@ -194,5 +195,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    gc.freeze()  # Nothing of what is loaded is garbage; Python would look for some at the end, too.
+    gc.freeze()  # Nothing that is loaded is garbage; at the end, Python would search for some, too.
     sys.exit(main())

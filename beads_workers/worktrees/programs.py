@@ -1,8 +1,8 @@
-"""What in a repository's own settings runs a program, and what of it changed during an attempt.
+"""Programs that a repository's own settings run, and which of them changed during an attempt.
 
-All worktrees share ``.git/config`` and ``.git/hooks``: what an agent writes there, the user's next
-git runs. Nothing of it is taken back by us; it is named. Our own calls leave most of it out
-(``worktrees.overrides``).
+All worktrees share ``.git/config`` and ``.git/hooks``: the user's next git runs what an agent
+writes there. We do not take back such changes; we name them. Our own calls switch most of these
+settings off (``worktrees.overrides``).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from beads_workers.worktrees.git import config
 
 FILE = "bw-programs"
-"""In a worktree's own git directory: the settings as they were before its first attempt."""
+"""File in a worktree's own git directory: the settings as they were before its first attempt."""
 
 SETTINGS = ("config", "config.worktree")
 _OF_ANY = "clean|cmd|command|defaultkeycommand|driver|external|path|process|program|smudge|textconv"
@@ -28,26 +28,27 @@ RUNS = re.compile(
     r"|sendemail\..*cmd|sequence\.editor|submodule\..+\.update|uploadpack\.packobjectshook",
     re.DOTALL,
 )
-"""Keys, as git prints them, whose value is run, or leads to what is."""
+"""Keys, as git prints them, whose value is run, or leads to a program that is."""
 
 
 def keep(directory: Path) -> None:
-    """Write down what there is, in a worktree's own git directory; raises ``OSError``."""
+    """Write the current settings and hooks to a worktree's own git directory; raises
+    ``OSError``."""
     file = os.open(directory / FILE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with open(file, "w") as kept:
         json.dump(_now(directory), kept)
 
 
 def changed(directory: Path, git: Callable[..., str]) -> list[str]:
-    """The keys and hooks that are not as they were; none if nobody kept them. Raises what ``git``
-    raises."""
+    """Return the keys and hooks that have changed; none if nobody kept them. Raises as ``git``
+    does."""
     try:
         text = (directory / FILE).read_text("utf-8", "surrogateescape")
     except OSError:
         return []
     before = read_kept(text)
     if before is None:
-        return [FILE]  # The agent can write there, too.
+        return [FILE]  # The agent can write to this file, too.
     now = _now(directory)
     if before == now:
         return []
@@ -56,7 +57,7 @@ def changed(directory: Path, git: Callable[..., str]) -> list[str]:
 
 
 def read_kept(text: str) -> dict[str, str] | None:
-    """What ``keep`` wrote; None if it is something else."""
+    """Parse what ``keep`` wrote; None if it is something else."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
@@ -66,7 +67,7 @@ def read_kept(text: str) -> dict[str, str] | None:
 
 
 def _now(directory: Path) -> dict[str, str]:
-    """The text of each file of settings, and of each hook when it was written."""
+    """Return the text of each file of settings, and the inode and time of change of each hook."""
     common = directory / _read(directory / "commondir").strip()
     found = {name: _read(common / name) for name in SETTINGS}
     try:
@@ -76,7 +77,7 @@ def _now(directory: Path) -> dict[str, str]:
                     status = hook.stat(follow_symlinks=False)
                     found[f"hooks/{hook.name}"] = f"{status.st_ino} {status.st_mtime_ns}"
     except OSError:
-        pass  # There are none, or one went meanwhile.
+        pass  # There are none, or one was removed meanwhile.
     return found
 
 

@@ -1,12 +1,12 @@
-"""What we remember of every worktree that we made: nothing else is ever removed.
+"""Records of every worktree that we made: only worktrees with a record are ever removed.
 
     .beads-workers/worktree-records/
-      <name>.json    whose it is; written before git is told, locked (flock) while it is made
-      <name>.ready   there once a task may run in it
-      <name>.ahead   there while it is made ahead of an attempt, which may take it: its state
+      <name>.json    its attempt; written before git is called, locked (flock) while it is made
+      <name>.ready   exists once a task may run in the worktree
+      <name>.ahead   its state, while it is made ahead and an attempt may take it
 
 A worktree is ours only while the git directory that git keeps for it holds the record's token:
-whatever else may have come to that path since is a stranger's.
+anything else at that path since then is a stranger's.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ RECORDS = "worktree-records"
 LOOKS = 1000
 
 AHEAD = "BW_AHEAD"
-"""In the environment of a set-up hook that runs ahead: which worktree it is for."""
+"""Variable in the environment of a set-up hook that runs ahead: the path of its worktree."""
 
 
 REFS_FILE = "bw-refs"
-"""In a worktree's own git directory: the refs as they were before its first attempt."""
+"""File in a worktree's own git directory: the refs as they were before its first attempt."""
 
 
 @value
 class WorktreeRecord:
-    """One worktree. ``base``: the commit that it began with; ``common``: the repository.
+    """Record of one worktree. ``base``: the commit that it began with; ``common``: the repository.
 
-    One that is made ahead of an attempt has no issue and no branch yet. Whoever takes it writes a
-    record of its own, with the same path and token, before this one is forgotten.
+    A worktree made ahead of an attempt has no issue and no branch yet. The attempt that takes it
+    writes a record of its own, with the same path and token, before this one is forgotten.
     """
 
     name: str
@@ -66,18 +66,18 @@ class Records:
         self.folder = state_directory / RECORDS
 
     def all(self) -> list[WorktreeRecord]:
-        """Every record that can be read, by name."""
+        """Return every readable record, by name."""
         found = self._read()
         taken = {record.token for record in found if record.issue_id}
         return [record for record in found if record.issue_id or record.token not in taken]
 
     def made_ahead(self) -> list[WorktreeRecord]:
-        """Those that no attempt has taken."""
+        """Return the records of worktrees made ahead that no attempt has taken."""
         return [record for record in self.all() if not record.issue_id]
 
     def forget_taken(self) -> None:
-        """Whoever took one was killed before it could forget the first record, or was killed while
-        it wrote one."""
+        """Remove files of killed processes: records of worktrees that an attempt has taken, and
+        records that are only half written."""
         for fresh in self.folder.glob("*.new"):
             if (lock := _lock_this(fresh)) is not None:
                 fresh.unlink()
@@ -92,20 +92,20 @@ class Records:
         return [record for record in found if record is not None]
 
     def find(self, name: str) -> WorktreeRecord | None:
-        """The record of this name."""
+        """Return the record of this name; None if there is none."""
         try:
             return read_record((self.folder / f"{name}.json").read_bytes())
         except OSError:
             return None
 
     def begin(self, record: WorktreeRecord) -> int:
-        """Write a new one; returns the lock on it, held while the worktree is made."""
+        """Write a new record; return the lock on it, to be held while the worktree is made."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         fresh = self.folder / f"{record.name}.new"
         for _ in range(LOOKS):
             if (lock := _lock_this(fresh, create=True)) is not None:
                 break
-            time.sleep(0.001)  # What a killed one has left of it is just being removed.
+            time.sleep(0.001)  # The half-written file of a killed process is just being removed.
         else:
             raise BlockingIOError(errno.EBUSY, os.strerror(errno.EBUSY), str(fresh))
         fresh.write_text(json.dumps(to_plain(record)) + "\n")
@@ -115,29 +115,30 @@ class Records:
     def take_over(
         self, record: WorktreeRecord, run_id: str, worker_id: str
     ) -> tuple[WorktreeRecord, int]:
-        """Another worker goes on in it; the record that holds from now on, and the lock on it.
+        """Give the worktree to another worker; return the new record, and the lock on it.
 
-        For whoever has it locked as it is; who looked at it before will not remove it.
+        The caller has the old record locked. A process that has read the old record does not remove
+        the worktree.
         """
         taken = replace(record, run_id=run_id, worker_id=worker_id)
         return taken, self.begin(taken)
 
     def rewrite(self, record: WorktreeRecord) -> None:
-        """The same with other places, for whoever has it locked; its time stays."""
+        """Write the record with other places; its time stays. The caller has it locked."""
         file = self.folder / f"{record.name}.json"
         written = file.stat()
         os.close(self.begin(record))
         os.utime(file, ns=(written.st_atime_ns, written.st_mtime_ns))
 
     def written_at(self, record: WorktreeRecord) -> float:
-        """When it was begun, or taken over last; epoch seconds."""
+        """Return when the record was begun, or taken over last, in epoch seconds."""
         try:
             return (self.folder / f"{record.name}.json").stat().st_mtime
         except OSError:
             return 0.0
 
     def mark(self, record: WorktreeRecord, git_directory: Path, settings: Worktrees) -> None:
-        """Make the worktree known as ours; the project is found from inside of it, too."""
+        """Mark the worktree as ours; the mark also leads from the worktree to the project."""
         mark = {
             "token": record.token,
             "project": settings.checkout,
@@ -147,17 +148,19 @@ class Records:
         (git_directory / WORKTREE_MARK).write_text(json.dumps(mark) + "\n")
 
     def ready(self, record: WorktreeRecord) -> None:
-        """A task may run in it from now on: what it holds may be work."""
+        """Note that a task may run in the worktree from now on: its contents may be work."""
         (self.folder / f"{record.name}.ready").touch()
 
     def is_ready(self, record: WorktreeRecord) -> bool:
-        """Whether a task may ever have run in it."""
+        """Return whether a task may ever have run in the worktree."""
         return (self.folder / f"{record.name}.ready").exists()
 
     def set_ahead(self, record: WorktreeRecord, state: str | None) -> None:
-        """It is made, and waits for an attempt (``state``: for ``ahead``); None: not any more.
+        """Store the state of a finished worktree that waits for an attempt; None: it does not wait
+        any more.
 
-        For whoever has it locked: half a state is no state, as ``discard`` takes it.
+        The caller has the record locked. A half-written state counts as none, and ``discard``
+        removes the worktree.
         """
         file = self.folder / f"{record.name}.ahead"
         if state is None:
@@ -166,15 +169,15 @@ class Records:
             file.write_text(state)
 
     def ahead(self, record: WorktreeRecord) -> str | None:
-        """What ``set_ahead`` was told; None where it may not be taken."""
+        """Return the state that ``set_ahead`` stored; None if the worktree may not be taken."""
         try:
             return (self.folder / f"{record.name}.ahead").read_text()
         except OSError:
             return None
 
     def lock(self, record: WorktreeRecord) -> int | None:
-        """Lock it for the descriptor's life; None where it is made or removed just now, is gone,
-        or is another one's since this was read."""
+        """Lock the record while the descriptor is open. None if it is being made or removed, is
+        gone, or has changed since it was read."""
         lock = _lock_this(self.folder / f"{record.name}.json")
         if lock is not None and self.find(record.name) != record:
             os.close(lock)
@@ -182,33 +185,33 @@ class Records:
         return lock
 
     def is_locked(self, record: WorktreeRecord) -> bool:
-        """Whether it is made or removed just now."""
+        """Return whether the worktree is being made or removed."""
         lock = self.lock(record)
         if lock is not None:
             os.close(lock)
         return lock is None and (self.folder / f"{record.name}.json").exists()
 
     def forget(self, record: WorktreeRecord) -> None:
-        """There is no such worktree any more."""
+        """Delete the record: there is no such worktree any more."""
         for ending in (".ready", ".ahead", ".json"):
             (self.folder / f"{record.name}{ending}").unlink(missing_ok=True)
 
     def in_use(self, record: WorktreeRecord) -> bool:
-        """Whether a living run's worker is in it, or was in it last."""
-        # Loaded here: every attempt starts programs that make worktrees and never ask this.
+        """Return whether a worker of a living run is in the worktree, or was in it last."""
+        # Imported here: each attempt starts programs that make worktrees and never ask this.
         from beads_workers.runtime.run_directory import RunDirectory
 
         runs = RunDirectory(self.state_directory)
         if not runs.is_alive(record.run_id):
             return False
         if not record.issue_id:
-            return True  # Its attempts are still to come.
+            return True  # The attempts for it are still to come.
         place = Path(place_file(str(runs.run(record.run_id)), record.worker_id))
         return named_in(place) == record.name
 
 
 def _lock_this(path: Path, *, create: bool = False) -> int | None:
-    """Lock what is at this path; None where it is held, gone, or not the file that was opened."""
+    """Lock the file at this path; None if it is locked, gone, or not the file that was opened."""
     try:
         lock = try_lock(path, create=create)
     except FileNotFoundError:
@@ -223,7 +226,7 @@ def _lock_this(path: Path, *, create: bool = False) -> int | None:
 
 
 def read_record(text: bytes) -> WorktreeRecord | None:
-    """What ``begin`` wrote; None for anything else, which nothing is ever removed for."""
+    """Parse what ``begin`` wrote; None for anything else: then nothing is removed."""
     try:
         return from_plain(WorktreeRecord, json.loads(text.decode()))
     except (*BAD_VALUE, RecursionError):
@@ -231,7 +234,7 @@ def read_record(text: bytes) -> WorktreeRecord | None:
 
 
 def named_in(place: Path) -> str | None:
-    """Which worktree a worker's place file names."""
+    """Return the name of the worktree in a worker's place file; None if there is none."""
     try:
         name = json.loads(place.read_bytes())["name"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
@@ -240,7 +243,7 @@ def named_in(place: Path) -> str | None:
 
 
 def token_in(git_directory: Path) -> str | None:
-    """The token of the worktree that this git directory belongs to, if it is one of ours."""
+    """Return the token of the worktree with this git directory; None if it is not one of ours."""
     try:
         token = json.loads((git_directory / WORKTREE_MARK).read_bytes())["token"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
@@ -249,19 +252,19 @@ def token_in(git_directory: Path) -> str | None:
 
 
 def git_directories(common: str) -> Iterator[tuple[Path, Path]]:
-    """Each linked worktree of a repository: its git directory, and its own folder."""
+    """Yield each linked worktree of a repository: its git directory, and its own folder."""
     for folder in sorted(Path(common, "worktrees").glob("*")):
         try:
             dot_git = Path(os.fsdecode((folder / "gitdir").read_bytes()).rstrip("\n"))
         except OSError:
             continue  # half made, or just being removed
-        if not dot_git.is_absolute():  # As ``worktree.useRelativePaths`` has it.
+        if not dot_git.is_absolute():  # As with ``worktree.useRelativePaths``.
             dot_git = Path(os.path.normpath(folder.resolve() / dot_git))
         yield folder, dot_git.parent
 
 
 def led_to(folder: Path) -> Path | None:
-    """The git directory that the ``.git`` file of a worktree names, if there is one."""
+    """Return the git directory that the ``.git`` file of a worktree names, if there is one."""
     try:
         said = os.fsdecode((folder / ".git").read_bytes())
     except OSError:
@@ -270,5 +273,5 @@ def led_to(folder: Path) -> Path | None:
 
 
 def new_token() -> str:
-    """Tells this worktree from any other that may ever have its path."""
+    """Return a token that tells this worktree from any other that may ever have its path."""
     return os.urandom(16).hex()

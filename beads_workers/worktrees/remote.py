@@ -1,6 +1,7 @@
-"""A remote that several clones land on: git over a network, with an end, and with nobody to ask.
+"""A remote that several clones land on: calls of git over a network, with a time limit and no
+prompts.
 
-Nothing here moves a ref of this repository; what is fetched is named by its commit. Source:
+Nothing here moves a ref of this repository; fetched commits are named by their ids. Source:
 docs/LANDING.md, "Several clones".
 """
 
@@ -29,20 +30,21 @@ from beads_workers.worktrees.git import (
 )
 
 NETWORK_SECONDS = 60.0
-"""A call that has not ended by then is taken for one that never would."""
+"""Time limit of a call, in seconds, after which it counts as hung."""
 TRIES_MAX = 3
 TRY_AGAIN_SECONDS = 0.5
-"""A remote that fails for a moment is no reason to pause."""
+"""Tries, and the pause between them in seconds: a short failure of the remote is no reason to
+pause."""
 
 HUNG = -256
-"""Instead of an exit status, or minus the number of a signal."""
+"""Status of a hung call, instead of an exit status, or minus the number of a signal."""
 
 REMOTE_LINES_MAX = 12
 REMOTE_CHARS_MAX = 300
-"""What is shown of what a remote says when it refuses."""
+"""Limits for the lines shown of a remote's refusal."""
 
 NOBODY_ASKED = {"GIT_ASKPASS": "true", "SSH_ASKPASS": "true", "SSH_ASKPASS_REQUIRE": "never"}
-"""Variables of a call that has nobody to ask."""
+"""Variables that keep a call from asking for a password."""
 
 
 class RemoteTrouble(GitError):
@@ -50,7 +52,7 @@ class RemoteTrouble(GitError):
 
 
 class Refuses(RemoteTrouble):
-    """It has answered, and does not take what was pushed."""
+    """The remote has answered, and does not take what was pushed."""
 
 
 class LostRace(Exception):
@@ -58,7 +60,8 @@ class LostRace(Exception):
 
 
 def remote_heads(folder: str, remote: str, refs: Sequence[str]) -> dict[str, str]:
-    """The commits of those of these refs that the remote has; each is in this repository then.
+    """Return the commits of these refs, as far as the remote has them. Afterwards each commit is in
+    this repository.
 
     ``folder``: a checkout, as the remote may be named by a relative path. Raises ``RemoteTrouble``.
     """
@@ -74,7 +77,8 @@ def remote_heads(folder: str, remote: str, refs: Sequence[str]) -> dict[str, str
 
 
 def ahead(branch: str, remote: str, there: str) -> str:
-    """What is said if ``branch`` has commits here that the remote, at ``there``, has not."""
+    """Return the message for a ``branch`` with commits here that the remote, at ``there``, has
+    not."""
     return (
         f"{branch} has commits here that {remote} has not:"
         f" 'git push {remote} {branch}' takes them there, 'git branch -f"
@@ -84,7 +88,7 @@ def ahead(branch: str, remote: str, there: str) -> str:
 
 @value
 class RefMove:
-    """A ref moves from ``old`` ("": it is not there) to ``new``."""
+    """A move of a ref from ``old`` ("": it does not exist) to ``new``."""
 
     ref: str
     old: str
@@ -94,8 +98,8 @@ class RefMove:
 def push(folder: str, remote: str, *moves: RefMove) -> None:
     """Move these refs of the remote, all of them or none, and no other.
 
-    Raises ``LostRace`` where it stands elsewhere, and ``RemoteTrouble``. Whoever is killed in here,
-    or hears no answer, finds out from the remote whether it has moved.
+    Raises ``LostRace`` if a ref stands elsewhere, and ``RemoteTrouble``. After a kill, or without
+    an answer, the caller has to ask the remote whether it has moved.
     """
     leases = [f"--force-with-lease={each.ref}:{each.old}" for each in moves]
     only = (*leases, "--no-follow-tags", "--recurse-submodules=no", "--no-verify")
@@ -112,7 +116,7 @@ def push(folder: str, remote: str, *moves: RefMove) -> None:
             return
         if any(stands.get(each.ref, "") != each.old for each in moves):
             raise LostRace
-        if tries_left:  # Another one may hold the ref's lock, and lose it without moving the ref.
+        if tries_left:  # Another push may hold the ref's lock, and fail without moving it.
             time.sleep(TRY_AGAIN_SECONDS)
     trouble = f"{remote} does not take {name.removeprefix('refs/heads/')}: {why}"
     raise Refuses(trouble) if done.status > 0 else RemoteTrouble(trouble)
@@ -121,16 +125,15 @@ def push(folder: str, remote: str, *moves: RefMove) -> None:
 def check_push(folder: str, remote: str, ref: str, commit: str, seconds: float) -> None:
     """Ask the remote whether this user may push there; nothing is pushed.
 
-    What only a hook of the remote refuses is not found out. Raises ``RemoteTrouble``, within
-    ``seconds``.
+    Refusals by a hook of the remote are not detected. Raises ``RemoteTrouble``, within ``seconds``.
     """
     until = time.monotonic() + seconds
     only = ("--no-follow-tags", "--recurse-submodules=no", "--no-verify")
     trial = ("push", "--dry-run", "--porcelain", *only, "--", remote, f"{commit}:{ref}")
     done = _call(folder, *trial, seconds=seconds)
     for _ in range(TRIES_MAX - 1):
-        # A branch that stands elsewhere is refused here, by this git: the remote has answered.
-        # Where git was killed, also by SIGPIPE as the remote hangs up, it has not.
+        # This git refuses a branch that stands elsewhere: then the remote has answered. It has not
+        # if git was killed, which includes SIGPIPE as the remote hangs up.
         if done.status == 0 or _rows(done) or time.monotonic() + TRY_AGAIN_SECONDS >= until:
             break
         time.sleep(TRY_AGAIN_SECONDS)
@@ -150,9 +153,9 @@ def _rows(done: GitCall) -> list[str]:
 
 
 def _refusal(done: GitCall, ref: str) -> tuple[str, str]:
-    """The ref that was refused, and why, in the words of git and of the remote."""
+    """Return the ref that was refused, and why, in the words of git and of the remote."""
     rows = [row.split("\t") for row in _rows(done)]
-    # Of an atomic push the others are refused only because one is.
+    # In an atomic push, all other refs are refused because one is.
     rows.sort(key=lambda row: "atomic" in row[-1])
     if rows and len(rows[0]) > 1:
         ref = rows[0][1].rpartition(":")[2]
@@ -188,8 +191,8 @@ def _answered(folder: str, remote: str, *arguments: str) -> str:
 
 
 def _call(folder: str, *arguments: str, seconds: float | None = None) -> GitCall:
-    """A session of its own: no terminal to ask on, and ``ssh`` ends with it. ``HUNG`` is the status
-    of a call without an end."""
+    """Call git in a session of its own: it has no terminal to ask on, and ``ssh`` is killed with
+    it. The status of a call that does not end is ``HUNG``."""
     seconds = bound(NETWORK_SECONDS if seconds is None else seconds)
     try:
         process = subprocess.Popen(
@@ -214,7 +217,7 @@ def _call(folder: str, *arguments: str, seconds: float | None = None) -> GitCall
 
 
 def _remote(errors: bytes) -> tuple[str, ...]:
-    """What the remote said, but for what it counts, and no more than people read."""
+    """Return the lines of the remote without its progress, and no more than people read."""
     said = [line.strip() for line in os.fsdecode(errors).replace("\r", "\n").split("\n")]
     own = [line.removeprefix("remote:").strip() for line in said if line.startswith("remote:")]
     kept = [printable(line, REMOTE_CHARS_MAX) for line in own if line and "error: hook" not in line]

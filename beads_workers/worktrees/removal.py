@@ -1,4 +1,4 @@
-"""Which worktrees hold work that is nowhere else, and the removal of those that hold none."""
+"""Worktrees whose work is nowhere else, and the removal of those that hold none."""
 
 from __future__ import annotations
 
@@ -39,23 +39,21 @@ from beads_workers.worktrees.records import (
 )
 
 # --- worktrees -----------------------------------------------------------------------------------
-# When a worktree may go: only when nothing that anybody did there would be lost with it.
-#
-# Source: docs/SEMANTICS.md, "Worktrees". Pure: the edge looks, this decides.
+# The rule for removal: a worktree is removed only if nobody's work there would be lost.
 
 
 NAMES_SHOWN = 3
-"""Files that are named before the rest is only counted."""
+"""Files that are named; further ones are only counted."""
 
 
 @value
 class Found:
-    """What was seen of one worktree that we made.
+    """State of one worktree that we made.
 
-    ``changes``: files that are modified, staged or untracked (not ignored). ``commits``: how many
-    of its own are on no other branch, remote branch or tag. ``trouble``: why it could not be
-    looked at. ``prepared``: whether a task may ever have run in it. ``superseded``: those that it
-    had are kept by a ref when it goes.
+    ``changes``: files that are modified, staged or untracked (not ignored). ``commits``: number of
+    its own commits that are on no other branch, remote branch or tag. ``trouble``: why it could not
+    be examined. ``prepared``: whether a task may ever have run in it. ``superseded``: its commits
+    are kept by a ref when it is removed.
     """
 
     prepared: bool = True
@@ -72,7 +70,7 @@ class Found:
 
 
 def reasons_to_keep(found: Found) -> tuple[str, ...]:
-    """Why it stays, for people; empty: it may be removed, with its branch."""
+    """Return why the worktree stays, for people; empty: it may be removed, with its branch."""
     if found.in_use:
         return ("in use by a running fleet",)
     reasons = []
@@ -82,7 +80,7 @@ def reasons_to_keep(found: Found) -> tuple[str, ...]:
         reasons.append(f"locked by 'git worktree lock'{_because(found.locked)}")
     if found.commits:
         reasons.append(f"{counted(found.commits, 'commit')} on no other branch")
-    # Before a task has run there, a change is only what its making had not finished.
+    # Before a task has run there, changes only come from unfinished making.
     if found.changes and found.prepared:
         reasons.append(f"{counted(len(found.changes), 'change')} not committed: {_names(found)}")
     if found.operation is not None:
@@ -97,7 +95,7 @@ def reasons_to_keep(found: Found) -> tuple[str, ...]:
 
 
 def what_came_of_it(branch: str | None, commits: int, changes: int) -> str:
-    """One line on what a task left in its worktree, for the person who will look at it."""
+    """Return one line on what a task left in its worktree, for the person who looks at it."""
     on = f"on {branch}" if branch else "on no branch"
     left = f"{counted(changes, 'change')} not committed" if changes else ""
     if commits:
@@ -115,7 +113,7 @@ def _names(found: Found) -> str:
 
 
 # --- inspection ----------------------------------------------------------------------------------
-# Looking at the worktrees that we made: what each of them holds that is nowhere else.
+# Examining the worktrees that we made, and the work in them that is nowhere else.
 
 
 OPERATIONS = {
@@ -127,17 +125,18 @@ OPERATIONS = {
     "sequencer": "a cherry-pick",
     "BISECT_LOG": "a bisection",
 }
-"""What git leaves in a worktree's own directory while something is under way."""
+"""Files of git in a worktree's own directory while an operation is under way."""
 
 MAKING_LOCK = "initializing"
-"""What ``git worktree add`` writes into the lock that it holds itself."""
+"""Reason that ``git worktree add`` writes into its own lock."""
 
 
 @value
 class Worktree:
-    """One that we made, as it is now. ``path`` and ``git_directory`` are None where it is gone.
+    """One worktree that we made, as it is now. ``path`` and ``git_directory`` are None if it is
+    gone.
 
-    ``tip``: the commit of its branch; None where that is gone.
+    ``tip``: the commit of its branch; None if that is gone.
     """
 
     record: WorktreeRecord
@@ -148,7 +147,7 @@ class Worktree:
 
 
 class Repository:
-    """What holds for all worktrees of a repository, asked once: branches, and what they share."""
+    """A repository, read once for all its worktrees: its branches, and what they share."""
 
     def __init__(self, common: str) -> None:
         self.common = common
@@ -165,7 +164,8 @@ class Repository:
 
     @cached_property
     def branches(self) -> dict[str, tuple[str, str]]:
-        """Our branches: the commit of each, and where it is checked out (or nowhere)."""
+        """Our branches: the commit of each, and the worktree that has it checked out ("" for
+        none)."""
         wanted = row_format("%(refname:lstrip=2)", "%(objectname)", "%(worktreepath)")
         told = git(self.common, "for-each-ref", wanted, f"refs/heads/{BRANCHES}/")
         return {branch: (commit, path) for branch, commit, path in rows(told, 3)}
@@ -185,15 +185,15 @@ class Repository:
 
     @cached_property
     def unmerged(self) -> set[str]:
-        """Every commit of our branches that is nowhere else."""
+        """All commits of our branches that are nowhere else."""
         tips = [commit for commit, _ in self.branches.values()]
         return set(self.only_in(tips)) if tips else set()
 
     def has_landed(self, record: WorktreeRecord, tip: str) -> bool:
-        """Whether the work behind this tip is on an integration branch, in a commit of its own.
+        """Return whether the work of this tip is on an integration branch, in a commit of its own.
 
-        Only where the ref of the attempt that landed keeps the tip: a number is given again, and
-        what came after the landing has not landed. Raises ``GitError``.
+        This is only so if the ref of the landed attempt keeps the tip: numbers of attempts are
+        reused, and later commits have not landed. Raises ``GitError``.
         """
         of = record.name, tip
         if of not in self._has_landed:
@@ -205,16 +205,16 @@ class Repository:
             if (each.issue_id, each.run_id) != (record.issue_id, record.run_id):
                 continue
             kept = _kept_at(each.issue_id, each.attempt)
-            # Its ref may be gone, which git says as it says that it cannot look.
+            # The ref may be gone, which git reports like any failure.
             if call(self.common, "merge-base", "--is-ancestor", tip, kept).status == 0:
                 return True
         return False
 
     def is_superseded(self, record: WorktreeRecord, tip: str) -> bool:
-        """Whether its issue has landed since from another attempt, so that nobody needs it: its
-        commits are kept by a ref when it goes. Raises ``GitError``.
+        """Return whether the issue has landed from another attempt since, so that nobody needs this
+        one. Its commits are kept by a ref when it is removed. Raises ``GitError``.
 
-        Not where another commit has that ref, or its number was given again.
+        Return False if another commit has that ref, or if the attempt's number was reused.
         """
         others = {e.attempt for e in self._landed(record.base) if e.issue_id == record.issue_id}
         others.discard(record.attempt)
@@ -229,10 +229,10 @@ class Repository:
         return git(self.common, "for-each-ref", "--format=%(objectname)", ref).strip()
 
     def _landed(self, base: str) -> list[LandedCommit]:
-        """What has landed since an attempt began, and was not undone."""
+        """Return what has landed since an attempt began, and was not undone."""
         if base not in self._landed_since:
             tips, found = self._landing_tips, list[LandedCommit]()
-            with suppress(GitError):  # A base that is gone: nothing is known to have landed.
+            with suppress(GitError):  # The base is gone: nothing is known to have landed.
                 found = landed_commits(self.common, base, tips) if tips else []
             self._landed_since[base] = still_landed(found)
         return self._landed_since[base]
@@ -243,7 +243,7 @@ class Repository:
 
     @cached_property
     def stashes(self) -> list[str]:
-        """The branches on which something was stashed away, once for each time."""
+        """Branches on which something was stashed, once for each stash."""
         if not git(self.common, "for-each-ref", "refs/stash"):
             return []
         told = git(self.common, "log", "-g", log_format("%gs"), "refs/stash", "--")
@@ -251,7 +251,8 @@ class Repository:
         return [head.removeprefix("WIP on ").removeprefix("On ") for head in heads]
 
     def only_in(self, tips: list[str]) -> list[str]:
-        """The commits behind these that are on no branch, remote branch or tag but ours."""
+        """Return the commits behind these tips that are on no branch, remote branch or tag but
+        ours."""
         others = [f"^{commit}" for commit in self.elsewhere]
         given = "".join(f"{line}\n" for line in (*tips, *others))
         return objects(git(self.common, "rev-list", "--stdin", given=given))
@@ -259,9 +260,9 @@ class Repository:
 
 @dataclass(slots=True)
 class Survey:
-    """A look at many; ``thorough`` looks for every reason to keep one, else for the first.
+    """A survey of many worktrees. ``thorough``: find every reason to keep one, not only the first.
 
-    ``ended``: a run whose workers are all known to have left.
+    ``ended``: a run whose workers are all known to have ended.
     """
 
     records: Records
@@ -270,7 +271,7 @@ class Survey:
     _repositories: dict[str, Repository] = field(default_factory=dict)
 
     def look(self, record: WorktreeRecord) -> Worktree:
-        """What this one holds now."""
+        """Return what this worktree holds now."""
         used = record.run_id != self.ended and self.records.in_use(record)
         if used or self.records.is_locked(record):
             return Worktree(record, Found(in_use=True), Path(record.path))
@@ -281,14 +282,14 @@ class Survey:
             return Worktree(record, trouble, Path(record.path))
 
     def has_commits(self, record: WorktreeRecord) -> bool:
-        """Whether its branch holds commits that are nowhere else; raises ``GitError``."""
+        """Return whether the branch holds commits that are nowhere else; raises ``GitError``."""
         repository = self._repository(record.common)
         tip, _ = repository.branches.get(record.branch, (None, ""))
         return self._commits(repository, record, tip) > 0
 
     def has_landed(self, record: WorktreeRecord) -> bool:
-        """Whether its branch is still there, and its work, or other work on its issue, on an
-        integration branch."""
+        """Return whether the branch still exists, and an integration branch has its work, or other
+        work on its issue."""
         try:
             repository = self._repository(record.common)
             tip, _ = repository.branches.get(record.branch, (None, ""))
@@ -296,7 +297,7 @@ class Survey:
                 return False
             return repository.has_landed(record, tip) or repository.is_superseded(record, tip)
         except GitError:
-            return False  # Only to tidy up: ``clean`` says what is wrong.
+            return False  # This only tidies up: ``clean`` reports the error.
 
     def _look(self, record: WorktreeRecord) -> Worktree:
         repository = self._repository(record.common)
@@ -304,7 +305,7 @@ class Survey:
         prepared = self.records.is_ready(record)
         directory, folder = repository.by_token.get(record.token, (None, None))
         if directory is None and not prepared:
-            # Its maker was killed before it could mark it.
+            # Its maker was killed before it could mark the worktree.
             folder = Path(record.path)
             directory = repository.by_path.get(record.path)
         if used_at and folder is not None and _same(used_at, folder):
@@ -324,7 +325,7 @@ class Survey:
         return Worktree(record, found, folder, directory, tip)
 
     def _commits(self, repository: Repository, record: WorktreeRecord, tip: str | None) -> int:
-        # A base that was rewritten since is not this attempt's work.
+        # Commits below a base that was rewritten since are not this attempt's work.
         if tip is None or tip == record.base or tip not in repository.unmerged:
             return 0
         if repository.has_landed(record, tip) or repository.is_superseded(record, tip):
@@ -374,9 +375,9 @@ def _look_inside(
         )
     led = led_to(folder)
     if led is None or not _same(str(led), directory):
-        # Somebody made another repository of it, or none: what that holds is not ours to judge.
+        # Its .git is another repository or none: its contents are not ours to judge.
         found = replace(found, trouble="its .git file is gone, or leads elsewhere")
-    # Told where it is: without its ``.git`` file git would look at the checkout around it.
+    # With explicit places: without its ``.git`` file, git would use the checkout around it.
     place = (f"--git-dir={directory}", f"--work-tree={folder}")
     head, branch, changes = status(str(folder), *place)
     commits = found.commits
@@ -387,7 +388,8 @@ def _look_inside(
 
 
 def _has_submodules(directory: Path, folder: Path) -> bool:
-    """Whether a submodule is filled that git keeps elsewhere: it removes no such worktree."""
+    """Return whether a filled submodule has its git directory elsewhere: git removes no such
+    worktree."""
     if not (folder / ".gitmodules").exists():
         return False
     place = (f"--git-dir={directory}", f"--work-tree={folder}")
@@ -399,11 +401,11 @@ def _has_submodules(directory: Path, folder: Path) -> bool:
 def _detached(
     repository: Repository, base_and_tip: tuple[str, str | None], found: Found, directory: Path
 ) -> int:
-    """The commits of a worktree whose folder is gone, also those that only its HEAD keeps."""
+    """Count the commits of a worktree whose folder is gone, with those that only its HEAD keeps."""
     base, tip = base_and_tip
     if not (directory / "HEAD").exists():
         return found.commits
-    # The file does not say it in a repository with reftables.
+    # In a repository with reftables the file does not tell.
     place = f"--git-dir={directory}"
     if git_or_none(repository.common, place, "symbolic-ref", "--quiet", "HEAD") is not None:
         return found.commits
@@ -426,16 +428,16 @@ def _same(one: str, other: Path) -> bool:
 
 
 def status(folder: str, *place: str) -> tuple[str | None, str | None, tuple[str, ...]]:
-    """A worktree's commit (None: none yet), its branch (None: detached), and what has changed."""
+    """Return a worktree's commit (None: none yet), its branch (None: detached), and its changes."""
     return parse_status(git(folder, *place, *STATUS))
 
 
 STATUS = ("status", "--porcelain=v2", "--branch", "-z", "--ignore-submodules=none")
-"""The call whose answer ``parse_status`` reads."""
+"""Arguments of the call whose output ``parse_status`` reads."""
 
 
 def parse_status(told: str) -> tuple[str | None, str | None, tuple[str, ...]]:
-    """``status`` for what git printed."""
+    """Parse the output of git for ``status``."""
     head = branch = None
     changes: list[str] = []
     renamed = False
@@ -453,18 +455,18 @@ def parse_status(told: str) -> tuple[str | None, str | None, tuple[str, ...]]:
 
 
 _FIELDS = {"1": 8, "2": 9, "u": 10}
-"""How many fields stand before the name in each kind of line of ``git status``."""
+"""Number of fields before the name in each kind of line of ``git status``."""
 
 
 # --- removal -------------------------------------------------------------------------------------
-# Removing worktrees that hold no work, with their branches; git has the last word on each.
+# Removing worktrees that hold no work, with their branches; git decides about each.
 
 
 @value
 class CleanupResult:
-    """``kept_because`` is empty for one that was removed, or would be.
+    """Result for one worktree. ``kept_because`` is empty if it was removed, or would be.
 
-    ``path`` is None where only the branch is left, ``branch`` where only the folder is.
+    ``path`` is None if only the branch is left, ``branch`` if only the folder is.
     """
 
     record: WorktreeRecord
@@ -474,7 +476,8 @@ class CleanupResult:
 
 
 def clean(state_directory: Path, *, dry_run: bool) -> Iterator[CleanupResult]:
-    """Look at every worktree that we made, and remove those that hold no work."""
+    """Examine every worktree that we made, and remove those that hold no work; yield the
+    results."""
     records = Records(state_directory)
     if not dry_run:
         records.forget_taken()
@@ -486,7 +489,7 @@ def clean(state_directory: Path, *, dry_run: bool) -> Iterator[CleanupResult]:
 
 
 def _planned(records: Records) -> Iterator[tuple[Worktree, tuple[str, ...]]]:
-    """Each with the reasons why it stays, in the order in which they may go."""
+    """Yield each worktree with the reasons why it stays, in the order of removal."""
     survey = Survey(records)
     waiting, gone, last = [survey.look(record) for record in records.all()], set[Path](), False
     while waiting:
@@ -494,7 +497,7 @@ def _planned(records: Records) -> Iterator[tuple[Worktree, tuple[str, ...]]]:
         for worktree in waiting:
             found = _without(worktree, gone).found
             if found.branch_used_at is not None and not last:
-                held.append(worktree)  # By a worktree that may go itself.
+                held.append(worktree)  # By a worktree that may be removed itself.
                 continue
             reasons = reasons_to_keep(found)
             if not reasons and worktree.path is not None:
@@ -506,12 +509,12 @@ def _planned(records: Records) -> Iterator[tuple[Worktree, tuple[str, ...]]]:
 def _carried_out(records: Records, worktree: Worktree) -> tuple[str, ...]:
     used_at = worktree.found.branch_used_at
     if used_at is not None and Path(used_at).exists():
-        return (f"its branch is checked out at {used_at}",)  # What was to go has stayed.
+        return (f"its branch is checked out at {used_at}",)  # That worktree was kept.
     return remove(records, worktree)
 
 
 def _without(worktree: Worktree, gone: Set[Path]) -> Worktree:
-    """As it is when these folders are not there."""
+    """Return the worktree as it is if these folders are gone."""
     used_at = worktree.found.branch_used_at
     if used_at is None or Path(used_at).resolve() not in gone:
         return worktree
@@ -519,7 +522,7 @@ def _without(worktree: Worktree, gone: Set[Path]) -> Worktree:
 
 
 def tidy(records: Records, some: Iterable[WorktreeRecord]) -> None:
-    """Remove those of these that hold no work; the others stay, without a word."""
+    """Remove those of these worktrees that hold no work; the others stay, without a message."""
     _tidy(records, Survey(records, thorough=False), some)
 
 
@@ -531,12 +534,13 @@ def _tidy(records: Records, survey: Survey, some: Iterable[WorktreeRecord]) -> N
 
 
 def discard(records: Records, record: WorktreeRecord) -> None:
-    """Remove one that was made ahead, and that nobody may take any more."""
+    """Remove a worktree that was made ahead, and that no attempt may take any more."""
     _tidy(records, Survey(records, thorough=False, ended=record.run_id), [record])
 
 
 def tidy_run(state_directory: Path, run_id: str) -> None:
-    """The same for a run whose workers have all left, and for what it landed of earlier runs."""
+    """Remove the worktrees without work of a run whose workers have all ended, and of earlier runs
+    as far as their work has landed."""
     records = Records(state_directory)
     records.forget_taken()
     survey = Survey(records, thorough=False, ended=run_id)
@@ -553,13 +557,13 @@ class LeftWork:
 
 
 def left_work(state_directory: Path, ended: str = "") -> LeftWork:
-    """What is left to merge or to commit; ``ended``: as in ``Survey``."""
+    """Return the work that is left to merge or to commit; ``ended``: as in ``Survey``."""
     survey = Survey(Records(state_directory), ended=ended)
     records = survey.records.all()
     try:
         branches = tuple(record for record in records if survey.has_commits(record))
     except GitError:
-        return LeftWork()  # Only for a line of the summary; ``clean`` says what is wrong.
+        return LeftWork()  # Only for a line of the summary: ``clean`` reports the error.
     looked = {record: survey.look(record).found for record in records}
     only_there = (
         record
@@ -571,12 +575,12 @@ def left_work(state_directory: Path, ended: str = "") -> LeftWork:
 
 
 def changes(folder: str) -> tuple[str, ...]:
-    """What is not committed in a worktree; raises ``GitError``."""
+    """Return the uncommitted files of a worktree; raises ``GitError``."""
     return status(folder)[2]
 
 
 def remove(records: Records, worktree: Worktree) -> tuple[str, ...]:
-    """Remove one that was just found without work; returns why it stays all the same."""
+    """Remove a worktree that was found to hold no work; return why it stays all the same."""
     lock = records.lock(worktree.record)
     if lock is None:
         return ("it is being made, or removed, just now",)
@@ -597,7 +601,7 @@ def remove(records: Records, worktree: Worktree) -> tuple[str, ...]:
 
 
 def end_set_up(path: str) -> None:
-    """KILL what a set-up hook that ran ahead has left running."""
+    """Send KILL to every process that a set-up hook has left running after it ran ahead."""
     for _ in range(sessions.ROUNDS_MAX):
         found = sessions.with_variable(f"{AHEAD}={path}")
         if not any(sessions.kill(p.pid, p.started, signal.SIGKILL) for p in found):
@@ -607,25 +611,25 @@ def end_set_up(path: str) -> None:
 def _remove_folder(worktree: Worktree) -> None:
     if worktree.git_directory is None:
         if worktree.path is not None:
-            # Killed while git made it: an empty folder, or one with nothing but a ``.git`` file.
+            # git was killed while it made this: an empty folder, or only a ``.git`` file.
             (worktree.path / ".git").unlink(missing_ok=True)
             worktree.path.rmdir()
         return
-    # Without --force git refuses what holds changes: work that came since we looked is safe.
+    # Without --force git refuses to remove changes: work done since the check is safe.
     force = () if worktree.found.prepared else ("--force", "--force")
     try:
         git(worktree.record.common, "worktree", "remove", *force, str(worktree.path))
     except GitError:
         if worktree.path is None or worktree.git_directory.exists():
             raise
-        # git found nothing in it to keep, and fails at a folder that may not be written to; or it
-        # was killed when it had removed all.
+        # git found nothing to keep, and failed at a read-only folder; or it was killed when it had
+        # removed everything.
         if worktree.path.exists():
             shutil.rmtree(worktree.path, onerror=make_writable)
 
 
 def make_writable(act: Callable[[str], object], name: str, error: object) -> None:
-    """For ``rmtree``: something made a folder read-only, as some package caches are."""
+    """Error handler of ``rmtree``: make a read-only folder writable, as of some package caches."""
     parent = Path(name).parent
     for folder in (parent, Path(name)):
         if folder.is_dir() and not folder.is_symlink():
@@ -639,7 +643,7 @@ def _remove_branch(worktree: Worktree) -> None:
     record, tip = worktree.record, worktree.tip
     if worktree.found.superseded:
         git(record.common, "update-ref", _kept_at(record.issue_id, record.attempt), tip)
-    # With the commit that we looked at: a branch that has moved since is refused.
+    # With the commit that we checked: a branch that has moved since is not deleted.
     git(record.common, "update-ref", "-d", f"refs/heads/{record.branch}", tip)
 
 

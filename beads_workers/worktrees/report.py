@@ -16,7 +16,7 @@ from beads_workers.worktrees.removal import status, what_came_of_it
 
 
 def report(asked: Preparation) -> str:
-    """The line; raises ``GitError``, also where there is no worktree any more."""
+    """Return the line; raise ``GitError``, also if the worktree is gone."""
     name = named_in(Path(asked.place_file))
     record = name and Records(Path(asked.worktrees.state_directory)).find(name)
     if not record:
@@ -31,7 +31,7 @@ def report(asked: Preparation) -> str:
 
 
 def _elsewhere(folder: str, at: str | None) -> str:
-    """Where HEAD is, and what only it keeps."""
+    """Return where HEAD is, and the number of commits that only HEAD keeps."""
     if at is not None:
         return f"HEAD is on {at}"
     known = ("--branches", "--tags", "--remotes")
@@ -40,7 +40,7 @@ def _elsewhere(folder: str, at: str | None) -> str:
 
 
 def main() -> int:
-    """See the module text; 0, or 1 after saying why."""
+    """Run the step: see the module text. Return 0, or 1 after printing why."""
     try:
         text, code = report(read_preparation(sys.stdin.read())), 0
     except GitError as error:

@@ -1,4 +1,4 @@
-"""What git tracks below a run directory: it came with the repository, no run has written it."""
+"""Files below a run directory that git tracks: they came with the repository, no run wrote them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from beads_workers.runtime.trust import Untrusted, is_in_index
 from beads_workers.worktrees.git import GitError, git, names
 
 BELIEVED = ("tracker.db", ".gitignore")
-"""A tracker may be shared through git; its issues' commands are then refused."""
+"""Names that are not refused: a tracker may be shared through git; commands of its issues are then
+refused."""
 
 
 def check_untracked(root: Path) -> None:
-    """Raise ``Untrusted`` if git brings something below ``root`` that would be believed."""
+    """Raise ``Untrusted`` if git tracks a file below ``root`` that would be trusted."""
     if not is_in_index(root):
         return
     try:

@@ -1,4 +1,4 @@
-"""A worktree that has served another commit is not the tree of this one: what would make it lie.
+"""Warm worktrees: a worktree that has served another commit may hold files that falsify a result.
 
 For gates, which keep one for each lane, and for worktrees that are made ahead. Source:
 docs/SEMANTICS.md, "Worktrees".
@@ -26,13 +26,13 @@ MANIFESTS = (
     *("Makefile", "makefile", "GNUmakefile", "*.mk", "justfile", "Justfile", "Taskfile.y*ml"),
     *("Dockerfile*", ".gitmodules", ".gitignore"),
 )
-"""Files that say what a project needs, by which set-up hooks go; and what git ignores, which
-decides what of theirs stays."""
+"""Files that name a project's dependencies, which set-up hooks read; and ``.gitignore``, which
+decides which results of the hook stay."""
 
 
 def changed_files(worktree: str, at: str, commit: str) -> list[tuple[str, str]] | None:
-    """How each file changes from one commit to the other (git's letter, and its name); None where
-    the worktree cannot be moved between them."""
+    """Return the change of each file from one commit to the other: git's letter, and the name. None
+    if the worktree cannot be moved between them."""
     try:
         listed = names(git(worktree, "ls-files", "-v", "-z"))
         asked = ("diff-tree", "-r", "-z", "--no-renames", "--name-status", at, commit)
@@ -40,14 +40,15 @@ def changed_files(worktree: str, at: str, commit: str) -> list[tuple[str, str]] 
     except GitError:
         return None
     if any(row[:1] == "S" or row[:1].islower() for row in listed):
-        return None  # Hidden from git: it would keep what it has there.
+        return None  # Hidden from git, which would keep the old file.
     if any(name.rpartition("/")[2] == ".gitattributes" for _, name in changed):
-        return None  # Line ends may change in files that do not.
+        return None  # Line ends of other files may change.
     return changed
 
 
 def clear_gone(worktree: str, changed: Iterable[tuple[str, str]]) -> None:
-    """Remove what git ignores in folders that are no more: Python imports from such a one."""
+    """Remove ignored files in folders that are gone: Python would still import from such a
+    folder."""
     gone = [name for state, name in changed if state == "D"]
     for folder in sorted({str(each) for name in gone for each in Path(name).parents} - {"."}):
         if not git(worktree, "ls-files", "-z", "--", f":(literal){folder}"):
@@ -55,8 +56,8 @@ def clear_gone(worktree: str, changed: Iterable[tuple[str, str]]) -> None:
 
 
 def must_set_up(settings: Worktrees, changed: Iterable[tuple[str, str]]) -> str:
-    """The first of these files that a set-up hook may have gone by; "" for none: a manifest, one
-    that the hook's line names, or one of ``setup_reads``."""
+    """Return the first of these files that a set-up hook may depend on; "" for none. Such a file is
+    a manifest, is named in the hook's line, or is one of ``setup_reads``."""
     if settings.setup is None:
         return ""
     words = re.split(r"[\s;&|()<>'\"=`$]+", settings.setup)

@@ -1,8 +1,8 @@
 """aider: ``aider --message-file``, which prints text.
 
-Measured with 0.86.2. It ends with exit status 0 also where its login is gone, and writes histories
-and ``.gitignore`` unless it is told not to. That the model has answered is known by the line that
-counts its tokens. It keeps no session.
+Measured with 0.86.2. Its exit status is 0 even if its login is gone. It writes histories and
+``.gitignore`` unless its options forbid that. The line that counts its tokens shows that the model
+has answered. It keeps no session.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ _ANSWER_LINES_MAX = 200
 
 
 class AiderParser(Parser):
-    """Its text to events: an answer is what it has printed when it counts the tokens of it."""
+    """Parser of its text: an answer is the text that it has printed when it counts the tokens."""
 
     _has_answer = _is_up = False
     _answer = ""
     _said: tuple[str, ...] = ()
 
     def line(self, line: str) -> Iterable[Event]:
-        """A line of its output."""
+        """Return the events of a line of its output."""
         line = line.rstrip()[:PRINTED_CHARS_MAX]
         if (counted := _COUNTED.match(line)) is not None:
             return self._answered(counted)
@@ -62,7 +62,7 @@ class AiderParser(Parser):
             return [Doing("editing", applied[1])]
         self._is_up = self._is_up or line.startswith("Aider v")
         if not self._is_up and recognise(line):
-            return []  # It asked for the newest list of models: that says nothing of its own.
+            return []  # It asked for the newest list of models: such an error does not matter.
         self._said = (*self._said, line)[-_ANSWER_LINES_MAX:]
         if recognise(line):
             self._has_answer = False
@@ -74,11 +74,11 @@ class AiderParser(Parser):
         return [Printed(line)]
 
     def read(self, said: Fields) -> Iterable[Event]:
-        """Nothing: no line is an object here."""
+        """Return no events: no line is an object here."""
         return ()
 
     def end(self) -> list[Event]:
-        """Only now it is known that it asks for no more answers."""
+        """End the run: only now it is certain that it asks for no more answers."""
         events = super().end()
         return [*events, FinalResult(self._answer, True)] if self._has_answer else events
 
@@ -93,7 +93,7 @@ class AiderParser(Parser):
 
 
 def _tokens(shown: str | None) -> int:
-    """``1.2k``: rounded as it shows them."""
+    """Parse ``1.2k``, rounded as aider shows numbers."""
     if not shown:
         return 0
     number = shown.rstrip("k").replace(",", "")
@@ -101,7 +101,7 @@ def _tokens(shown: str | None) -> int:
 
 
 class Aider(Adapter):
-    """Its arguments. Its prompt comes on stdin, as a file of messages."""
+    """Adapter of aider. Its prompt comes on stdin, as a file of messages."""
 
     name = "aider"
     tells_money = True
@@ -113,7 +113,8 @@ class Aider(Adapter):
     install = "python -m pip install aider-chat"
 
     def arguments(self, request: AgentRequest) -> Invocation:
-        """What it would ask is answered with yes, and it leaves nothing but its work."""
+        """Return the call; its questions are answered with yes, and it leaves nothing but its
+        work."""
         argv = ["aider", *_LEAVES_NOTHING, *_ASKS_NOBODY]
         if request.permission is Permission.READ:
             argv += _ASK

@@ -22,10 +22,10 @@ _TOKENS = (
 
 
 class AmpParser(Parser):
-    """Its stream to events."""
+    """Parser of its stream."""
 
     def read(self, said: Fields) -> Iterable[Event]:
-        """One line of the stream."""
+        """Return the events of one line of the stream."""
         match said.text("type"), said.text("subtype"):
             case "system", "init":
                 return self._begin(said.name("session_id"))
@@ -63,14 +63,14 @@ class AmpParser(Parser):
 
 
 class Amp(Adapter):
-    """Its arguments. The prompt comes on stdin."""
+    """Adapter of Amp. The prompt comes on stdin."""
 
     name = "amp"
     parser_class = AmpParser
     untried = True
 
     def arguments(self, request: AgentRequest) -> Invocation:
-        """``threads continue ID`` goes on with a thread."""
+        """Return the call; ``threads continue ID`` continues a thread."""
         argv = ["amp"]
         if request.resume:
             argv += ["threads", "continue", request.session]

@@ -1,15 +1,15 @@
 """Claude Code: ``claude -p --output-format stream-json``.
 
 Measured with 2.1.197, 2.1.328 and 2.1.332; the shapes are those of ``sdk.d.ts`` in
-@anthropic-ai/claude-agent-sdk 0.3.330. What to know:
+@anthropic-ai/claude-agent-sdk 0.3.330. Facts:
 
-- Its exit status says nothing about why, and a result of ``subtype: success`` with ``is_error``
-  is how it tells of a limit, a login, an overload.
+- Its exit status does not tell the reason. A limit, a login or an overload comes as a result of
+  ``subtype: success`` with ``is_error``.
 - One answer of the model comes as several lines with the same message id and usage.
-- After a result it goes on where a task that it started in the background ends: there is a second
-  ``init``, and a second result.
+- It goes on after a result when one of its background tasks ends: there is a second ``init``, and a
+  second result.
 - ``modelUsage`` of the result is the right account (``usage`` leaves out sub-agents, and is zero at
-  a budget); after ``--resume`` it is that of the session, in newer versions.
+  a budget). In newer versions, after ``--resume``, it is the account of the session.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _PERMISSIONS = {
 }
 
 _UNWANTED = "EnterWorktree,ExitWorktree,EnterPlanMode,ExitPlanMode,ScheduleWakeup"
-"""Tools that a fleet does not want. A worktree of its own is made in the user's main checkout, and
-the work stays there; a plan waits for a person; a wake-up begins again after its end. No mode of
-permissions refuses them."""
+"""Tools that a fleet does not want. A worktree of claude is made in the user's main checkout, and
+the work stays there; a plan waits for a person; a wake-up starts again after the end. No permission
+mode refuses them."""
 
 _BYPASSES = {"--dangerously-skip-permissions", "bypassPermissions"}
 
@@ -50,8 +50,8 @@ _ERRORS = {
     "overloaded": events.Kind.TRANSIENT,
     "server_error": events.Kind.TRANSIENT,
 }
-"""``error`` of an assistant line or of a retry. A ``rate_limit`` is a usage limit where it says so;
-any other error is known by its status and text."""
+"""Kinds by the ``error`` of an assistant line or of a retry. A ``rate_limit`` is a usage limit if
+it says so. The kind of any other error is known by its status and text."""
 
 _USAGE_LIMIT = "usage_limit_reached"
 
@@ -61,7 +61,7 @@ _CAPS = {
     "max_turns": "it reached its limit of turns",
     "budget_exhausted": "it reached its budget",
 }
-"""``subtype`` and ``terminal_reason`` of what we asked for."""
+"""``subtype`` and ``terminal_reason`` of the limits that we set."""
 
 _CUT_OFF = {
     "aborted_streaming": "it was interrupted",
@@ -72,7 +72,7 @@ _CUT_OFF = {
     "tool_deferred": "a tool waits for somebody",
     "tool_deferred_unavailable": "a tool waits for somebody",
 }
-"""``terminal_reason`` of a run that is over although nothing went wrong."""
+"""``terminal_reason`` of a run that was cut off without an error."""
 
 _MID_TASK = "tool_use"
 _STOPPED = {
@@ -82,7 +82,7 @@ _STOPPED = {
 """``stop_reason`` of a result that calls itself a success."""
 
 _NO_TOOL = re.compile(r"No such tool available: (\S{1,100}?)(?:\.|<|\s|$)")
-"""A tool that the user's rules deny altogether: the model does not know of it, and tries anyway."""
+"""Message about a tool that the user's rules deny altogether: the model tries it anyway."""
 
 _ANSWER_TOKENS = (
     "input_tokens",
@@ -99,14 +99,14 @@ _TOTAL_TOKENS = (
 
 
 class ClaudeParser(Parser):
-    """Its stream to events."""
+    """Parser of its stream."""
 
     _error: events.RunFailure | None = None
     _rejected: events.Limit | None = None
     _refused: frozenset[str] = frozenset()
 
     def read(self, said: Fields) -> Iterable[events.Event]:
-        """One line of the stream."""
+        """Return the events of one line of the stream."""
         match said.text("type"), said.text("subtype"):
             case "system", "init":
                 return self._begin(said)
@@ -166,7 +166,7 @@ class ClaudeParser(Parser):
         usage = message.at("usage").usage(_ANSWER_TOKENS, model)
         yield from self.usage.answer(message.name("id"), usage)
         if said.text("parent_tool_use_id"):
-            texts = []  # A sub-agent's words are no answer.
+            texts = []  # Words of a sub-agent are no answer.
         yield from (events.Words(text) for text in texts if text.strip())
         for part in message.each("content"):
             if part.text("type") == "tool_use":
@@ -257,13 +257,13 @@ def _is_rejected(info: Fields) -> bool:
 
 
 def _model(name: str) -> str:
-    """Without what ``modelUsage`` adds for a larger context (``[1m]``), and none for its own
-    messages (``<synthetic>``)."""
+    """Return the model without the suffix of ``modelUsage`` for a larger context (``[1m]``); "" for
+    claude's own messages (``<synthetic>``)."""
     return "" if name.startswith("<") else name.partition("[")[0]
 
 
 class Claude(adapter.Adapter):
-    """Its arguments. The prompt comes on stdin; ``--allowedTools`` would take it for a tool."""
+    """Adapter of claude. The prompt comes on stdin; ``--allowedTools`` would take it for a tool."""
 
     name = "claude"
     tells_money = True
@@ -286,7 +286,7 @@ class Claude(adapter.Adapter):
     command = "claude"
 
     def arguments(self, request: adapter.AgentRequest) -> adapter.Invocation:
-        """``stream-json`` needs ``--verbose``."""
+        """Return the call; ``stream-json`` needs ``--verbose``."""
         argv = ["claude", "-p", "--output-format", "stream-json", "--verbose"]
         argv += (*_PERMISSIONS[request.permission], "--disallowedTools", _UNWANTED)
         if request.session:
@@ -304,7 +304,8 @@ class Claude(adapter.Adapter):
     def obstacles(
         self, arguments: Sequence[str], environment: Mapping[str, str], *, root: bool
     ) -> list[adapter.Obstacle]:
-        """As root it refuses to be let do everything, unless it is told that it is in a sandbox."""
+        """Return an obstacle if claude runs as root and its permissions are bypassed: it refuses
+        that unless a variable says that it is in a sandbox."""
         said = {word.rpartition("=")[2] for word in arguments}
         if not root or environment.get("IS_SANDBOX") == "1" or not said & _BYPASSES:
             return []

@@ -1,16 +1,16 @@
 """Codex: ``codex exec --json``.
 
-Measured with 0.169.0 and 0.171.0; the shapes are those of ``index.d.ts`` in @openai/codex-sdk. What
-to know:
+Measured with 0.169.0 and 0.171.0; the shapes are those of ``index.d.ts`` in @openai/codex-sdk.
+Facts:
 
 - An ``error`` line may be a retry ("Reconnecting... 1/5"); ``turn.failed`` is the end.
-- Why it failed stands in a sentence only: a usage limit names its reset as local time.
-- ``usage`` of a turn is the total of the thread, resumed ones included; there is no money. It
-  comes at the end of the turn, and after a kill the last answer may be missing in it for ever:
-  each answer stands in the file of the session (``token_usage_record``) as soon as it is there.
-- It asks by ``request_user_input_async``, which returns at once, and goes on: that it was a
-  question stands in the same file only.
-- In its sandbox it cannot commit: its work lies in the files.
+- The reason of a failure is only in a sentence: a usage limit names its reset as local time.
+- ``usage`` of a turn is the total of the thread, resumed ones included; there is no money. It comes
+  at the end of the turn, so after a kill it may never include the last answer. The file of the
+  session has each answer (``token_usage_record``) as soon as it is there.
+- It asks by ``request_user_input_async``, which returns at once, and goes on. Only the same file
+  shows that it was a question.
+- In its sandbox it cannot commit: its work is in the files.
 """
 
 from __future__ import annotations
@@ -32,16 +32,17 @@ _SANDBOXES = {
 }
 
 _ASKS_NOBODY = ("-c", 'approval_policy="never"')
-"""``exec`` takes it as a configuration value only (openai/codex issue 13614)."""
+"""Setting for approvals: ``exec`` takes it as a configuration value only (openai/codex issue
+13614)."""
 
 
 class CodexParser(Parser):
-    """Its stream to events."""
+    """Parser of its stream."""
 
     _answer = ""
 
     def read(self, said: Fields) -> Iterable[events.Event]:
-        """One line of the stream."""
+        """Return the events of one line of the stream."""
         match said.text("type"):
             case "thread.started":
                 return self._begin(said.name("thread_id"))
@@ -59,7 +60,7 @@ class CodexParser(Parser):
         return ()
 
     def usage_told(self, text: str) -> list[events.Event]:
-        """A line of the file of its session."""
+        """Return the events of a line of the session's file."""
         if _ANSWER not in text and _QUESTIONS not in text:
             return []
         try:
@@ -113,7 +114,8 @@ _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def _error(text: str) -> events.Event:
-    """Not yet the end: it may be a retry, and what is the end comes again in ``turn.failed``."""
+    """Return the event of an error line. It may be a retry; a final error comes again in
+    ``turn.failed``."""
     if recognise(text) and not text.startswith("Reconnecting"):
         return of_text(text)
     return events.Retrying(text, of_text(text, events.Kind.TRANSIENT).kind)
@@ -124,7 +126,8 @@ def _home(environment: Mapping[str, str]) -> str:
 
 
 class Codex(adapter.Adapter):
-    """Its arguments. The prompt comes on stdin (``-``), which it reads to its end in any case."""
+    """Adapter of codex. The prompt comes on stdin (``-``), which codex reads to its end in any
+    case."""
 
     name = "codex"
     account_variables = ("CODEX_HOME", "CODEX_API_KEY", "OPENAI_")
@@ -141,9 +144,9 @@ class Codex(adapter.Adapter):
     command = "codex"
 
     def arguments(self, request: adapter.AgentRequest) -> adapter.Invocation:
-        """Options stand before ``resume``, which does not know ``--sandbox``."""
+        """Return the call; options stand before ``resume``, which does not know ``--sandbox``."""
         argv = ["codex", "exec", "--json", *_SANDBOXES[request.permission], *_ASKS_NOBODY]
-        # A login shell would set PATH anew, and with it pass by what we put first there.
+        # A login shell would reset PATH, and lose the folder that we put first there.
         argv += ["-c", "allow_login_shell=false"]
         if request.model:
             argv += ["-m", request.model]
@@ -153,8 +156,8 @@ class Codex(adapter.Adapter):
         return adapter.Invocation((*argv, "-"), request.prompt)
 
     def usage_files(self, session: str, environment: Mapping[str, str]) -> list[tuple[str, str]]:
-        """Below the day on which the session began, which its id (a UUID of version 7) tells, and
-        which may be another one where it runs."""
+        """Return the folders of the day on which the session began, and of the days beside it. The
+        session's id (a UUID of version 7) has the time; the local day may differ."""
         if not _UUID.fullmatch(session):
             return []
         try:
@@ -166,12 +169,13 @@ class Codex(adapter.Adapter):
         return [(f"{_home(environment)}/sessions/{day:%Y/%m/%d}", name) for day in days]
 
     def settings_file(self, environment: Mapping[str, str]) -> str:
-        """In its home."""
+        """Return the path of the settings in its home."""
         return f"{_home(environment)}/config.toml"
 
     def login_variable(self, settings: str) -> str:
-        """Of another provider of models (``model_provider``), which takes no login of its own."""
-        from tomllib import loads  # ``doctor`` asks, and nobody else.
+        """Return the variable of another provider of models (``model_provider``), which takes no
+        login."""
+        from tomllib import loads  # Only ``doctor`` asks for it.
 
         try:
             said = loads(settings)
@@ -183,8 +187,8 @@ class Codex(adapter.Adapter):
     def obstacles(
         self, arguments: Sequence[str], environment: Mapping[str, str], *, root: bool
     ) -> list[adapter.Obstacle]:
-        """Its sandbox does not start from a home below the folder for temporary files: every
-        command of its fails then, and it ends with exit status 0."""
+        """Return an obstacle if its home is below the folder for temporary files: its sandbox does
+        not start there. Then every command fails, and it exits with 0."""
         home = _home(environment)
         usual = _home({**environment, "CODEX_HOME": ""})
         temporary = (environment.get("TMPDIR") or "/tmp").rstrip("/")

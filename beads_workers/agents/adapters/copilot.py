@@ -1,8 +1,8 @@
 """GitHub Copilot: ``copilot --output-format json``, with the prompt on stdin.
 
 Measured with 1.0.102, with a model provider of our own; the shapes are those of the events of
-github/copilot-sdk. Tokens stand only in the file of ``--usage-output-file``, as the total of the
-session; it has no money, but "premium requests". Of a limit it says no reset.
+github/copilot-sdk. Only the file of ``--usage-output-file`` has tokens, as the total of the
+session. There is no money, but "premium requests". For a limit it names no reset.
 """
 
 from __future__ import annotations
@@ -32,13 +32,14 @@ _TOKENS = ("inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens")
 
 
 class CopilotParser(Parser):
-    """Its stream to events."""
+    """Parser of its stream."""
 
     _failed: events.RunFailure | None = None
     _answer = ""
 
     def read(self, said: Fields) -> Iterable[events.Event]:
-        """One line of the stream; what it is about lies in ``data``, in the result beside it."""
+        """Return the events of one line of the stream; its content is in ``data``, for the result
+        beside it."""
         data = said.at("data") or said
         match said.text("type"):
             case "session.start" | "session.resume":
@@ -83,7 +84,7 @@ class CopilotParser(Parser):
         yield events.FinalResult(self._answer if ok or not self._failed else self._failed.text, ok)
 
     def usage_told(self, text: str) -> list[events.Event]:
-        """The tokens by model; anything that is no such file has none."""
+        """Return the tokens by model; none if the text is no such file."""
         try:
             said = Fields(parse_object(text.strip().encode("utf-8", "replace")))
         except ProtocolError:
@@ -100,7 +101,7 @@ def _refusals(data: Fields) -> Iterable[events.Event]:
 
 
 class Copilot(Adapter):
-    """Its arguments. Without ``-p`` it reads the prompt from stdin, and asks nobody."""
+    """Adapter of copilot. Without ``-p`` it reads the prompt from stdin, and asks nobody."""
 
     name = "copilot"
     account_variables = ("COPILOT_", "GH_TOKEN", "GITHUB_TOKEN")
@@ -111,7 +112,7 @@ class Copilot(Adapter):
     install = "npm install -g @github/copilot"
 
     def arguments(self, request: AgentRequest) -> Invocation:
-        """``--session-id`` begins a session or goes on with it."""
+        """Return the call; ``--session-id`` begins or continues a session."""
         argv = ["copilot", "--output-format", "json", "--no-ask-user"]
         argv += _PERMISSIONS[request.permission]
         if request.session:

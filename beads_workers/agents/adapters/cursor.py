@@ -1,7 +1,7 @@
 """Cursor: ``cursor-agent -p --output-format stream-json``. Untried.
 
 From cursor.com/docs/cli/reference/output-format only. A failure is a text on stderr and an exit
-status, without JSON; which texts a limit has is unknown. It tells neither tokens nor money.
+status, without JSON; the texts of a limit are unknown. It reports neither tokens nor money.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from beads_workers.agents.lines import Fields, Parser
 
 
 class CursorParser(Parser):
-    """Its stream to events."""
+    """Parser of its stream."""
 
     def read(self, said: Fields) -> Iterable[Event]:
-        """One line of the stream."""
+        """Return the events of one line of the stream."""
         match said.text("type"), said.text("subtype"):
             case "system", "init":
                 return [Session(session)] if (session := said.name("session_id")) else []
@@ -36,7 +36,7 @@ class CursorParser(Parser):
 
 
 class Cursor(adapter.Adapter):
-    """Its arguments. The prompt is the last of them."""
+    """Adapter of Cursor. The prompt is the last argument."""
 
     name = "cursor"
     parser_class = CursorParser
@@ -44,7 +44,7 @@ class Cursor(adapter.Adapter):
     untried = True
 
     def arguments(self, request: adapter.AgentRequest) -> adapter.Invocation:
-        """Without ``--force`` it proposes changes and makes none."""
+        """Return the call; without ``--force`` it proposes changes and makes none."""
         argv = ["cursor-agent", "-p", "--output-format", "stream-json"]
         if request.permission is not adapter.Permission.READ:
             argv += ["--force"]

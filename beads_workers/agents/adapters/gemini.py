@@ -1,8 +1,8 @@
 """Gemini CLI: ``gemini -o stream-json``, with the prompt on stdin.
 
-Measured with 0.61.0, and geminicli.com/docs/cli/headless. It tells no money, and tokens only at its
-end: those of the process, also where it resumes a session. Its exit status is that of the API
-modulo 256 where that refused it (429 is 173).
+Measured with 0.61.0, and geminicli.com/docs/cli/headless. It reports no money, and tokens only at
+its end: those of the process, even if it resumes a session. If the API refused a request, the exit
+status is the API's modulo 256 (429 is 173).
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ _PERMISSIONS = {
 }
 
 _STATUSES = {41: 401, 144: 400, 145: 401, 147: 403, 173: 429, 244: 500, 247: 503}
-"""HTTP statuses by exit status: modulo 256, and 41 where no login is chosen."""
+"""HTTP statuses by exit status: modulo 256, and 41 if no login is chosen."""
 
 _TURNS = 53
 
 _CODE = re.compile(r'"code":\s*(\d{3})\b')
-"""In the answer of the API, which it quotes."""
+"""Status in the answer of the API, which gemini quotes."""
 
 
 class GeminiParser(Parser):
-    """Its stream to events."""
+    """Parser of its stream."""
 
     _answer = ""
     _trouble = ""
 
     def read(self, said: Fields) -> Iterable[events.Event]:
-        """One line of the stream."""
+        """Return the events of one line of the stream."""
         match said.text("type"):
             case "init":
                 self.model = said.name("model") or self.model
@@ -86,7 +86,7 @@ def _usage(stats: Fields, model: str) -> events.Usage:
 
 
 class Gemini(Adapter):
-    """Its arguments. The prompt comes on stdin, and what ``-p`` says is put behind it."""
+    """Adapter of gemini. The prompt comes on stdin; the text of ``-p`` is appended to it."""
 
     name = "gemini"
     account_variables = ("GEMINI_", "GOOGLE_")
@@ -97,7 +97,8 @@ class Gemini(Adapter):
     install = "npm install -g @google/gemini-cli"
 
     def arguments(self, request: AgentRequest) -> Invocation:
-        """``--skip-trust``: nobody is there to say that the folder is to be trusted."""
+        """Return the call; ``--skip-trust``, because nobody can confirm that the folder is
+        trusted."""
         argv = ["gemini", "-o", "stream-json", "--skip-trust", *_PERMISSIONS[request.permission]]
         if request.session:
             argv += ["--resume" if request.resume else "--session-id", request.session]
@@ -106,7 +107,7 @@ class Gemini(Adapter):
         return Invocation((*argv, *request.arguments, "-p", "Do this."), request.prompt)
 
     def verdict(self, tally: events.Tally, ending: RunEnding) -> Verdict:
-        """Where it said nothing, its exit status does."""
+        """Return the verdict; if the output tells nothing, the exit status decides."""
         succeeded = tally.result is not None and tally.result.ok
         if tally.failure is None and not succeeded:
             text = tally.printed[-1] if tally.printed else tally.text

@@ -1,8 +1,8 @@
 """Kimi Code: ``kimi -p PROMPT --output-format stream-json``.
 
-Measured with 2.1.0. It tells no tokens, and its session only at a good end: one that is killed is
-not resumed. A failure stands on stderr. It refuses ``--plan`` with ``-p``, so one that may
-only read is an agent of its own, without the tools that write.
+Measured with 2.1.0. It reports no tokens, and its session only at a good end: a killed one is not
+resumed. A failure is on stderr. It refuses ``--plan`` with ``-p``, so for reading only there is an
+agent of its own, without the tools that write.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from beads_workers.core.framing import ProtocolError, parse_object
 _READER = __file__.removesuffix("kimi.py") + "kimi_reader.md"
 
 _ASKS = "AskUserQuestion"
-"""A tool that answers in words that nobody is there."""
+"""Tool that answers, in words, that nobody is there."""
 
 
 class KimiParser(Parser):
-    """Its stream to events."""
+    """Parser of its stream."""
 
     _answer = ""
 
     def read(self, said: Fields) -> Iterable[Event]:
-        """One line of the stream."""
+        """Return the events of one line of the stream."""
         match said.text("role"), said.text("type"):
             case "assistant", _:
                 return self._assistant(said)
@@ -58,7 +58,7 @@ def _given(call: Fields) -> Fields:
 
 
 class Kimi(adapter.Adapter):
-    """Its arguments. The prompt is one of them."""
+    """Adapter of kimi. The prompt is an argument."""
 
     name = "kimi"
     account_variables = ("KIMI_", "MOONSHOT_")
@@ -69,7 +69,7 @@ class Kimi(adapter.Adapter):
     install = "npm install -g @moonshot-ai/kimi-code"
 
     def arguments(self, request: adapter.AgentRequest) -> adapter.Invocation:
-        """With ``-p`` its tools run unasked. A session that is resumed stays with its agent."""
+        """Return the call; with ``-p`` its tools run unasked. A resumed session keeps its agent."""
         argv = ["kimi", "--output-format", "stream-json"]
         if request.resume:
             argv += ["-S", request.session]

@@ -1,7 +1,7 @@
 """OpenCode: ``opencode run --format json``.
 
-Measured with 1.18.33. It says tokens and money for each step. It has no result line: it is over
-when the process is. At a limit it waits and says nothing, so only ``--stall`` ends it.
+Measured with 1.18.33. It reports tokens and money for each step. It has no result line: a step with
+the reason ``stop`` is its result. At a limit it waits silently, so only ``--stall`` ends it.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _PERMISSIONS = {
 
 
 class OpenCodeParser(Parser):
-    """Its stream to events."""
+    """Parser of its stream."""
 
     _session = ""
     _answer = ""
 
     def read(self, said: Fields) -> Iterable[Event]:
-        """One line of the stream."""
+        """Return the events of one line of the stream."""
         part = said.at("part")
         events = list(self._begin(said.name("sessionID")))
         match said.text("type"):
@@ -64,7 +64,7 @@ class OpenCodeParser(Parser):
 
 
 class OpenCode(Adapter):
-    """Its arguments. The prompt comes on stdin: an argument it would put in quotes."""
+    """Adapter of opencode. The prompt comes on stdin: opencode would quote an argument."""
 
     name = "opencode"
     tells_money = True
@@ -75,7 +75,8 @@ class OpenCode(Adapter):
     parser_class = OpenCodeParser
 
     def arguments(self, request: AgentRequest) -> Invocation:
-        """``--auto``: what is not refused by the user's own configuration is allowed."""
+        """Return the call; ``--auto`` allows everything that the user's own configuration does not
+        refuse."""
         argv = ["opencode", "run", "--format", "json", *_PERMISSIONS[request.permission]]
         if request.resume:
             argv += ["-s", request.session]

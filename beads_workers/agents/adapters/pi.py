@@ -1,7 +1,7 @@
 """pi: ``pi -p --mode json``, with the prompt on stdin.
 
-Measured with 0.73.1. It ends with exit status 0 whatever happened: a login that is gone, a limit,
-an overload. Only its answer that stopped by itself is a result.
+Measured with 0.73.1. Its exit status is 0 even without a login, at a limit, or at an overload. Only
+an answer that stopped by itself is a result.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ _CUT_OFF = {
 """``stopReason`` of a last answer that is no result."""
 
 _STATUS = re.compile(r"\s*(\d{3})\b")
-"""Before the answer of the API, which it quotes."""
+"""Status before the answer of the API, which pi quotes."""
 
 _TOKENS = ("input", "output", "cacheRead", "cacheWrite")
 
 
 class PiParser(Parser):
-    """Its stream to events."""
+    """Parser of its stream."""
 
     _answer = ""
     _stopped = ""
 
     def read(self, said: Fields) -> Iterable[events.Event]:
-        """One line of the stream."""
+        """Return the events of one line of the stream."""
         match said.text("type"):
             case "session":
                 return self._begin(said)
@@ -72,7 +72,7 @@ class PiParser(Parser):
             yield _failed(message.text("errorMessage"))
 
     def _end(self) -> Iterator[events.Event]:
-        """After an error it may try again, and says so: that is no result."""
+        """Return the result, if there is one: after an error pi may try again, and reports that."""
         if why := _CUT_OFF.get(self._stopped):
             yield events.RunFailure(events.Kind.UNFINISHED, why)
             yield events.FinalResult(self._answer, False)
@@ -85,7 +85,7 @@ def _failed(text: str) -> events.RunFailure:
 
 
 class Pi(Adapter):
-    """Its arguments."""
+    """Adapter of pi."""
 
     name = "pi"
     tells_money = True
@@ -96,7 +96,7 @@ class Pi(Adapter):
     install = "npm install -g @mariozechner/pi-coding-agent"
 
     def arguments(self, request: AgentRequest) -> Invocation:
-        """``--offline`` leaves out its own updates, not its model."""
+        """Return the call; ``--offline`` stops its own updates, not its model."""
         argv = ["pi", "-p", "--mode", "json", "--offline"]
         if request.permission is Permission.READ:
             argv += _READ_ONLY

@@ -1,7 +1,7 @@
-"""Any command that is described as an agent: exit status and the last lines are all there is.
+"""Any command that is described as an agent: only its exit status and last lines are known.
 
-Exit status 0 is success, as for every command, with one exception: where no change is known of and
-its last line is that of a known failure (claude 2.1.49 ended with 0 at a limit), it is that one.
+Exit status 0 is success, as for every command, with one exception. If no change is known and the
+last line is that of a known failure, that failure counts (claude 2.1.49 exited with 0 at a limit).
 75 (EX_TEMPFAIL) asks for a retry that charges nothing.
 """
 
@@ -20,30 +20,32 @@ TEMPORARY = 75
 
 
 class PlainParser(Parser):
-    """Every line is text, JSON too: what a command prints has no meaning that we know."""
+    """Parser for which every line is text, JSON too: the output of a command has no known
+    meaning."""
 
     def line(self, line: str) -> Iterable[Event]:
-        """A line of its output."""
+        """Return the event of a line of its output."""
         return [Printed(line.rstrip()[:PRINTED_CHARS_MAX])]
 
     def read(self, said: Fields) -> Iterable[Event]:
-        """Nothing: no line is an object here."""
+        """Return no events: no line is an object here."""
         return ()
 
 
 class Plain(Adapter):
-    """Its arguments are what the user wrote down."""
+    """Adapter of any command; the user's configuration has its arguments."""
 
     name = "plain"
     parser_class = PlainParser
     resumes = False
 
     def arguments(self, request: AgentRequest) -> Invocation:
-        """``request.arguments`` is the whole command."""
+        """Return the call; ``request.arguments`` is the whole command."""
         return Invocation(request.arguments, request.prompt)
 
     def verdict(self, tally: Tally, ending: RunEnding) -> Verdict:
-        """``RunEnding.changed`` is None for a command that need not change anything."""
+        """Return the verdict; ``RunEnding.changed`` is None for a command that need not change
+        anything."""
         last = next((line for line in reversed(tally.printed) if line.strip()), "")
         tally = replace(tally, text=last)
         if ending.clock:

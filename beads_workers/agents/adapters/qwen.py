@@ -1,7 +1,7 @@
 """Qwen Code: ``qwen -o stream-json``, with the prompt on stdin.
 
-Measured with 0.24.4. Its lines are of claude's kind. ``auto-edit`` takes the shell away, so edits
-need ``yolo``. A 429 is tried again without a word for over 40 s.
+Measured with 0.24.4. Its lines are like claude's. ``auto-edit`` takes the shell away, so edits need
+``yolo``. It retries a 429 for over 40 s without a message.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ _PERMISSIONS = {
 }
 
 _UNWANTED = "enter_worktree,exit_worktree,loop_wakeup,cron_create"
-"""As claude's: work that stays elsewhere, and ends that are none."""
+"""Tools like claude's: their work stays elsewhere, or the session goes on after its end."""
 
 _CAPPED = {53: "it reached its limit of turns", 55: "it reached its budget"}
-"""By exit status."""
+"""Caps by exit status."""
 
 _API_ERROR = re.compile(r"\[API Error: (\d{3})?")
-"""How a failure stands in an answer, and in the error of the result."""
+"""Beginning of a failure in an answer, and in the error of the result."""
 
 
 _WAITS = events.Doing("waiting", "for its model")
 
 
 class QwenParser(Parser):
-    """Its stream to events."""
+    """Parser of its stream."""
 
     def read(self, said: Fields) -> Iterable[events.Event]:
-        """One line of the stream."""
+        """Return the events of one line of the stream."""
         match said.text("type"), said.text("subtype"):
             case "system", "init":
                 return self._begin(said)
@@ -85,7 +85,7 @@ def _usage(message: Fields, model: str) -> events.Usage:
 
 
 class Qwen(Adapter):
-    """Its arguments."""
+    """Adapter of qwen."""
 
     name = "qwen"
     account_variables = ("QWEN_", "OPENAI_", "ANTHROPIC_", "GEMINI_", "DASHSCOPE_", "BAILIAN_")
@@ -96,7 +96,7 @@ class Qwen(Adapter):
     install = "npm install -g @qwen-code/qwen-code"
 
     def arguments(self, request: AgentRequest) -> Invocation:
-        """Its tools that a fleet does not want are left out."""
+        """Return the call, without the tools that a fleet does not want."""
         argv = ["qwen", "-o", "stream-json", *_PERMISSIONS[request.permission]]
         argv += ["--exclude-tools", _UNWANTED]
         if request.session:
@@ -108,8 +108,8 @@ class Qwen(Adapter):
         return Invocation((*argv, *request.arguments), request.prompt)
 
     def verdict(self, tally: events.Tally, ending: RunEnding) -> Verdict:
-        """Its caps are told by its exit status. One that says nothing for as long as our clock
-        allows, while it waits for its model, tries again against a limit or an overload."""
+        """Return the verdict; the exit status tells its caps. A run that stalls while it waits for
+        its model is retrying against a limit or an overload."""
         if ending.clock == "stall" and tally.activity == _WAITS.text:
             tally = replace(tally, retrying=events.Retrying("its model did not answer"))
         if why := _CAPPED.get(ending.status or 0):

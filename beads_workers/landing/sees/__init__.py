@@ -1,2 +1,2 @@
-"""Whether verify tests the branch, and not the user's checkout. Source: docs/LANDING.md, "What the
-check sees"."""
+"""Proof that verify tests the branch, and not the user's checkout. Source: docs/LANDING.md, "What
+the check sees"."""

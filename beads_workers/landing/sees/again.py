@@ -1,5 +1,5 @@
-"""The proof once more while branches land: if what leads into the user's checkout has changed, or
-if verify was red when it was to be seen."""
+"""The proof once more while branches land: if the leads into the user's checkout have changed, or
+if verify was red at the first proof."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REFUSED = "verify tests the checkout, not the branch: "
 
 @dataclass
 class LookBeforeTrains:
-    """``ended``: called when a proof has ended, whatever came of it."""
+    """Check before trains. ``ended``: called when a proof has ended, whatever its result."""
 
     settings: LanderSettings
     selector: selectors.BaseSelector
@@ -29,8 +29,8 @@ class LookBeforeTrains:
     _of: tuple[Lead, ...] = ()
 
     def why_not(self, verdicts: Verdicts, commit: str, tree: str) -> str:
-        """Why nothing may land now; "" if it may. What led there when landing began was seen by the
-        start, which also says if nobody wants to know. Raises ``OSError``."""
+        """Return why nothing may land now; "" if it may. The leads at the beginning of landing were
+        checked by ``start``, which also says if no check is wanted. Raises ``OSError``."""
         leads = verdicts.leads
         if not self.settings.sight:
             return ""
@@ -48,7 +48,7 @@ class LookBeforeTrains:
             return f"what leads into the checkout has changed ({news}), so verify is seen again"
         proof = self._proved[leads]
         if proof.sight is Sight.RED:
-            del self._proved[leads]  # The gate speaks now, and the next train asks again.
+            del self._proved[leads]  # The gate decides now, and the next train asks again.
         if proof.sight is Sight.CHECKOUT:
             return f"{REFUSED}{'; '.join((*proof.found, proof.mend))}"
         return ""

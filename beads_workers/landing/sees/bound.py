@@ -1,6 +1,7 @@
-"""Broken files over the sources of the user's checkout, seen by this process and its children only.
+"""Broken files mounted over the sources of the user's checkout, seen by this process and its
+children only.
 
-A mount namespace of our own; root is not needed where the kernel lets users have one.
+A mount namespace of our own; root is not needed if the kernel lets users have one.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ MS_PRIVATE = 0x40000
 
 
 def bind(over: Mapping[Path, Path]) -> None:
-    """Bind each value over its key, for what this process starts from now on; raises ``OSError`` if
-    the kernel does not allow it. The process must have one thread, and ends soon."""
+    """Bind each value over its key, for all processes that this one starts from now on. Raises
+    ``OSError`` if the kernel does not allow it. The process must have one thread, and end soon."""
     _unshare()
     _mount("none", "/", MS_REC | MS_PRIVATE)
     for place, file in over.items():
@@ -31,7 +32,7 @@ def _unshare() -> None:
     except OSError:
         user, group = os.getuid(), os.getgid()
         _call("unshare", CLONE_NEWUSER | CLONE_NEWNS)
-        # The same user as before: nothing that is run may take itself for root.
+        # The same user as before: no program may take itself for root.
         for name, text in (
             ("setgroups", "deny"),
             ("uid_map", f"{user} {user} 1"),

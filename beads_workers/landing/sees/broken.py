@@ -16,11 +16,12 @@ from beads_workers.core.model import value
 from beads_workers.worktrees.git import GitError, call, git, names
 
 Break = Callable[[str], str]
-"""From the text of a source to one that fails when it runs."""
+"""Function from the text of a source to a text that fails when it runs."""
 
 
 def _before(pattern: str, statement: str, gap: str = "\n") -> Break:
-    """Put a statement before the first line that ends the module early, else at its end."""
+    """Return a ``Break`` that puts a statement before the first line that ends the module early, or
+    else at its end."""
     early = re.compile(pattern, re.MULTILINE)
 
     def broken(text: str) -> str:
@@ -33,7 +34,7 @@ def _before(pattern: str, statement: str, gap: str = "\n") -> Break:
 
 
 def _script(text: str) -> str:
-    """JavaScript and TypeScript, in the file's own style: formatters count semicolons."""
+    """Break JavaScript and TypeScript, in the file's own style: formatters count semicolons."""
     ends = [line.rstrip()[-1:] for line in text.splitlines()]
     style = ";" if ";" in ends or not text.strip() else ""
     return f"{text.rstrip()}\n\nthrow new Error(){style}\n".lstrip("\n")
@@ -52,7 +53,7 @@ def _uncompiled(text: str) -> str:
     return f"{text}\n}}}} broken on purpose ((((\n"
 
 
-# No analyser takes what follows this for dead code.
+# No analyser treats the code after this statement as dead.
 _PYTHON = _before(
     r"^(if __name__\b|sys\.exit\(|raise SystemExit)", "if __name__:\n    raise RuntimeError", "\n\n"
 )
@@ -90,13 +91,14 @@ TOOL_FILES = (
         "*.d.ts",
     ),
 )
-"""They say how others are built and tested: broken, they stop every check, whatever it tests."""
+"""Files that say how other files are built and tested. Broken, they stop every check, whatever it
+tests."""
 LEFT_WHOLE = (
     *("Makefile", "makefile", "GNUmakefile", "*.mk", "justfile", "Justfile", "Taskfile.*"),
     *("*.toml", "*.json", "*.yml", "*.yaml", "*.ini", "*.cfg", "*.lock", "go.*", "Dockerfile*"),
     *("Gemfile*", "*.gradle*", "CMakeLists.txt", ".*"),
 )
-"""The same among files that are emptied."""
+"""Such files among the files that are emptied."""
 TEXT_BYTES = 1 << 20
 
 
@@ -111,13 +113,14 @@ class SourceFile:
 
 @value
 class Sources:
-    """What is broken of a project: its sources, or its text files if it has none that we know."""
+    """Files of a project to break: its sources, or its text files if it has no sources that we
+    know."""
 
     files: tuple[SourceFile, ...]
     emptied: bool = False
 
     def within(self, places: Iterable[str]) -> Sources:
-        """Those in these folders, given from the top of the repository."""
+        """Return the files in these folders, which are given from the top of the repository."""
         below = tuple(PurePosixPath(place) for place in places)
         found = (
             f for f in self.files if any(PurePosixPath(f.name).is_relative_to(b) for b in below)
@@ -125,15 +128,15 @@ class Sources:
         return Sources(tuple(found), self.emptied)
 
     def text_of(self, name: str, text: str = "") -> str:
-        """The text of the file, broken."""
+        """Return the text of the file, broken."""
         return "" if self.emptied else LANGUAGES[PurePosixPath(name).suffix](text)
 
 
 def find_sources(common: str, commit: str, named: str, prefix: str = "") -> Sources:
-    """The project's own sources at a commit; raises ``GitError``.
+    """Return the project's own sources at a commit; raises ``GitError``.
 
-    ``named``: the lines of verify and set-up; a file that they name tests the others, unless there
-    is none. ``prefix``: where these lines are run.
+    ``named``: the lines of verify and set-up. A file named there tests the others, and is left out,
+    unless no other is left. ``prefix``: folder in which these lines run.
     """
     files = [each for each in _files(common, commit) if not _is_left(each.name)]
     code = [f for f in files if PurePosixPath(f.name).suffix in LANGUAGES]
@@ -146,7 +149,8 @@ def find_sources(common: str, commit: str, named: str, prefix: str = "") -> Sour
 
 
 def break_sources(common: str, commit: str, sources: Sources, ref: str) -> str:
-    """Write a commit in which these are broken, which ``ref`` holds; raises ``GitError``."""
+    """Write a commit in which these sources are broken, and that ``ref`` holds; return it. Raises
+    ``GitError``."""
     changed = list(_broken(common, sources))
     said = "broken on purpose, to see whether verify tests it\n"
     head = (
@@ -154,7 +158,7 @@ def break_sources(common: str, commit: str, sources: Sources, ref: str) -> str:
         f"data {len(said)}\n{said}from {commit}\n"
     )
     stream = "".join((head, *(_row(source, text) for source, text in changed), "done\n"))
-    # One pack, and not a loose object for each source.
+    # One pack, instead of a loose object for each source.
     git(common, "fast-import", "--quiet", "--done", "--force", given=stream)
     return git(common, "rev-parse", "--verify", f"{ref}^{{commit}}").strip()
 

@@ -1,7 +1,7 @@
-"""What leads a check from its worktree into the user's checkout: editable installs, links, paths.
+"""Leads from the worktree of a check into the user's checkout: editable installs, links, paths.
 
-Files are read, nothing is run. What is found convicts nobody: it is part of what a kept verdict
-holds for, it narrows what is broken, and it is named if the check does read the checkout.
+Files are read, nothing is run. A lead alone convicts nothing. Kept verdicts depend on the leads,
+the leads narrow down what is broken, and they are named if the check does read the checkout.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ MANIFESTS = (
 
 @value
 class Lead:
-    """``found``: the file that leads there; ``to``: the place in the checkout, from its top.
+    """A lead. ``found``: the file that leads into the checkout; ``to``: the place there, from its
+    top.
 
-    ``mend``: what is to be done; ``before``: what mends it before the line of verify, if a variable
-    does.
+    ``mend``: what to do about it; ``before``: text that fixes it before the line of verify, if a
+    variable can.
     """
 
     found: str
@@ -42,7 +43,7 @@ class Lead:
 
 
 def find_leads(worktrees: Worktrees, verify: str) -> tuple[Lead, ...]:
-    """What is found now, in order; raises ``GitError``."""
+    """Return the leads that exist now, in order. Raises ``GitError``."""
     top = top_of(worktrees)
     looks: tuple[Callable[[], Iterable[Lead]], ...] = (
         lambda: _python(top, verify, worktrees),
@@ -55,7 +56,7 @@ def find_leads(worktrees: Worktrees, verify: str) -> tuple[Lead, ...]:
 
 
 def top_of(worktrees: Worktrees) -> Path:
-    """The top of the user's checkout; raises ``GitError``."""
+    """Return the top of the user's checkout; raises ``GitError``."""
     return _top_of(worktrees.checkout)
 
 
@@ -66,7 +67,7 @@ def _top_of(checkout: str) -> Path:
 
 
 def _inside(top: Path, place: str | Path) -> str | None:
-    """Where it is, from the top of the checkout; None for elsewhere, or what is not there."""
+    """Return the place from the top of the checkout; None if it is elsewhere, or does not exist."""
     with suppress(OSError, ValueError, RuntimeError):
         path = Path(place).resolve(strict=True)
         if path.is_relative_to(top):
@@ -93,7 +94,7 @@ def _python(top: Path, verify: str, worktrees: Worktrees) -> Iterator[Lead]:
 
 
 def installed(environment: Path, top: Path) -> Iterator[Lead]:
-    """What is installed there as a path of the checkout."""
+    """Yield a lead for each package that is installed there as a path of the checkout."""
     patterns = ("lib*/python*/site-packages", "lib*/python*/dist-packages")
     folders = {folder.resolve() for pattern in patterns for folder in environment.glob(pattern)}
     for folder in sorted(folders):
@@ -109,7 +110,7 @@ def installed(environment: Path, top: Path) -> Iterator[Lead]:
 
 
 def _environments(top: Path, verify: str, worktrees: Worktrees) -> Iterator[Path]:
-    """The Pythons of the checkout, of this process, and those that the lines name."""
+    """Yield the Pythons of the checkout, of this process, and those that the lines name."""
     project = Path(worktrees.checkout)
     for folder in {top, project}:
         for at in (folder, *_folders(folder)):
@@ -189,7 +190,7 @@ def _go(top: Path) -> Iterator[Lead]:
 
 
 def _manifests(top: Path) -> Iterator[Lead]:
-    """Manifests of the project that have the checkout's own path in them."""
+    """Yield a lead for each manifest of the project that contains the checkout's own path."""
     try:
         patterns = (f":(top,glob)**/{name}" for name in MANIFESTS)
         listed = names(git(str(top), "ls-files", "-z", "--full-name", "--", *patterns))

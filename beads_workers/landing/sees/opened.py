@@ -1,4 +1,4 @@
-"""Which of the checkout's sources are opened while a check runs: where nothing may be bound."""
+"""Sources of the checkout that are opened while a check runs: for machines without mounts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ READ_BYTES = 1 << 16
 
 
 class Opened:
-    """Which of these files anybody opens; raises ``OSError`` if that cannot be watched."""
+    """Watch on these files for opens by any process; raises ``OSError`` if they cannot be
+    watched."""
 
     def __init__(self, files: Iterable[Path]) -> None:
         self._files = {str(file): str(file) for file in files}
@@ -34,7 +35,7 @@ class Opened:
             raise OSError(0, "files cannot be watched", "inotify")
 
     def since(self) -> set[str]:
-        """Those that were opened since the last call."""
+        """Return the files that were opened since the last call."""
         found = set[str]()
         while True:
             try:
@@ -51,5 +52,5 @@ class Opened:
                 found |= {self._files[path]} if path in self._files else set()
 
     def close(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         os.close(self._descriptor)

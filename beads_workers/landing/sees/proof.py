@@ -1,7 +1,7 @@
 """The proof: verify runs on broken sources, and once more with broken ones over the checkout's.
 
-Green on broken sources is a check that does not depend on them, or one that reads the checkout. Red
-with broken files bound over the checkout's is one that reads it, whatever else it reads.
+If a check is green on broken sources, it does not depend on them, or it reads the checkout. If it
+is red with broken files bound over the checkout's, it reads the checkout, whatever else it reads.
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ REF = f"{PINS}/broken"
 CHECKOUT = "BW_CHECKOUT"
 NAMED_MAX = 3
 Orders = tuple[GateOrder, ...]
-"""What may run side by side."""
+"""Gates that may run side by side."""
 Runs = Generator[Orders, list[GateResult], "Proof"]
 
 
 @value
 class Proof:
-    """``found``: what leads into the checkout, or why it is not known. ``mend``: the line, or the
-    words, that mend it. ``opened``: sources of the checkout that are opened while it runs."""
+    """Result of a proof. ``found``: leads into the checkout, or why the result is not known.
+    ``mend``: the line, or the words, that fix it. ``opened``: sources of the checkout that are
+    opened while the check runs."""
 
     sight: Sight
     found: tuple[str, ...] = ()
@@ -48,8 +49,9 @@ class Proof:
 
 @dataclass
 class Prover:
-    """``settings``: of the gate; ``commit``: the one to break; ``lane``: for its runs, and the next
-    one for what runs beside them; ``passes``: verify is known to pass on that commit."""
+    """The proof of one commit. ``settings``: of the gate; ``commit``: the one to break; ``lane``:
+    for its runs, the next lane being for runs beside them; ``passes``: verify is known to pass on
+    that commit."""
 
     settings: LanderSettings
     commit: str
@@ -60,7 +62,7 @@ class Prover:
     sources: Sources = field(init=False)
 
     def runs(self) -> Runs:
-        """Yield what is to be run, be sent what came of it, and return the proof; raises
+        """Yield the gates to run, receive their results by ``send``, and return the proof. Raises
         ``GitError`` and ``OSError``."""
         worktrees, verify = self.settings.worktrees, self.settings.verify or ""
         self.top = top_of(worktrees)
@@ -102,17 +104,18 @@ class Prover:
     def _reads(
         self, folder: Path, *first: GateResult
     ) -> Generator[Orders, list[GateResult], tuple[bool | None, str]]:
-        """Whether it reads the checkout, and what it said then; None: the kernel does not let us.
+        """Return whether the check reads the checkout, and its output then; None: the kernel does
+        not allow the mounts.
 
-        It is convicted by two red runs, with a green one in the same namespace between them.
-        ``first``: of these three; none if the checkout has no sources.
+        Two red runs, with a green one in the same namespace between them, convict the check.
+        ``first``: result of the first of these three; none if the checkout has no sources.
         """
         results, said = list(first), ""
         if not results:
             return False, ""
         for is_broken in (True, False, True):
             if not results:
-                # Written anew each time: caches of builds go by that.
+                # Written again each time: caches of builds go by the time of change.
                 over = self._over(folder) if is_broken else {}
                 results = yield (self._bound(over, self.lane),)
             result = results.pop()
@@ -135,7 +138,7 @@ class Prover:
         return over
 
     def _without_mounts(self, *, depends: bool) -> Runs:
-        """What leads there decides, and what is opened is said."""
+        """Decide by the leads, and report which sources are opened."""
         if depends and (led := self._led()).files and led != self.sources:
             (narrow,) = yield (self._broken(led),)
             if _is_told(narrow) and narrow.verdict is GateVerdict.GREEN:
@@ -149,7 +152,7 @@ class Prover:
         return self.sources.within(lead.to for lead in self.leads)
 
     def _opened(self) -> Generator[Orders, list[GateResult], tuple[str, ...]]:
-        """What is opened in two runs, and not while none runs."""
+        """Yield two runs; return the sources that are opened in both, and not while none runs."""
         try:
             watch = Opened(self.top / each.name for each in self.sources.files)
         except OSError:
@@ -177,13 +180,15 @@ class Prover:
         return Proof(Sight.CHECKOUT, shown[: NAMED_MAX + 1], self._mend(naming))
 
     def _read(self, said: str) -> str:
-        """The source of the checkout that the output names."""
+        """Return a text with the source of the checkout that the output names; "" if there is
+        none."""
         known = {str(self.top / each.name) for each in self.sources.files}
         named = re.findall(rf"{re.escape(str(self.top))}/[^\s:\"',)]+", said)
         return next((f"it read {path}" for path in named if path in known), "")
 
     def _naming(self) -> list[str]:
-        """Who names the checkout's variable: the line, or files of the project."""
+        """Return what names the checkout's variable: the line of verify, or files of the
+        project."""
         verify = self.settings.verify or ""
         asked = ("grep", "-l", "-z", "-F", "-e", CHECKOUT, self.commit)
         told = names(call(self.settings.worktrees.common, *asked).output)
@@ -195,7 +200,7 @@ class Prover:
         if before := next((each.before for each in self.leads if each.before), ""):
             name = before.partition("=")[0]
             rest = re.sub(rf"(?<![\w$]){name}=(\"[^\"]*\"|'[^']*'|\S*)\s*", "", verify)
-            if re.search(r"[;&|\n]", rest):  # Before the first of several it is for that alone.
+            if re.search(r"[;&|\n]", rest):  # Else for the first command only.
                 before = f"export {before.rstrip()}; "
             return f"verify = '{before}{rest}'" if "'" not in rest else f"{before}{rest}"
         if self.leads:
@@ -206,7 +211,8 @@ class Prover:
 
 
 def _is_told(result: GateResult) -> bool:
-    """Whether it says something of the sources: not what a signal ended, nor what never ran."""
+    """Return whether the result tells something about the sources: neither a signal ended the
+    check, nor did it fail to start."""
     if result.verdict is not GateVerdict.NONE:
         return True
     ended = _ENDED.match(result.why)
@@ -216,5 +222,5 @@ def _is_told(result: GateResult) -> bool:
 _ENDED = re.compile(
     r"(?:verify|setup failed): (?:exit status (\d+)|it had not ended after \S+ seconds)(?=:|$)"
 )
-"""How the reason of a run begins that ended by itself, or too late; behind a semicolon stands what
-the machine ran out of."""
+"""Beginning of the reason of a run that ended by itself, or too late. A shortage of the machine
+stands behind a semicolon."""

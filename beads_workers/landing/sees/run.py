@@ -2,7 +2,7 @@
 
 The first line of stdin is ``LanderSettings``. Each line of stdout is a JSON object: ``{"began":
 ...}`` for each run of verify, and last ``{"proof": {...}}``, which is kept if it lets verify pass.
-It ends with whoever started it.
+The program ends together with its parent.
 """
 
 from __future__ import annotations
@@ -33,15 +33,16 @@ from beads_workers.worktrees.git import GitError, delete_refs, git
 from beads_workers.worktrees.places import GATED_REPOSITORY, make_folder
 
 LOCK = "beads-workers-sees.lock"
-"""In git's common folder: one proof for a repository."""
+"""Name of the lock in git's common folder: one proof for a repository."""
 
 
 # --- kept ----------------------------------------------------------------------------------------
 
 
 def kept(verdicts: Verdicts, tree: str) -> Proof | None:
-    """The proof that is kept for this verify and what leads into the checkout; ``look_again`` was
-    called. That a check depends on nothing is kept for this tree only: tests may be added."""
+    """Return the kept proof for this verify and these leads into the checkout; the caller has
+    called ``look_again``. A proof that a check depends on nothing holds for this tree only: tests
+    may be added."""
     for sight, key in ((Sight.BRANCH, "sees"), (Sight.NOTHING, f"sees nothing {tree}")):
         found = verdicts.find(key)
         if found is not None:
@@ -50,7 +51,8 @@ def kept(verdicts: Verdicts, tree: str) -> Proof | None:
 
 
 def keep(verdicts: Verdicts, tree: str, proof: Proof) -> None:
-    """Keep it; a refusal is not kept, because what mends it may be in a file."""
+    """Keep a proof that lets verify pass. A refusal is not kept: its fix may be in a file that no
+    key covers."""
     if proof.sight in (Sight.BRANCH, Sight.NOTHING):
         key = "sees" if proof.sight is Sight.BRANCH else f"sees nothing {tree}"
         result = GateResult(GateVerdict.GREEN, text="\n".join(proof.opened), seconds=proof.seconds)
@@ -71,12 +73,12 @@ class ProofProcess:
 
     @property
     def output(self) -> int:
-        """Its descriptor."""
+        """Descriptor of the output of the process."""
         assert self.process.stdout is not None
         return self.process.stdout.fileno()
 
     def read(self) -> bool:
-        """Take in what it says; whether it has ended. Then there is a ``proof``."""
+        """Read the news, and return whether the process has ended. Then there is a ``proof``."""
         data = os.read(self.output, 1 << 16)
         *lines, self._read = (self._read + data).split(b"\n")
         for line in map(json.loads, lines):
@@ -90,13 +92,13 @@ class ProofProcess:
         return not data
 
     def end(self) -> None:
-        """End it, with all that it has started."""
+        """End the process, with every process it started."""
         self.process.terminate()
         self.process.wait()
 
 
 def start_proof(settings: LanderSettings, commit: str, lane: int) -> ProofProcess:
-    """Start it; raises ``OSError``."""
+    """Start the program of the proof; raises ``OSError``."""
     command = [sys.executable, "-P", "-m", __name__, commit, str(lane)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdin is not None
@@ -111,7 +113,7 @@ def start_proof(settings: LanderSettings, commit: str, lane: int) -> ProofProces
 def prove(
     settings: LanderSettings, commit: str, lane: int, began: Callable[[str], None] = lambda at: None
 ) -> Proof:
-    """Run all of it, and keep what came of it. ``began``: told the commit of each run."""
+    """Run the whole proof, and keep its result. ``began``: called with the commit of each run."""
     since = time.monotonic()
     common, folder = settings.worktrees.common, landing_folder(settings.worktrees)
     lock = try_lock(Path(common, LOCK))
@@ -156,7 +158,7 @@ def _carry_out(
 
 
 def _batches(settings: LanderSettings, orders: Orders) -> Sequence[Orders]:
-    """Side by side, unless only one gate may run at a time."""
+    """Return the orders side by side, or one by one if only one gate may run at a time."""
     return [orders] if settings.landing.jobs > 1 else [(order,) for order in orders]
 
 
@@ -180,7 +182,7 @@ def _say(news: dict[str, Any]) -> None:
 
 
 def main() -> int:
-    """See the module text."""
+    """Run the program: see the module text."""
     sessions.die_with_parent(signal.SIGTERM)
     settings = settings_from_line(sys.stdin.buffer.readline())
     proof = prove(settings, sys.argv[1], int(sys.argv[2]), lambda at: _say({"began": at}))

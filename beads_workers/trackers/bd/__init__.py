@@ -1,4 +1,4 @@
-"""What ``bd`` is as a kind of source."""
+"""``bd`` as a kind of source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running ``bd``: one process at a time, bounded in time and output; one that hangs is ended."""
+"""Running ``bd``: one process at a time, bounded in time and output; a hung process is killed."""
 
 from __future__ import annotations
 
@@ -21,22 +21,23 @@ from beads_workers.kinds import CallLog
 from beads_workers.trackers.bd.gate import GatedProcess, could_not_begin
 
 CALL_SECONDS_PER_ID = 2.0
-"""Ten times the dearest write of one issue that was measured (0.2 s)."""
+"""Seconds for each issue of a call: ten times the slowest measured write of one issue (0.2 s)."""
 OUTPUT_BYTES_MAX = 64 << 20
-"""A listing of 10,000 long issues is under 20 MB; more must not fill our memory."""
+"""Limit of the output of a call, in bytes. A listing of 10,000 long issues is under 20 MB; more
+must not fill our memory."""
 STDERR_BYTES_MAX = 1 << 20
 MESSAGE_CHARS_MAX = 300
 
 
 class UnknownOutcome(SourceError):
-    """The call may or may not have done its work: ask what holds before anything is written."""
+    """The call may or may not have done its work: read the issues before anything is written."""
 
     passing = True
 
 
 @value
 class BdResult:
-    """What one call left: exit status, and both outputs (bytes, cut at their limits)."""
+    """Result of one call: exit status, and both outputs (bytes, cut at their limits)."""
 
     command: str
     status: int
@@ -48,11 +49,11 @@ class BdResult:
 
 @dataclass(slots=True)
 class BdCalls:
-    """Runs ``bd`` in ``folder`` as ``actor``; counts what it costs in ``calls``.
+    """Runner of ``bd`` in ``folder`` as ``actor``; counts calls and seconds in ``calls``.
 
-    ``fixed`` holds the global options of every call; it grows when this ``bd`` turns out to
-    need more. ``call_seconds`` and ``call_seconds_per_id`` bound one call: it is ended then, with
-    all that it has started in its process group (hooks; its daemon and its server have their own).
+    ``fixed`` holds the global options of every call; it grows when this ``bd`` turns out to need
+    more. ``call_seconds`` and ``call_seconds_per_id`` limit one call. After that, ``bd`` is killed
+    with every process in its process group: hooks, but neither its daemon nor its server.
     """
 
     program: str
@@ -70,12 +71,11 @@ class BdCalls:
     def run(
         self, arguments: Sequence[str], *, ids: int = 0, text: str = "", actor: str = ""
     ) -> BdResult:
-        """One call; raises ``SourceError`` when it cannot start, ``UnknownOutcome`` when it was
-        ended because it hung.
+        """Call ``bd``; raise ``SourceError`` if it cannot start, ``UnknownOutcome`` if it hung and
+        was killed.
 
-        ``ids``: how many issues it names. ``text`` is what it reads on stdin (else nothing).
-        ``actor``: on whose behalf, where that is not this run. The exit status is the caller's
-        to judge.
+        ``ids``: number of issues in the call. ``text``: its stdin (else nothing). ``actor``: in
+        whose name, if not this run's. The caller judges the exit status.
         """
         self._await_late()
         self._find_tracker()
@@ -103,7 +103,7 @@ class BdCalls:
         return answer
 
     def _find_tracker(self) -> None:
-        # Where it was and is not any more, bd would go on upwards and find somebody else's.
+        # If it existed and is gone, bd would search further up and find another tracker.
         beads = self.folder / ".beads"
         if beads.exists():
             self._had_tracker = True
@@ -124,7 +124,7 @@ class BdCalls:
                 return
 
     def _await_late(self) -> None:
-        """Raise while one lives on that could not be ended: the kernel waits for a disk."""
+        """Raise while a process lives on that could not be killed: the kernel waits for a disk."""
         if self._late is None:
             return
         if self._late.poll() is None:
@@ -142,7 +142,7 @@ class BdCalls:
     def _start(
         self, argv: list[str], text: str, stdout: IO[bytes], stderr: IO[bytes], actor: str
     ) -> subprocess.Popen[bytes]:
-        # Files instead of pipes: nobody has to read them for bd to end, not even after our death.
+        # Files instead of pipes: bd can end although nobody reads them, even after our death.
         with tempfile.TemporaryFile() if text else nullcontext() as stdin:
             if stdin is not None:
                 stdin.write(text.encode("utf-8", "replace"))
@@ -154,7 +154,7 @@ class BdCalls:
             except (OSError, ValueError) as error:
                 raise _not_started(self.program, error) from error
             with held:
-                # On file before it acts: a claim that no later start knows of would strand issues.
+                # Logged before it acts: a claim that no later start knows of would strand issues.
                 if self.log is not None:
                     self.log.started(held.process.pid, start_time(held.process.pid), argv)
                 held.let_go()
@@ -165,11 +165,11 @@ class BdCalls:
         own |= {
             "BEADS_ACTOR": actor,
             "BD_ACTOR": actor,
-            # Use the daemon where it runs; where it does not, a call must neither wait for one
-            # nor leave one behind.
+            # Use the daemon if it runs; if it does not, a call must neither wait for one nor leave
+            # one behind.
             "BEADS_AUTO_START_DAEMON": "false",
             "BD_LAST_TOUCHED_FALLBACK": "0",
-            # The form of its JSON that all versions have; 2.0 has another one unless it is told.
+            # The form of JSON that all versions have; 2.0 has another one by default.
             "BD_JSON_ENVELOPE": "0",
             "NO_COLOR": "1",
         }
@@ -186,24 +186,24 @@ def _file_for_output() -> IO[bytes]:
 
 
 def start_time(pid: int) -> int:
-    """Clock ticks between boot and the start of ``pid``; 0 where it cannot be known."""
+    """Return the clock ticks between boot and the start of ``pid``; 0 if they cannot be known."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
         return 0
-    # The name in parentheses may hold anything; field 3 follows the last one.
+    # The name in parentheses may hold anything; field 3 follows the last parenthesis.
     fields = stat.rpartition(b")")[2].split()
     return int(fields[19]) if len(fields) > 19 else 0
 
 
 def plain(text: str) -> str:
-    """One line fit for a log or a screen: no control characters, bounded."""
+    """Return the text as one line for a log or a screen: no control characters, bounded."""
     line = "".join(c if c.isprintable() else " " for c in text)
     return " ".join(line.split())[:MESSAGE_CHARS_MAX].rstrip()
 
 
 def _wait(process: subprocess.Popen[bytes], seconds: float) -> bool:
-    """Wait without polling where the kernel can say so; False when it still runs."""
+    """Wait without polling if the kernel supports that; return False if the process still runs."""
     try:
         descriptor = os.pidfd_open(process.pid)
     except (OSError, AttributeError):

@@ -1,8 +1,8 @@
-"""Whether somebody else has written to a tracker of ``bd``, as its files show without a call.
+"""Watch for writes of others to a tracker of ``bd``, by its files and without a call.
 
-What a mere reader touches does not count, and neither does what this run writes. ``bd`` 1.x keeps
-a journal to which each write appends (``.dolt/noms``). ``bd`` 0.x has a table of events, each with
-who did it. Where the files are elsewhere (a server of Dolt on another machine) nothing shows.
+Files that a mere reader touches do not count, nor do writes of this run. ``bd`` 1.x keeps a journal
+to which each write appends (``.dolt/noms``). ``bd`` 0.x has a table of events, each with its actor.
+If the files are elsewhere (a server of Dolt on another machine) no write is seen.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from beads_workers.trackers.bd.tracker import held_by
 
 _JOURNAL = "v" * 32
-"""Dolt's name of the file to which it appends; a mere read gives it another time, and no byte."""
+"""Dolt's name of the file to which it appends; a mere read changes its time, but adds no byte."""
 _DOLT = (f"embeddeddolt/*/.dolt/noms/{_JOURNAL}", f"dolt/*/.dolt/noms/{_JOURNAL}")
 
 _NEWEST = "SELECT coalesce(max(id), 0) FROM events"
@@ -22,7 +22,8 @@ _SINCE = "SELECT id, actor FROM events WHERE id > ? ORDER BY id"
 
 
 class ChangeWatch:
-    """``beads``: the folder ``.beads``; ``actor``: the run, whose own writes do not count."""
+    """Watch on a tracker. ``beads``: the folder ``.beads``; ``actor``: the run, whose writes do not
+    count."""
 
     def __init__(self, beads: Path, actor: str) -> None:
         self._beads = beads
@@ -34,13 +35,13 @@ class ChangeWatch:
         self._looked: tuple[tuple[int, int], ...] = ()
 
     def stamp(self) -> tuple[int, int]:
-        """Another one than before: somebody else has written. Never raises; costs microseconds
-        where no file was touched."""
+        """Return a stamp that changes if somebody else has written. Never raises; costs
+        microseconds if no file was touched."""
         return self._appended() - self._ours, self._events_of_others()
 
     @contextmanager
     def own(self) -> Iterator[None]:
-        """What is written meanwhile is ours."""
+        """Count all writes in the ``with`` block as ours."""
         before = self._appended()
         try:
             yield
@@ -62,7 +63,7 @@ class ChangeWatch:
         return self._others
 
     def _count(self, database: Path) -> None:
-        import sqlite3  # Nothing of bd 1.x needs it.
+        import sqlite3  # bd 1.x never needs it.
 
         try:
             file = sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True, timeout=0.1)
@@ -73,11 +74,11 @@ class ChangeWatch:
                     self._newest = int(number)
                     self._others += not held_by(str(actor), self._actor)
         except sqlite3.Error:
-            return  # It is of another form, or in somebody's hands just now: so nothing shows.
+            return  # The file has another form, or is locked just now: so no write is seen.
 
 
 def _states(paths: Iterable[Path]) -> Iterator[tuple[int, int]]:
-    """When each was written last (nanoseconds) and its size (bytes), but for what is not there."""
+    """Yield the time of change (nanoseconds) and the size (bytes) of each existing file."""
     for path in paths:
         try:
             state = path.stat()

@@ -1,10 +1,11 @@
-"""A process that acts only once its caller has said so, and never when the caller is dead by then.
+"""A process that starts its program only when its caller says so, and never after the caller's
+death.
 
-Between the birth of a process and the journal's line about it a caller can be killed; a ``bd``
-that nobody knows of could then claim an issue after the next start has looked at everything. So
-a shell stands in its place until the line is written: it waits for a word on its stdin, becomes
-the program when the word comes, and exits at the end of the stream (docs/SEMANTICS.md, "The
-tracker in trouble"). Its pid and start time stay the same.
+A caller can be killed between the start of a process and the journal's line about it. A ``bd`` that
+is not in the journal could then claim an issue after the next start has read all issues. So a shell
+takes its place until the line is written. The shell waits for a word on its stdin, and then becomes
+the program; at the end of the stream it exits (docs/SEMANTICS.md, "The tracker in trouble"). Pid
+and start time stay the same.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import IO
 
 SHELL = "/bin/sh"
 NAME = "cannot begin"
-"""What the shell calls itself, should the program vanish in the very moment."""
+"""Name of the shell in its error message, if the program vanishes at that very moment."""
 SCRIPT = 'input=$1; shift; read -r go && exec "$@" <"$input"'
 WORD = b"go\n"
 NOT_STARTED = (126, 127)
@@ -26,9 +27,10 @@ NOT_STARTED = (126, 127)
 
 
 class GatedProcess:
-    """A process at its gate: ``let_go`` opens it; leaving the ``with`` block without that ends it.
+    """A process that waits at its gate. ``let_go`` opens the gate; leaving the ``with`` block
+    without that ends the process.
 
-    Raises ``OSError`` where it cannot be started.
+    Raises ``OSError`` if the process cannot be started.
     """
 
     def __init__(
@@ -40,7 +42,7 @@ class GatedProcess:
         stdout: IO[bytes],
         stderr: IO[bytes],
     ) -> None:
-        """``stdin``: a file to be read from its start; None is empty."""
+        """Start the shell. ``stdin``: a file to be read from its start; None is empty."""
         _check_program(argv[0], folder, environment)
         word, self._gate = os.pipe()
         source = os.devnull if stdin is None else f"/dev/fd/{stdin.fileno()}"
@@ -68,15 +70,15 @@ class GatedProcess:
         os.close(self._gate)
 
     def let_go(self) -> None:
-        """Whoever has to know of it knows."""
+        """Let the program start: its caller has written it down."""
         try:
             os.write(self._gate, WORD)
         except BrokenPipeError:
-            pass  # Somebody killed it at its gate: its exit status says so.
+            pass  # The process was killed at its gate: its exit status says so.
 
 
 def _check_program(program: str, folder: Path, environment: Mapping[str, str]) -> None:
-    """Raise what ``exec`` would: the shell could only tell us in words."""
+    """Raise the errors of ``exec``: the shell could report them only as text."""
     path = str(folder / program) if "/" in program else program
     if shutil.which(path, path=environment.get("PATH")) is None:
         if "/" in program and Path(path).exists():
@@ -85,5 +87,5 @@ def _check_program(program: str, folder: Path, environment: Mapping[str, str]) -
 
 
 def could_not_begin(status: int, stderr: bytes) -> bool:
-    """Whether an exit status is the shell's own, because the program could not be run."""
+    """Return whether an exit status is the shell's own, because the program could not be run."""
     return status in NOT_STARTED and stderr.startswith(NAME.encode())

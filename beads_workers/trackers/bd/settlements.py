@@ -1,4 +1,5 @@
-"""A group of settlements: look where needed, write in as few calls as this ``bd`` allows."""
+"""A group of settlements: read the issues if needed, write in as few calls as this ``bd``
+allows."""
 
 from __future__ import annotations
 
@@ -26,18 +27,18 @@ from beads_workers.trackers.bd.tracker import (
 )
 
 # --- verdicts ------------------------------------------------------------------------------------
-# What a settlement means for an issue as it was just seen. Pure.
+# The meaning of a settlement for an issue as it was just read. Pure.
 #
-# Whatever it decides to write names the status and the assignee that it saw, so that ``bd`` can
-# refuse the write if they have changed since (compare-and-swap).
+# Each write names the status and the assignee that were read, so that ``bd`` can refuse the write
+# if they have changed since (compare-and-swap).
 
 
 @value
 class ConditionalWrite:
-    """Write only while the issue is in ``status``, in the name of ``assignee``.
+    """A write for an issue that is in ``status``, in the name of ``assignee``, and for no other.
 
-    ``notes``: what stands there already, for a ``bd`` that cannot append. ``sure``: nobody can
-    have changed it, so that it may be written without naming what is expected.
+    ``notes``: the existing notes, for a ``bd`` that cannot append. ``sure``: nobody can have
+    changed the issue, so that the write need not name the expected state.
     """
 
     settlement: source.Settlement
@@ -48,7 +49,7 @@ class ConditionalWrite:
 
     @property
     def status_after(self) -> str:
-        """What the issue's status is to be."""
+        """Status of the issue after the write."""
         match self.settlement.action:
             case source.Action.CLOSE:
                 return CLOSED
@@ -63,16 +64,17 @@ class ConditionalWrite:
 
 
 def unseen(settlement: source.Settlement, actor: str, *, sure: bool) -> ConditionalWrite:
-    """For what we hold as far as we know: in progress, in our own name."""
+    """Return the write for an issue that we hold as far as we know: in progress, in our own
+    name."""
     return ConditionalWrite(settlement, IN_PROGRESS, actor, sure=sure)
 
 
 def decide(
     settlement: source.Settlement, seen: BdRow | None, actor: str, closed_by: str = ""
 ) -> ConditionalWrite | source.Settled:
-    """Decide for one issue; ``seen`` is None when the tracker no longer has it.
+    """Decide for one issue; ``seen`` is None if the tracker no longer has it.
 
-    ``closed_by``: who closed it, where it is closed and this ``bd`` can tell; else "".
+    ``closed_by``: who closed the issue, if it is closed and this ``bd`` can tell; else "".
     """
     if seen is None:
         return source.Settled(settlement, source.Result.NOT_OURS, "the tracker has no such issue")
@@ -112,10 +114,10 @@ def _confirm(
 def _is_agents_close(
     settlement: source.Settlement, seen: BdRow, actor: str, closed_by: str
 ) -> bool:
-    """Whether it is to be undone, or to be given our reason.
+    """Return whether a close by the agent is to be undone, or to be given our reason.
 
-    Where nobody can tell who closed it, it was in our name, so it was the agent most likely: work
-    that is not done is not to be taken as done. A close that succeeded anyway needs nothing more.
+    If nobody can tell who closed the issue, it was in our name, so most likely the agent did:
+    unfinished work must not count as done. A close that succeeded anyway needs nothing more.
     """
     if not settlement.by_agent:
         return False
@@ -127,7 +129,7 @@ def _is_agents_close(
 def _may_reopen(settlement: source.Settlement, seen: BdRow, actor: str) -> bool:
     if seen.status == BLOCKED and not seen.assignee:
         return True
-    # What a crashed run held; a living one may have it in hand again by now.
+    # An issue of a crashed run: a living run may have claimed it again by now.
     return settlement.read_first and _may_write(settlement, seen, actor)
 
 
@@ -158,15 +160,15 @@ def _may_write(settlement: source.Settlement, seen: BdRow, actor: str) -> bool:
         return True
     if seen.assignee:
         return False
-    # In nobody's name: done work is closed wherever it stands, an open issue may be quarantined,
-    # and one in progress is ours only where we handed it over ourselves.
+    # Without an assignee: done work is closed in any status, an open issue may be quarantined, and
+    # an issue in progress is ours only if we handed it over ourselves.
     if settlement.action is source.Action.CLOSE or seen.status == OPEN:
         return True
     return settlement.handed_over
 
 
 def whose(seen: BdRow) -> str:
-    """Status and holder, for people."""
+    """Return status and holder, for people."""
     holder = f"assigned to {seen.assignee}" if seen.assignee else "assigned to nobody"
     return f"it is {seen.status}, {holder}"
 
@@ -174,19 +176,19 @@ def whose(seen: BdRow) -> str:
 # --- writes --------------------------------------------------------------------------------------
 # Carrying out writes in as few calls as this ``bd`` allows.
 #
-# With compare-and-swap every write names what it expects. Closes that are sure (our lease on the
-# issue goes on for long enough) go through ``bd batch`` instead: three times faster. Without
-# compare-and-swap the issue was looked at just before.
+# With compare-and-swap every write names the expected state. Closes that are sure (our lease on the
+# issue lasts long enough) go through ``bd batch`` instead: three times faster. Without
+# compare-and-swap the issue was read just before.
 
 
 Errors = dict[IssueId, str]
-"""One line for each issue that was not written; all others were."""
+"""One line for each issue that was not written; all others were written."""
 
 
 def apply(
     tracker: BdTracker, actor: str, writes: Sequence[ConditionalWrite], *, alone: bool = False
 ) -> Errors:
-    """Write all of them; ``alone``: one call for each, so that none can spoil another's."""
+    """Write all of them; ``alone``: one call for each, so that no write can spoil another's."""
     errors: Errors = {}
     for call, group in _groups(tracker, writes):
         size = 1 if alone else IDS_PER_CALL_MAX
@@ -205,7 +207,7 @@ Call = Callable[[BdTracker, str, Sequence[ConditionalWrite]], Errors]
 def _groups(
     tracker: BdTracker, writes: Iterable[ConditionalWrite]
 ) -> list[tuple[Call, list[ConditionalWrite]]]:
-    """What can share a call, in the order in which each group was first asked for."""
+    """Group the writes that can share a call, in the order in which each group begins."""
     groups: dict[tuple[Call, object], list[ConditionalWrite]] = {}
     for write in writes:
         call = _call_for(tracker, write)
@@ -219,7 +221,7 @@ def _call_for(tracker: BdTracker, write: ConditionalWrite) -> Call | None:
     abilities = tracker.abilities
     action = write.settlement.action
     if action is source.Action.HAND_OVER and not abilities.compare_and_swap:
-        # Nothing to write: this bd lets any actor update and close what is in another's name.
+        # Nothing to write: this bd lets any actor update and close issues of another assignee.
         return None
     if action is source.Action.CLOSE:
         if abilities.batch and (write.sure or write.status == CLOSED):
@@ -227,14 +229,14 @@ def _call_for(tracker: BdTracker, write: ConditionalWrite) -> Call | None:
         if not abilities.compare_and_swap:
             return _close
         if write.status == CLOSED:
-            return None  # It is as asked, but for the reason, which this bd keeps.
+            return None  # It is as asked, except for the reason, which this bd keeps.
     return _update
 
 
 def _shared(call: Call, write: ConditionalWrite) -> object:
-    """What the writes of one call must have in common."""
+    """Return the fields that the writes of one call must have in common."""
     if call is _close:
-        return _reason(write.settlement.note)  # One call knows one reason.
+        return _reason(write.settlement.note)  # One call has one reason.
     if call is not _update:
         return None
     if write.settlement.action in (*source.BLOCKING, source.Action.CLOSE) and write.settlement.note:
@@ -255,7 +257,7 @@ def _close_lines(write: ConditionalWrite) -> list[str]:
     issue_id = write.settlement.issue_id
     reason = _reason(write.settlement.note).replace("\\", "\\\\").replace('"', '\\"')
     close = f'close {issue_id} "{reason}"' if reason else f"close {issue_id}"
-    # A close of what is closed keeps the first reason. In one transaction nobody sees it open.
+    # A close of a closed issue keeps the first reason. In one transaction nobody sees it open.
     return [f"update {issue_id} status={OPEN}", close] if write.status == CLOSED else [close]
 
 
@@ -302,28 +304,28 @@ def _ids(group: Sequence[ConditionalWrite]) -> list[IssueId]:
 
 
 def _reason(note: str) -> str:
-    """One line: the batch reads lines."""
+    """Return the reason as one line: the batch reads lines."""
     line = "".join(c if c.isprintable() else " " for c in note)
     return " ".join(line.split())[:CLOSE_REASON_CHARS_MAX]
 
 
 def _note(note: str) -> str:
-    """Lines stay, other control characters (a NUL above all) do not."""
+    """Keep line ends, and replace other control characters (a NUL above all)."""
     return "".join(c if c.isprintable() or c == "\n" else " " for c in note)[
         :CLOSE_REASON_CHARS_MAX
     ]
 
 
 # --- settlements ---------------------------------------------------------------------------------
-# A group of settlements: look where needed, write, and see what became of what was refused.
+# A group of settlements: read, write, and read again the issues whose write was refused.
 
 
 @dataclass(slots=True)
 class SettlementGroup:
     """Settlements of different issues, all for ``actor``. ``answers`` fills up as they end.
 
-    ``shared``: somebody else may write at any moment, also right after a look. ``sure``: what
-    nobody can have taken from us, where a look shows it in our name.
+    ``shared``: somebody else may write at any moment, also right after a look. ``sure``: issues
+    that nobody can have taken from us, if a look shows them in our name.
     """
 
     tracker: BdTracker
@@ -337,10 +339,11 @@ class SettlementGroup:
     def settle(
         self, known: Mapping[IssueId, bool], seen: Mapping[IssueId, BdRow] | None = None
     ) -> list[source.Settled]:
-        """One answer each, in order; raises ``SourceError`` when nothing at all is known.
+        """Settle the group; return one answer each, in order. Raises ``SourceError`` if nothing at
+        all is known.
 
-        ``known`` need no look: they are in progress in our name, for sure or as far as we know.
-        ``seen``: a look that was just taken, at all of them.
+        ``known`` issues need no look: they are in progress in our name, for sure or as far as we
+        know. ``seen``: a look that was just taken, at all of them.
         """
         writes = [
             unseen(s, self.actor, sure=known[s.issue_id])
@@ -358,8 +361,8 @@ class SettlementGroup:
         return answers
 
     def _again(self, settlements: Sequence[source.Settlement], errors: Errors) -> None:
-        """A group is refused for the sake of one, or one was lost: see what holds, then singly."""
-        # What was only refused for what is open below it is ours still: its work is done.
+        """Look again at the issues of a refused or lost call, then write them one by one."""
+        # An issue that was only refused for its open children is still ours: its work is done.
         writes = [
             replace(write, sure=not self.shared and held_by(write.assignee, self.actor))
             for write in self._decide(settlements, None, errors)
@@ -401,7 +404,7 @@ class SettlementGroup:
     def _closers(
         self, settlements: Sequence[source.Settlement], seen: Mapping[IssueId, BdRow]
     ) -> dict[IssueId, str]:
-        """Who closed what is closed, where an agent may have."""
+        """Return who closed the closed issues, if an agent may have closed them."""
         ids = [s.issue_id for s in settlements if s.by_agent and s.issue_id in seen]
         closed = [i for i in ids if seen[i].status == CLOSED]
         return self.tracker.closers(closed, self.actor) if closed else {}
@@ -416,7 +419,7 @@ class SettlementGroup:
 
 
 def rounds(settlements: Sequence[source.Settlement]) -> list[list[source.Settlement]]:
-    """Split so that each round names an issue once; later words about an issue come later."""
+    """Split so that each round names an issue once; later settlements of an issue come later."""
     found: list[list[source.Settlement]] = []
     for settlement in settlements:
         for group in found:

@@ -1,4 +1,4 @@
-"""The ``Source`` over ``bd``: what is claimed, what is sure about it, and what must be asked."""
+"""The ``Source`` over ``bd``: claims, what is sure about them, and what must be asked."""
 
 from __future__ import annotations
 
@@ -40,23 +40,25 @@ from beads_workers.trackers.issue import enqueued_at, timeout_of
 from beads_workers.trackers.settlement_rules import boot_seconds, other_run, pending
 
 # --- listings ------------------------------------------------------------------------------------
-# What is ready: listed bounded, but wide enough to find what is wanted; used twice where safe.
+# Ready issues: listings are bounded, but wide enough to find wanted issues; used twice if safe.
 
 
 HELD_AT_TAKE = 2
-"""The first take is not kept waiting for what other runs hold: the second one asks."""
+"""Take that also looks for issues held by other runs: the first take does not wait for that."""
 
 CLOSE_SECONDS = 4.0
-"""For the last call. A fleet waits for 10 s: one that outlives its TERM is killed by then, too."""
+"""Time limit of the last call, in seconds. A fleet waits for 10 s: a ``bd`` that outlives TERM is
+killed by then, too."""
 REUSE_SECONDS = 2.0
-"""A listing this young may serve several claims, where a claim refuses what is gone by then."""
+"""Age in seconds up to which a listing may serve several claims, if a claim refuses issues that are
+gone."""
 WIDER_MAX = 4
-"""A listing full of rows that are not wanted is asked for wider so often, then for all rows."""
+"""Number of wider listings, if unwanted rows fill the first; after that all rows are listed."""
 
 
 @dataclass(slots=True)
 class Listing:
-    """Candidates still untaken of a listing made at ``made`` (monotonic seconds)."""
+    """Untaken candidates of a listing made at ``made`` (monotonic seconds)."""
 
     rows: list[BdRow]
     more: bool
@@ -65,7 +67,7 @@ class Listing:
 
 
 class Listings:
-    """Makes listings for one source; ``rows_max`` bounds what is asked for at first."""
+    """Listings of one source; ``rows_max`` limits the rows asked for at first."""
 
     def __init__(
         self,
@@ -84,13 +86,13 @@ class Listings:
         self._slack = 0
 
     def forget(self) -> None:
-        """Something was settled: what is ready may have changed."""
+        """Forget the last listing: after a settlement other issues may be ready."""
         self._last = None
 
     def ready(self, limit: int, skip: Collection[IssueId]) -> Listing:
-        """A new listing, or the last one where it is young and holds ``limit`` rows still."""
+        """Return a new listing, or the last one if it is young and still holds ``limit`` rows."""
         if self._last is None or not self._may_reuse(self._last, limit, skip):
-            # A failure must not leave the old one behind.
+            # A failure must not leave the old listing behind.
             self._last = None
             self._last = self._new(limit, skip)
         return self._last
@@ -115,7 +117,7 @@ class Listings:
         return held_back(shown, self._filters, self._actor)
 
     def _may_reuse(self, listing: Listing, limit: int, skip: Collection[IssueId]) -> bool:
-        # Without compare-and-swap a claim would reopen what somebody has closed meanwhile.
+        # Without compare-and-swap a claim would reopen an issue closed meanwhile.
         if not self._tracker.abilities.compare_and_swap or limit == 0:
             return False
         if time.monotonic() - listing.made > self._reuse_seconds:
@@ -124,28 +126,29 @@ class Listings:
 
 
 # --- leases --------------------------------------------------------------------------------------
-# What this source holds in ``bd``, and until when nobody else can have it.
+# Claims of this source in ``bd``, and until when nobody else can have them.
 #
-# ``bd`` lets a claim lapse after some minutes; whoever asks for ``bd reclaim`` then gives the issue
-# back to the backlog. A lease is counted on our own boot clock from before the claim was asked for,
-# by the life that ``bd`` names, so no clock has to agree with any other.
+# ``bd`` lets a claim lapse after some minutes; then anybody's ``bd reclaim`` gives the issue back
+# to the backlog. A lease is measured on our own boot clock, from before the claim was asked for, by
+# the lifetime that ``bd`` names. So no two clocks have to agree.
 
 
 LIFE_SECONDS = 300.0
-"""Of a lease of ``bd`` 1.x that does not name it."""
+"""Lifetime of a lease of ``bd`` 1.x that does not name it, in seconds."""
 
 LIFE_SECONDS_MAX = 366 * 86_400.0
-"""Times that are further apart, or the wrong way round, name none: a date of nought, for one."""
+"""Longest lifetime. Times that are further apart, or in the wrong order, do not count: a zero date,
+for instance."""
 
 
 class ClaimedIssues:
-    """Every issue that was claimed here and not written since."""
+    """All issues that were claimed here and not written since."""
 
     def __init__(self) -> None:
         self._claims: dict[IssueId, source.Lease] = {}
 
     def claimed(self, rows: Mapping[IssueId, BdRow], began: float) -> tuple[source.Lease, ...]:
-        """These have just been won; returns those that must be renewed."""
+        """Add issues that have just been claimed; return the leases that must be renewed."""
         for issue_id, row in rows.items():
             self._claims[issue_id] = source.Lease(issue_id, began, began + _life(row))
         return tuple(
@@ -153,23 +156,26 @@ class ClaimedIssues:
         )
 
     def renewed(self, issue_id: IssueId, began: float) -> source.Lease:
-        """Its life has begun anew."""
+        """Renew the lease of an issue, and return it."""
         last = self._claims.get(issue_id)
         life = last.ends - last.began if last else LIFE_SECONDS
         self._claims[issue_id] = lease = source.Lease(issue_id, began, began + life)
         return lease
 
     def forget(self, issue_ids: Iterable[IssueId]) -> None:
-        """Whatever was written about these: only a look or a new claim says what holds now."""
+        """Forget issues that may have been written: only a look or a new claim tells their state
+        now."""
         for issue_id in issue_ids:
             self._claims.pop(issue_id, None)
 
     def is_known(self, issue_id: IssueId) -> bool:
-        """Whether it is in progress in our name, unless somebody has taken it since."""
+        """Return whether the issue is in progress in our name, unless somebody has taken it
+        since."""
         return issue_id in self._claims
 
     def is_sure(self, issue_id: IssueId) -> bool:
-        """Whether nobody can have taken it, nor can before a call that begins now has ended."""
+        """Return whether nobody can have taken the issue, nor can before a call that begins now has
+        ended."""
         lease = self._claims.get(issue_id)
         return lease is not None and lease.ends - boot_seconds() > limits.LEASE_SURE_SECONDS
 
@@ -177,7 +183,7 @@ class ClaimedIssues:
 def renew(
     tracker: BdTracker, actor: str, leases: ClaimedIssues, issue_ids: Sequence[IssueId]
 ) -> source.Renewed:
-    """One call for each, and one look at all that were refused."""
+    """Renew leases by one call for each, and one look at all that were refused."""
     kept, refused = [], []
     for issue_id in filter(is_safe_id, issue_ids):
         began = boot_seconds()
@@ -192,10 +198,10 @@ def renew(
 
 
 def reclaim(tracker: BdTracker, actor: str, now: float) -> tuple[source.Lost, ...]:
-    """Requeue what other fleets have left; ``now``: seconds since the epoch.
+    """Requeue issues that other fleets have left; ``now``: seconds since the epoch.
 
-    Only claims of other runs of ours whose lease is over, never a person's; ``bd`` itself looks
-    again whether that is so.
+    Only claims of other runs of ours whose lease has expired, never a person's; ``bd`` itself
+    checks that again.
     """
     rows = [row for row in tracker.in_progress() if _is_abandoned(row, actor, now)]
     freed: list[source.Lost] = []
@@ -226,7 +232,7 @@ def _is_abandoned(row: BdRow, actor: str, now: float) -> bool:
 def held_elsewhere(
     tracker: BdTracker, actor: str, *, shared: bool
 ) -> tuple[source.HeldElsewhere, ...]:
-    """See ``ClaimingSource.held``; only who shares the tracker gets leases back."""
+    """See ``ClaimingSource.held``; leases are only taken over on a shared tracker."""
     others = [row for row in tracker.in_progress() if not held_by(row.assignee, actor)]
     return tuple(_as_held(row, shared=shared) for row in others)
 
@@ -262,9 +268,9 @@ def _why(row: BdRow | None) -> str:
 
 
 # --- lookups -------------------------------------------------------------------------------------
-# Looking at issues for people who ask: what ``bd`` knows of them, without ever writing.
+# Reading issues for people who ask, without ever writing.
 #
-# ``bd`` 1.3 lists issues with their dependencies; older ones only tell them with ``bd show``.
+# ``bd`` 1.3 lists issues with their dependencies; older ones need ``bd show`` for them.
 
 
 def look(tracker: BdTracker, issue_ids: Sequence[IssueId]) -> dict[IssueId, source.Seen]:
@@ -273,7 +279,7 @@ def look(tracker: BdTracker, issue_ids: Sequence[IssueId]) -> dict[IssueId, sour
     safe = [issue_id for issue_id in dict.fromkeys(issue_ids) if is_safe_id(issue_id)]
     for start in range(0, len(safe), IDS_PER_CALL_MAX):
         part = safe[start : start + IDS_PER_CALL_MAX]
-        # "show" fails for a mere missing one, and takes a part of an id for the whole.
+        # "show" fails if one issue is missing, and takes a part of an id for the whole.
         found = _list(tracker, "--all", "--limit=0", f"--id={','.join(part)}", ids=len(part))
         seen |= {row.issue_id: _seen(row) for row in _whole(tracker, found)}
     return seen
@@ -293,7 +299,8 @@ def ready(tracker: BdTracker) -> frozenset[IssueId]:
 
 
 def _whole(tracker: BdTracker, found: Sequence[BdRow]) -> list[BdRow]:
-    """The rows of a listing with what this ``bd`` may leave out there: dependencies, deferral."""
+    """Return the rows of a listing with the parts that this ``bd`` may leave out: dependencies,
+    deferral."""
     if tracker.abilities.brief_list:
         return list(found)
     ids = [row.issue_id for row in found]
@@ -340,7 +347,7 @@ def _seen(row: BdRow) -> source.Seen:
 
 
 def _dependencies(fields: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Id and kind of each, as a listing names them or as ``bd show`` does."""
+    """Return id and kind of each dependency, in the form of a listing or of ``bd show``."""
     named = fields.get("dependencies")
     found = [each for each in named if isinstance(each, dict)] if isinstance(named, list) else []
     return [
@@ -362,7 +369,7 @@ def _text(fields: Mapping[str, Any], key: str) -> str:
 
 
 # --- source --------------------------------------------------------------------------------------
-# The ``Source`` over ``bd``: what is claimed, what is sure about it, and what must be asked.
+# The ``Source`` over ``bd``: claims, what is sure about them, and what must be asked.
 
 
 class BdSource:
@@ -370,11 +377,10 @@ class BdSource:
 
     ``actor`` must be unique to the run. ``listed_max`` bounds listings, in rows. ``environment``
     replaces that of this process; ``call_seconds`` is the limit of a call that names no issue.
-    ``shared``: other orchestrators work on this tracker, so every write is a compare-and-swap,
-    and what they leave is taken back when its lease is over. ``known``: the ``abilities`` of
-    another source on the same ``bd``, which is then not asked for them again: five calls.
-    ``whole``: jobs have their issues with comments and what their dependencies delivered: one call
-    more for twenty claims.
+    ``shared``: other orchestrators work on this tracker. Then every write is a compare-and-swap,
+    and issues they left are taken over when the lease has expired. ``known``: the ``abilities`` of
+    another source on the same ``bd``, which saves five calls. ``whole``: jobs have their issues
+    with comments and the results of their dependencies: one call more for twenty claims.
     """
 
     name = "bd"
@@ -411,9 +417,10 @@ class BdSource:
         self._wrote_since_held = True
         self._claimed_since_look = False
         self._let_go: set[IssueId] = set()
-        """What was settled since the last look: whoever begins a take may not have heard of it."""
+        """Issues settled since the last look: the caller of ``take`` may not know about them
+        yet."""
         self._waiting: set[IssueId] | None = None
-        """What was open at the last look, and what no listing has shown as ready since."""
+        """Issues that were open at the last look, and that no listing has shown as ready since."""
         self._blocked: int | None = None
         self._leases = ClaimedIssues()
         self._claims_unanswered: tuple[IssueId, ...] = ()
@@ -423,16 +430,17 @@ class BdSource:
 
     @property
     def abilities(self) -> BdFeatures:
-        """What this ``bd`` can do, asked once; raises ``SourceError`` as ``describe`` does."""
+        """Features of this ``bd``, asked once; raises ``SourceError`` as ``describe`` does."""
         return self._tracker.abilities
 
     @property
     def self_claiming_argv(self) -> tuple[str, ...]:
-        """How a worker that claims and closes by itself must call ``bd``: for ``Work.bd_argv``."""
+        """Command line by which a worker that claims and closes by itself calls ``bd``: for
+        ``Work.bd_argv``."""
         return self._tracker.self_claiming_argv()
 
     def describe(self) -> str:
-        """``bd 1.3.0, embedded, /path/.beads (prefix x)``."""
+        """Describe the tracker: ``bd 1.3.0, embedded, /path/.beads (prefix x)``."""
         abilities = self._tracker.abilities
         if self._shared and not (abilities.leases and abilities.compare_and_swap):
             raise source.SourceError(
@@ -444,13 +452,14 @@ class BdSource:
     # --- taking -------------------------------------------------------------------------------
 
     def take(self, limit: int, skip: Collection[IssueId]) -> source.Taken:
-        """One listing, and one claim for the group; two if the first shows nothing at all."""
+        """Make one listing, and one claim for the group; a second listing if the first shows
+        nothing."""
         self._settle_unanswered_claims()
         self._stamp = self._changes.stamp()
         reclaimed = self._reclaim() if self._shared else ()
         listing = self._listings.ready(limit, skip)
         if not (listing.rows or skip) and self._wrote_since_held:
-            # Nothing is in hand: a run ends over this answer, so one that is wrong must not do.
+            # Nothing is in hand, so this answer may end the run: it must not be wrong.
             self._listings.forget()
             listing = self._listings.ready(limit, skip)
         found = [row for row in listing.rows if row.issue_id not in skip]
@@ -481,7 +490,8 @@ class BdSource:
         return self._stamp != before
 
     def _look_due(self, limit: int, found: Sequence[BdRow]) -> bool:
-        """It takes a call: once for whoever starts a fleet, and where nothing else is left."""
+        """Return whether a look is due, which costs a call: at the second take, and if no issue is
+        left."""
         self._takes += 1
         if self._takes == HELD_AT_TAKE:
             return True
@@ -492,12 +502,13 @@ class BdSource:
     def _look_around(
         self, skip: Collection[IssueId], jobs: Sequence[Job]
     ) -> tuple[source.HeldElsewhere, ...] | None:
-        """What is in progress, and not in our hands.
+        """Return issues in progress that are not in our hands.
 
-        What is in our own name and was never told is requeued by the next take: a claim said
-        that it was lost, or said nothing of it. What was claimed just now is told in any case."""
+        An issue in our own name that was never reported is requeued by the next take: its claim had
+        no answer, or a wrong one. Issues that were claimed just now are reported in any case.
+        """
         try:
-            # bd 0.44 lists one status at a time, and does not say what is deferred.
+            # bd 0.44 lists one status at a time, and does not show deferrals.
             counts = self._tracker.abilities.brief_list and self._filters.parent is None
             shown = self._tracker.begun_or_open() if counts else self._tracker.in_progress()
         except source.SourceError:
@@ -516,7 +527,7 @@ class BdSource:
         if any(_is_abandoned(row, self.actor, time.time()) for row in rows):
             self._looked_for_others = -TAKEOVER_LOOK_SECONDS  # The next take frees it.
         if self._filters.parent is not None:
-            return None  # This listing does not tell who descends from whom.
+            return None  # This listing does not tell parents and children.
         others = [row for row in rows if row.assignee != self.actor]
         asked = self._filters
         ours = [r for r in others if wanted(replace(r, status=OPEN, assignee=""), asked, "")]
@@ -542,7 +553,7 @@ class BdSource:
         return held_elsewhere(self._tracker, self.actor, shared=self._shared)
 
     def _reclaim(self) -> tuple[source.Lost, ...]:
-        """Now and then: what another orchestrator has left, and never came back for."""
+        """Free issues that another orchestrator has left, now and then."""
         now = boot_seconds()
         if now - self._looked_for_others < TAKEOVER_LOOK_SECONDS:
             return ()
@@ -555,13 +566,13 @@ class BdSource:
     def _claim(self, picked: Sequence[BdRow]) -> tuple[tuple[Job, ...], tuple[source.Lease, ...]]:
         began = boot_seconds()
         ids = [row.issue_id for row in picked]
-        # Until bd has said what became of it, any of these may be ours.
+        # Until bd has reported the result, any of these may be ours.
         self._claims_unanswered = tuple(ids)
         self._let_go -= set(ids)
         self._wrote = self._wrote_since_held = self._claimed_since_look = True
         won = self._claimed(picked)
         if not self._tracker.abilities.compare_and_swap:
-            # This bd reads, then writes: of two that claim at once, the last writer has it.
+            # This bd reads, then writes: of two claims at once, the last writer wins.
             seen = self._tracker.look([i for i in ids if i in won])
             won = {i: row for i, row in seen.items() if self._is_claimed(row)}
         if self._whole:
@@ -571,7 +582,7 @@ class BdSource:
         return tuple(_job(won[i]) for i in ids if i in won), leases
 
     def _completed(self, won: Mapping[IssueId, BdRow]) -> dict[IssueId, BdRow]:
-        """With all that the tracker knows of them; a claim's own fields stay as it said them."""
+        """Complete the rows with all that the tracker knows; fields that the claim printed stay."""
         told = self._tracker.whole(list(won))
         return {
             i: replace(row, original={**told[i].original, **row.original, **_nested(told[i])})
@@ -594,7 +605,7 @@ class BdSource:
         return {r.issue_id: r for r in rows if r.issue_id in ids and self._is_claimed(r)}
 
     def _unassign(self, issue_ids: Sequence[IssueId]) -> None:
-        """``bd`` 0.x refuses to claim what is assigned, even to us."""
+        """Remove the assignee: ``bd`` 0.x refuses to claim assigned issues, even our own."""
         if issue_ids:
             arguments = ["update", "--json", "--assignee=", "--", *issue_ids]
             rows_of_group(self._tracker.ask(arguments, ids=len(issue_ids)))
@@ -603,7 +614,7 @@ class BdSource:
         return row.status == IN_PROGRESS and row.assignee == self.actor
 
     def _settle_unanswered_claims(self) -> None:
-        """A claim that was never answered may have been done: what it won is requeued."""
+        """Requeue the issues of a claim without an answer, which may have been done."""
         if not self._claims_unanswered:
             return
         self._claimed_since_look = True
@@ -618,7 +629,8 @@ class BdSource:
     # --- settling -----------------------------------------------------------------------------
 
     def settle(self, settlements: Sequence[source.Settlement]) -> list[source.Settled]:
-        """See ``Source``; a look for what is not sure, one call for each kind of write."""
+        """See ``Source``; reads issues that are not sure, and makes one call for each kind of
+        write."""
         answers: dict[int, source.Settled] = {}
         if any(each.action is not source.Action.CONFIRM for each in settlements):
             self._listings.forget()
@@ -640,7 +652,7 @@ class BdSource:
         self._wrote = self._wrote_since_held = True
         known = {s.issue_id: self._is_sure(s) for s in safe if self._is_known(s)}
         sure = frozenset(s.issue_id for s in safe if self._is_sure(s) and not s.handed_over)
-        # Whatever happens now, these are looked at before they are written again.
+        # Whatever happens now, these issues are read before they are written again.
         self._leases.forget(s.issue_id for s in safe if s.action is not source.Action.CONFIRM)
         group_settled = SettlementGroup(self._tracker, self.actor, safe, self._shared, sure)
         settled = group_settled.settle(known)
@@ -667,7 +679,7 @@ class BdSource:
             return renew(self._tracker, self.actor, self._leases, issue_ids)
 
     def recover(self, dead: source.CrashedRun) -> list[source.Settled]:
-        """See ``Source``; acts as the crashed run's actor, whose claims they are."""
+        """See ``Source``; acts as the crashed run's actor, which holds the claims."""
         self._listings.forget()
         rows = {row.issue_id: row for row in self._tracker.under_way(dead.actor)}
         named = {*dead.unclosed, *dead.handed_over, *dead.reopened, *dead.by_agents}
@@ -701,7 +713,7 @@ class BdSource:
         return ready(self._tracker)
 
     def close(self) -> None:
-        """Requeue what an unanswered claim may have won; leave the JSON Lines complete."""
+        """Requeue what an unanswered claim may have claimed; leave the JSON Lines complete."""
         calls = self._tracker.calls
         calls.call_seconds = min(calls.call_seconds, CLOSE_SECONDS)
         try:
@@ -709,7 +721,7 @@ class BdSource:
             if self._wrote:
                 self._tracker.flush()
         except source.SourceError:
-            # The next start asks the tracker what this actor holds.
+            # The next start asks the tracker for the issues of this actor.
             return
 
 
@@ -720,13 +732,13 @@ def _is_over(settled: source.Settled) -> bool:
 
 def _is_held(row: BdRow, dead: source.CrashedRun) -> bool:
     if row.status == CLOSED:
-        # Whether its agent did that, who closed it will tell.
+        # Its events tell whether the agent closed it.
         return row.issue_id in dead.by_agents
     return row.status in (OPEN, IN_PROGRESS) and held_by(row.assignee, dead.actor)
 
 
 def _nested(row: BdRow) -> dict[str, Any]:
-    """What a claim tells of an issue in a shorter form, or not at all."""
+    """Return the fields that a claim prints in a shorter form, or not at all."""
     named = ("comments", "dependencies", "labels", "parent")
     return {name: row.original[name] for name in named if name in row.original}
 

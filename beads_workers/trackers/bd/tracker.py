@@ -1,4 +1,4 @@
-"""One project's ``bd``: what is asked of it, what it answers, and the quirks of its generations."""
+"""One project's ``bd``: its calls, its answers, and the quirks of its generations."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from beads_workers.core.source import SourceError
 from beads_workers.trackers.bd.calls import BdCalls, BdResult, UnknownOutcome, plain
 
 # --- answers -------------------------------------------------------------------------------------
-# What ``bd`` prints, as values. The exit status and the JSON are judged together.
+# Output of ``bd`` as values. The exit status and the JSON are judged together.
 #
-# ``stderr`` holds warnings, hints and, in ``bd`` 1.x, error objects; text there is no failure by
-# itself. Junk, an error object where an array belongs, or nothing at all is never "no issues".
+# ``stderr`` holds warnings, hints and, in ``bd`` 1.x, error objects; text there alone is no
+# failure. Junk, an error object instead of an array, or nothing at all never means "no issues".
 
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
@@ -39,7 +39,7 @@ OPEN, IN_PROGRESS, BLOCKED, CLOSED = "open", "in_progress", "blocked", "closed"
 
 @value
 class BdRow:
-    """One issue as ``bd`` showed it; ``original`` is its object, but for what is nested deeply."""
+    """One issue as ``bd`` showed it; ``original`` is its object without deeply nested values."""
 
     issue_id: IssueId
     title: str
@@ -55,7 +55,7 @@ class BdRow:
 
 @value
 class Refusal:
-    """Why one issue of a group was not written. ``lost``: somebody else was faster."""
+    """Reason why one issue of a group was not written. ``lost``: somebody else was faster."""
 
     issue_id: str
     error: str
@@ -63,24 +63,27 @@ class Refusal:
 
 
 def held_by(assignee: str, actor: str) -> bool:
-    """Whether ``actor`` or one of its workers or agents (``actor/W3``, ``actor/bw-7``) is it."""
+    """Return whether ``actor`` or one of its workers or agents (``actor/W3``, ``actor/bw-7``) is
+    the assignee."""
     return assignee == actor or assignee.startswith(actor + "/")
 
 
 def is_safe_id(issue_id: str) -> bool:
-    """Whether an id may stand as an argument: it cannot be taken for an option or a path."""
+    """Return whether an id is safe as an argument: it cannot be taken for an option or a path."""
     return _ID.match(issue_id) is not None
 
 
 def rows(answer: BdResult) -> list[BdRow]:
-    """The issues of a call that must succeed with an array; raises ``SourceError`` otherwise."""
+    """Return the issues of a call that must succeed with an array; raise ``SourceError``
+    otherwise."""
     if answer.status != 0:
         raise failed(answer)
     return _rows_of(answer, _json(answer))
 
 
 def asked_for(answer: BdResult, issue_ids: Sequence[IssueId]) -> dict[IssueId, BdRow]:
-    """The rows of these issues, if it is about no others; raises ``SourceError`` otherwise."""
+    """Return the rows of these issues; raise ``SourceError`` if the answer has others, or
+    failed."""
     found = {row.issue_id: row for row in rows(answer)}
     if others := found.keys() - set(issue_ids):
         raise _no_answer(
@@ -91,10 +94,10 @@ def asked_for(answer: BdResult, issue_ids: Sequence[IssueId]) -> dict[IssueId, B
 
 
 def rows_of_group(answer: BdResult) -> list[BdRow]:
-    """The issues that a group write names as written, whatever became of the others.
+    """Return the issues that a group write names as written, whatever happened to the others.
 
-    Raises ``SourceError`` when the call says neither what it did nor what it refused: such a
-    call may have done anything.
+    Raises ``SourceError`` if the call names neither written nor refused issues: such a call may
+    have done anything.
     """
     if not answer.stdout.strip() and (refusals(answer) or _losses(answer)):
         return []
@@ -104,7 +107,7 @@ def rows_of_group(answer: BdResult) -> list[BdRow]:
 
 
 def object_of(answer: BdResult) -> dict[str, Any]:
-    """The object of a call that must succeed with one; raises ``SourceError`` otherwise."""
+    """Return the object of a call that must succeed with one; raise ``SourceError`` otherwise."""
     if answer.status != 0:
         raise failed(answer)
     value = _json(answer)
@@ -114,7 +117,7 @@ def object_of(answer: BdResult) -> dict[str, Any]:
 
 
 def refusals(answer: BdResult) -> list[Refusal]:
-    """What ``bd`` 1.x says per id about a group that did not wholly succeed."""
+    """Return the refusals that ``bd`` 1.x prints per id for a group that did not wholly succeed."""
     entries = _error_object(answer).get("failed")
     found = []
     for entry in entries if isinstance(entries, list) else []:
@@ -126,7 +129,7 @@ def refusals(answer: BdResult) -> list[Refusal]:
 
 
 def failed(answer: BdResult) -> SourceError:
-    """Why a call did not do what it was asked, in one line with a hint."""
+    """Return the error of a failed call, in one line with a hint."""
     message = plain(_text(_error_object(answer), "error")) or _complaint(answer)
     if answer.cut:
         message = "its answer is larger than any that is sensible"
@@ -140,16 +143,17 @@ def failed(answer: BdResult) -> SourceError:
 
 
 _PASSING = re.compile(r"\block|busy|no JSON in its answer|printed nothing|out of sync")
-"""What a later call may no longer say; ``bd`` has no exit status for it."""
+"""Texts of errors that may pass by themselves; ``bd`` has no exit status for them."""
 
 
 def is_out_of_sync(answer: BdResult) -> bool:
-    """``bd`` 0.x without its daemon, when another process has just written the JSON Lines."""
+    """Return whether ``bd`` 0.x without its daemon failed because another process has just written
+    the JSON Lines."""
     return answer.status != 0 and b"out of sync with JSONL" in answer.stdout + answer.stderr
 
 
 def _losses(answer: BdResult) -> bool:
-    # bd 0.x exits 0 with nothing on stdout when every claim of the group was lost.
+    # bd 0.x exits with 0 and an empty stdout if every claim of the group was lost.
     return answer.status == 0 and b"already claimed" in answer.stderr
 
 
@@ -190,7 +194,7 @@ def _row(issue: dict[str, Any]) -> BdRow:
         labels=tuple(x for x in labels if isinstance(x, str)) if isinstance(labels, list) else (),
         description=_text(issue, "description"),
         notes=_text(issue, "notes"),
-        # A field that cannot be passed on must not hold up its issue, or all others.
+        # A field that cannot be passed on must not stop its issue, or all others.
         original={name: value for name, value in issue.items() if not _is_deep(value)},
     )
 
@@ -200,7 +204,7 @@ def _is_deep(value: Any) -> bool:
 
 
 def _needed(row: BdRow) -> list[dict[str, Any]]:
-    """What it had to wait for, and what is closed, as objects that may be completed."""
+    """Return the closed dependencies of the issue, as objects that may be completed."""
     named = row.original.get("dependencies")
     listed = [each for each in named if isinstance(each, dict)] if isinstance(named, list) else []
     return [
@@ -212,8 +216,8 @@ def _needed(row: BdRow) -> list[dict[str, Any]]:
 
 @value
 class _Event:
-    """``moment``: events are in the order of this text; several may share one. ``kind``: as ``bd``
-    names it."""
+    """An event of an issue. ``moment``: text by which events are ordered; several may share one.
+    ``kind``: as ``bd`` names it."""
 
     moment: str
     kind: str
@@ -221,11 +225,11 @@ class _Event:
 
 
 _BEGINS = ("claimed", "reopened", "status_changed")
-"""Kinds of events after which a close is another one than before."""
+"""Kinds of events that start a new period: only closes after them count."""
 
 
 def _closer(events: Sequence[_Event], actor: str) -> str:
-    """Who closed it, strangers first and ``actor`` next; "" where no event says so."""
+    """Return who closed the issue, strangers first and ``actor`` next; "" if no event tells."""
     begins = [each.moment for each in events if each.kind in _BEGINS]
     closes = [each for each in events if each.kind == CLOSED and each.actor]
     names = [each.actor for each in closes if not begins or each.moment >= max(begins)]
@@ -245,7 +249,8 @@ def _text(fields: Mapping[str, Any], key: str) -> str:
 
 
 def _error_object(answer: BdResult) -> dict[str, Any]:
-    """The ``{"error": ...}`` of either output: 0.x prints it on stdout, 1.x mostly on stderr."""
+    """Return the ``{"error": ...}`` of either output: 0.x prints it on stdout, 1.x mostly on
+    stderr."""
     lines = answer.stderr.splitlines()
     for text in (answer.stdout, answer.stderr, *reversed(lines), _braced(answer.stderr)):
         if not text.lstrip().startswith(b"{"):
@@ -280,14 +285,15 @@ def _hint(message: str) -> str:
 
 
 # --- abilities -----------------------------------------------------------------------------------
-# What the running ``bd`` can do, asked of itself: its version and its help texts.
+# Features of the running ``bd``, read from its version and its help texts.
 
 
 VERSION_BYTES_MAX = 1000
-"""A program that says more to ``--version`` is none that we know."""
+"""Limit for the output of ``--version``: a program that prints more is none that we know."""
 
 WHOLE = ("help", "--all")
-"""Prints every help text at once, where this ``bd`` has it: four calls less in every start."""
+"""Arguments that print every help text at once, if this ``bd`` has them: four calls less in every
+start."""
 
 _HEADING = re.compile(r"(?m)^#{2,3} (?:bd )?(.+)$")
 _COMMAND = re.compile(r"(?m)^  ([a-z][a-z-]*)\s")
@@ -296,10 +302,11 @@ _VERSION = re.compile(r"([0-9]{1,9}\.[0-9]{1,9}\.[0-9]{1,9}[\w.+-]{0,60})", re.A
 
 @value
 class BdFeatures:
-    """``compare_and_swap``: ``update --if-assignee --if-status``, and atomic claims with it.
+    """Features of a ``bd``. ``compare_and_swap``: ``update --if-assignee --if-status``, and atomic
+    claims with it.
 
     ``batch``: one transaction for many closes. ``leases``: a claim expires unless it is renewed.
-    ``daemon``: a background process may hold the database. The rest are single options.
+    ``daemon``: a background process may hold the database. The others are single options.
     """
 
     version: str
@@ -319,7 +326,7 @@ class BdFeatures:
 
 @value
 class _Helps:
-    """Options of all commands and of three of them, and the names of all."""
+    """Help texts: global options, those of three commands, and the names of all commands."""
 
     everywhere: str
     update: str
@@ -329,7 +336,8 @@ class _Helps:
 
 
 def detect(calls: BdCalls) -> BdFeatures:
-    """Ask; raises ``SourceError`` when there is no ``bd``, or one that cannot claim."""
+    """Ask ``bd`` for its features; raise ``SourceError`` if there is no ``bd``, or it cannot
+    claim."""
     version = version_in(calls.run(["--version"]))
     helps = _whole(calls) or _one_by_one(calls)
     if not _has(helps.update, "--claim") or not _has(helps.update, "--json"):
@@ -355,7 +363,8 @@ def detect(calls: BdCalls) -> BdFeatures:
 
 
 def _whole(calls: BdCalls) -> _Helps | None:
-    """From one call; None where this ``bd`` has no such reference, or one of another form."""
+    """Read the help texts by one call; None if this ``bd`` has no such reference, or in another
+    form."""
     answer = calls.run(WHOLE)
     if answer.status != 0:
         return None
@@ -384,7 +393,8 @@ def _one_by_one(calls: BdCalls) -> _Helps:
 
 
 def version_in(answer: BdResult) -> str:
-    """What ``bd --version`` says; raises ``SourceError`` where it says none."""
+    """Return the version in the answer of ``bd --version``; raise ``SourceError`` if it names
+    none."""
     text = answer.stdout[:VERSION_BYTES_MAX].decode("utf-8", "replace")
     found = _VERSION.search(text)
     if answer.status != 0:
@@ -400,7 +410,7 @@ def _help(calls: BdCalls, *command: str) -> str:
         raise failed(answer)
     text = answer.stdout.decode("utf-8", "replace")
     if "Usage:" not in text:
-        # What it can do would be read off it: without leases, claims would lapse.
+        # Features are read off this text: without leases, claims would lapse.
         raise _no_answer(f"bd {' '.join(command)} --help says nothing of use: {plain(text)[:80]}")
     return text
 
@@ -416,14 +426,14 @@ def _has(text: str, option: str) -> bool:
 
 
 # --- listings ------------------------------------------------------------------------------------
-# Which ready issues are wanted: what ``bd ready`` can filter, and what we filter ourselves.
+# Wanted ready issues: filters of ``bd ready``, and filters of our own.
 
 
 def ready_arguments(filters: Filters, abilities: BdFeatures, rows_max: int) -> list[str]:
-    """``bd ready`` for these filters, at most ``rows_max`` rows (0: all), most urgent first.
+    """Return the arguments of ``bd ready``: at most ``rows_max`` rows (0: all), most urgent first.
 
-    What this ``bd`` cannot filter is left to ``wanted``, which checks everything again except
-    ``parent``: only ``bd`` knows who descends from whom.
+    Filters that this ``bd`` lacks are left to ``wanted``, which checks everything again except
+    ``parent``: only ``bd`` knows the ancestors of an issue.
     """
     arguments = ["ready", "--json", f"--limit={rows_max}", "--sort=priority"]
     arguments += [f"--label={_quoted(label)}" for label in filters.labels]
@@ -444,7 +454,7 @@ def ready_arguments(filters: Filters, abilities: BdFeatures, rows_max: int) -> l
 
 
 def wanted(row: BdRow, filters: Filters, actor: str) -> bool:
-    """Whether a row of ``bd ready`` may be taken (0.x lists issues in progress as well)."""
+    """Return whether a row of ``bd ready`` may be taken (0.x lists issues in progress as well)."""
     return (
         row.status == OPEN
         and row.assignee in ("", actor)
@@ -460,7 +470,7 @@ def wanted(row: BdRow, filters: Filters, actor: str) -> bool:
 
 
 def held_back(rows: Iterable[BdRow], filters: Filters, actor: str) -> tuple[IssueId, ...]:
-    """The rows that would be wanted, had not an agent filed them."""
+    """Return the issues that would be wanted if no agent had filed them."""
     if not filters.hold_discovered:
         return ()
     others = replace(filters, hold_discovered=False)
@@ -471,7 +481,7 @@ def held_back(rows: Iterable[BdRow], filters: Filters, actor: str) -> tuple[Issu
 def candidates(
     rows: Iterable[BdRow], filters: Filters, actor: str, skip: Collection[IssueId]
 ) -> list[BdRow]:
-    """The wanted rows, most urgent first, otherwise in the order of the listing."""
+    """Return the wanted rows, most urgent first, otherwise in the order of the listing."""
     found = [r for r in rows if r.issue_id not in skip and wanted(r, filters, actor)]
     return sorted(found, key=lambda row: row.priority)
 
@@ -481,35 +491,37 @@ def _brings(row: BdRow, filters: Filters) -> bool:
 
 
 def _quoted(label: str) -> str:
-    """One field of the comma-separated list that ``bd`` reads each label option as."""
+    """Return a label as one field of the comma-separated list that ``bd`` reads from label
+    options."""
     if any(c in label for c in ',"\n\r'):
         return '"' + label.replace('"', '""') + '"'
     return label
 
 
 # --- tracker -------------------------------------------------------------------------------------
-# One project's ``bd``: what is asked of it, with the quirks of its generations held here.
+# One project's ``bd``: its calls, with the quirks of its generations kept here.
 
 
 DAEMON_WAIT_SECONDS = 5.0
-"""How long ``bd`` 0.x waits, on every call, for a daemon that does not come up."""
+"""Seconds that ``bd`` 0.x waits, on every call, for a daemon that does not come up."""
 IDS_PER_CALL_MAX = 100
-"""Keeps the command line and the time of one call small."""
+"""Issues of one call: keeps the command line and the time short."""
 WHOLE_IDS_PER_CALL_MAX = 20
-"""With all comments, and all texts of what they depend on, an issue may take a megabyte."""
+"""The same for whole issues: with all comments, and all texts of its dependencies, an issue may
+take a megabyte."""
 COMMENTS = "--include-comments"
 EVENTS = "--events"
 EVENTS_MAX = 100
-"""The newest, which hold the close that counts."""
+"""Number of the newest events that are read, among which is the last close."""
 _EVENTS_ON_DISK = (
     "SELECT id, event_type, actor FROM events WHERE issue_id = ? ORDER BY id DESC LIMIT ?"
 )
 
 
 class BdTracker:
-    """Reads issues through ``calls``; learns the abilities of the running ``bd`` when first used.
+    """Reads issues through ``calls``; learns the features of the running ``bd`` when first used.
 
-    ``known``: another one has learned them already, of the same ``bd``. Every method may raise
+    ``known``: features that were learned before, of the same ``bd``. Every method may raise
     ``SourceError``; then nothing is known.
     """
 
@@ -520,7 +532,7 @@ class BdTracker:
 
     @property
     def abilities(self) -> BdFeatures:
-        """What this ``bd`` can do; asked once."""
+        """Features of this ``bd``; asked once."""
         if self._abilities is None:
             self._abilities = detect(self.calls)
         return self._abilities
@@ -528,13 +540,14 @@ class BdTracker:
     def ask(
         self, arguments: Sequence[str], *, ids: int = 0, text: str = "", actor: str = ""
     ) -> BdResult:
-        """One call, or two when this ``bd`` turns out to need an option that it was not given."""
+        """Make one call, or two if this ``bd`` turns out to need an option that it was not
+        given."""
         has_daemon = self.abilities.daemon
         try:
             answer = self.calls.run(arguments, ids=ids, text=text, actor=actor)
         except UnknownOutcome:
             if has_daemon:
-                # It may be the daemon that hangs: it has a session of its own, and is not ours.
+                # Perhaps the daemon hangs: it has a session of its own, and is not ours.
                 self._always("--no-daemon")
             raise
         if not has_daemon:
@@ -542,17 +555,17 @@ class BdTracker:
         if b"Daemon failed to start" in answer.stderr or answer.seconds >= DAEMON_WAIT_SECONDS:
             self._always("--no-daemon")
         if is_out_of_sync(answer) and self._always("--allow-stale"):
-            # It looks before it does anything, so nothing has been written yet.
+            # bd checks this before it does anything, so nothing has been written yet.
             return self.calls.run(arguments, ids=ids, text=text, actor=actor)
         return answer
 
     def ready(self, filters: Filters, rows_max: int) -> list[BdRow]:
-        """What ``bd ready`` shows, unfiltered where this ``bd`` cannot filter."""
+        """Return the rows of ``bd ready``, unfiltered if this ``bd`` cannot filter."""
         return rows(self.ask(ready_arguments(filters, self.abilities, rows_max)))
 
     def look(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, BdRow]:
-        """These issues as they are now, closed ones too; what is missing does not exist, as two
-        answers say."""
+        """Return these issues as they are now, closed ones too. An issue that two answers leave out
+        does not exist."""
         seen: dict[IssueId, BdRow] = {}
         for start in range(0, len(issue_ids), IDS_PER_CALL_MAX):
             part = issue_ids[start : start + IDS_PER_CALL_MAX]
@@ -566,10 +579,10 @@ class BdTracker:
         return asked_for(self.ask(listing, ids=len(issue_ids)), issue_ids)
 
     def whole(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, BdRow]:
-        """These issues with comments, and with what they depend on as objects.
+        """Return these issues with comments, and with their dependencies as objects.
 
-        ``bd`` 1.3 leaves comments out unless it is asked for them; 0.x does not say why a
-        dependency was closed, which is looked up.
+        ``bd`` 1.3 leaves out comments by default; 0.x does not print why a dependency was closed,
+        so that is looked up.
         """
         asked = ["show", "--json", *self._include_comments()]
         asked += ["--readonly"] if self.abilities.readonly else []
@@ -591,7 +604,7 @@ class BdTracker:
         return [COMMENTS] if self._has_option("show", COMMENTS) else []
 
     def _has_option(self, command: str, option: str) -> bool:
-        """Whether this ``bd`` has it; asked when it is first needed."""
+        """Return whether a command of this ``bd`` has an option; asked when first needed."""
         if option not in self._options:
             answer = self.calls.run([command, "--help"])
             text = answer.stdout.decode("utf-8", "replace")
@@ -599,10 +612,10 @@ class BdTracker:
         return self._options[option]
 
     def closers(self, issue_ids: Sequence[IssueId], actor: str) -> dict[IssueId, str]:
-        """Who closed these since they were claimed, as far as this ``bd`` tells.
+        """Return who closed these issues since they were claimed, as far as this ``bd`` tells.
 
-        Of several who closed one, anybody but ``actor`` and those below it is named first, then
-        ``actor``. 1.x needs a call for each; 0.x has no command for it, but its file says it.
+        If several have closed an issue, a stranger is preferred to ``actor`` and those below it,
+        then ``actor`` itself. 1.x needs a call for each; 0.x has no command, so its file is read.
         """
         if self._has_option("history", EVENTS):
             events = {i: self._events(i) for i in issue_ids}
@@ -625,7 +638,7 @@ class BdTracker:
         ]
 
     def _events_on_disk(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, list[_Event]]:
-        import sqlite3  # Hardly ever: an issue was closed under our hands.
+        import sqlite3  # Hardly ever needed: an issue was closed while we held it.
 
         path = object_of(self.ask(["info", "--json"])).get("database_path")
         if not isinstance(path, str) or not Path(path).is_file():
@@ -640,25 +653,25 @@ class BdTracker:
                         _Event(f"{n:012}", str(kind), str(who)) for n, kind, who in rows
                     ]
         except sqlite3.Error:
-            return {}  # It has no database, or one of another form.
+            return {}  # There is no database, or it has another form.
         return found
 
     def in_progress(self) -> list[BdRow]:
-        """Everything in progress, whoever holds it; leases included."""
+        """Return all issues in progress, whoever holds them; leases included."""
         return rows(self.ask([*self._list(), f"--status={IN_PROGRESS}"]))
 
     def begun_or_open(self) -> list[BdRow]:
-        """Return what is in progress or open, whoever holds it; leases included."""
+        """Return all issues in progress or open, whoever holds them; leases included."""
         return rows(self.ask([*self._list(), f"--status={IN_PROGRESS},{OPEN}"]))
 
     def under_way(self, actor: str) -> list[BdRow]:
-        """Everything in progress, and what is open but still assigned to ``actor``."""
+        """Return all issues in progress, and open ones that are still assigned to ``actor``."""
         started = self.in_progress()
         left = rows(self.ask([*self._list(), f"--status={OPEN}", f"--assignee={actor}"]))
         return started + left
 
     def place(self) -> str:
-        """Mode, path and prefix, for people; checks that the database answers."""
+        """Return mode, path and prefix, for people; checks that the database answers."""
         info = object_of(self.ask(["info", "--json"]))
         config = info.get("config")
         prefix = config.get("issue_prefix") if isinstance(config, dict) else None
@@ -670,7 +683,8 @@ class BdTracker:
         return plain(f"{mode}, {path}" + (f" (prefix {prefix})" if prefix else ""))
 
     def self_claiming_argv(self) -> tuple[str, ...]:
-        """Program and fixed options for a worker that calls ``bd`` by itself, beside others."""
+        """Return program and fixed options for a worker that calls ``bd`` by itself, beside
+        others."""
         environment = self.calls.environment
         path = environment.get("PATH") if environment is not None else None
         program = shutil.which(self.calls.program, path=path) or self.calls.program
@@ -680,7 +694,7 @@ class BdTracker:
         return (program, *self.calls.fixed)
 
     def daemon_runs(self) -> bool:
-        """Whether the process named in ``.beads/daemon.pid`` lives and is a ``bd``."""
+        """Return whether the process named in ``.beads/daemon.pid`` lives and is a ``bd``."""
         try:
             pid = int((self.calls.folder / ".beads" / "daemon.pid").read_text())
             name = Path(f"/proc/{pid}/comm").read_text().strip()
@@ -689,10 +703,10 @@ class BdTracker:
         return name.startswith("bd")
 
     def flush(self) -> None:
-        """``bd`` 0.x: write the JSON Lines once more, from the database alone.
+        """Write the JSON Lines of ``bd`` 0.x once more, from the database alone.
 
-        Each call writes them by itself, but of two at the same moment one may write last with
-        less. Where a daemon runs, it does this every few seconds.
+        Each call writes them by itself, but of two at the same moment one may write last with less.
+        A running daemon does this every few seconds.
         """
         if self.abilities.daemon and not self.daemon_runs():
             self.ask(["sync", "--flush-only"])
@@ -705,12 +719,12 @@ class BdTracker:
         try:
             mode = object_of(self.ask(["context", "--json"])).get("dolt_mode")
         except SourceError:
-            # Only for show, and not every version has the command.
+            # Only for display, and not every version has the command.
             return "dolt"
         return mode if isinstance(mode, str) else "dolt"
 
     def _always(self, option: str) -> bool:
-        """From now on, with this option; False when that is so already."""
+        """Add the option to all further calls; return False if it is there already."""
         if option in self.calls.fixed:
             return False
         self.calls.fixed.append(option)

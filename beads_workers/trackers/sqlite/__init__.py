@@ -1,4 +1,4 @@
-"""What the embedded tracker is as a kind of source."""
+"""The built-in tracker as a kind of source."""
 
 from __future__ import annotations
 

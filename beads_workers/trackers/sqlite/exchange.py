@@ -1,7 +1,7 @@
-"""Issues in and out of the embedded tracker: single ones, and beads' JSON Lines.
+"""Import and export of the built-in tracker: single issues, and beads' JSON Lines.
 
-An import is one transaction: every line is good, or nothing is imported. A command that comes
-with an issue is only kept where the user says so: docs/OPERATIONS.md, "Text from issues".
+An import is one transaction: every line is good, or nothing is imported. A command that comes with
+an issue is only kept if the user allows it: docs/OPERATIONS.md, "Text from issues".
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from beads_workers.trackers.settlement_rules import IN_PROGRESS
 from beads_workers.trackers.sqlite.store import SqliteStore, transaction
 
 PROBLEMS_MAX = 20
-"""Bad lines that are named; a file that is no export at all must not fill the screen."""
+"""Number of bad lines that are named; a file that is no export at all must not fill the screen."""
 
 
 class ImportRefused(Exception):
@@ -45,11 +45,11 @@ class DependencyCycle(Exception):
 
 @value
 class Imported:
-    """What an import did, as counts of issues.
+    """Result of an import, as counts of issues.
 
-    ``older``: left as they were, because the tracker's are newer. ``held``: updated, except that
-    who works on them stayed. ``skipped``: records that are no issues (beads' memories, its header).
-    ``dangling``: dependencies on issues that are not here, which hold nothing back.
+    ``older``: left as they were, because the tracker's are newer. ``held``: updated, but status and
+    assignee stayed. ``skipped``: records that are no issues (beads' memories, its header).
+    ``dangling``: dependencies on unknown issues, which hold nothing back.
     """
 
     created: int = 0
@@ -73,7 +73,7 @@ def import_lines(
 ) -> Imported:
     """Insert or update every issue; raises ``ImportRefused`` or ``DependencyCycle``.
 
-    ``now`` stands in for times that a line does not give.
+    ``now`` replaces times that a line does not give.
     """
     read, skipped = _read(lines)
     dropped = 0
@@ -90,9 +90,9 @@ def import_lines(
 
 
 def export_lines(connection: sqlite3.Connection) -> Generator[str, None, None]:
-    """Every issue, closed ones too, as one line of JSON; one consistent picture.
+    """Yield every issue, closed ones too, as one line of JSON; all from one consistent snapshot.
 
-    Close it before the connection where it may not be read to its end: it holds a transaction.
+    The generator holds a transaction. Unless it is read to its end, close it before the connection.
     """
     store = SqliteStore(connection)
     connection.execute("BEGIN")
@@ -104,7 +104,7 @@ def export_lines(connection: sqlite3.Connection) -> Generator[str, None, None]:
 
 
 def write_issues(store: SqliteStore, issues: Iterable[TrackerIssue]) -> None:
-    """Insert or replace, inside the caller's transaction; raises ``DependencyCycle``."""
+    """Insert or replace issues, inside the caller's transaction; raises ``DependencyCycle``."""
     written = list(issues)
     _write(store, written)
     _refuse_cycles(store, written)
@@ -119,7 +119,7 @@ def _write(store: SqliteStore, issues: Sequence[TrackerIssue]) -> None:
 
 
 def _read(lines: Iterable[bytes]) -> tuple[list[_Line], int]:
-    """Parse every line; returns the issues and how many records were of another kind."""
+    """Parse every line; return the issues and the number of records of another kind."""
     read: list[_Line] = []
     problems: list[str] = []
     first_seen: dict[str, int] = {}
@@ -167,7 +167,7 @@ def _merge(store: SqliteStore, read: Sequence[_Line], now: str) -> Imported:
 
 
 def _merged(old: TrackerIssue | None, line: _Line, now: str) -> tuple[str, TrackerIssue | None]:
-    """Which count it belongs to, and what to write."""
+    """Return the count that the issue belongs to, and the issue to write, or None."""
     new = line.issue
     if old is None:
         created_at = new.created_at or now
@@ -185,7 +185,7 @@ def _merged(old: TrackerIssue | None, line: _Line, now: str) -> tuple[str, Track
     )
     kind = "updated"
     if old.status == IN_PROGRESS and old.assignee:
-        # A fleet may be at work on it: an import that opened it would have it done twice.
+        # A fleet may be at work on the issue: an import that opened it would cause a second run.
         stays = replace(merged, status=old.status, assignee=old.assignee)
         kind = "updated" if stays == merged else "held"
         merged = stays

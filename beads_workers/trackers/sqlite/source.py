@@ -1,4 +1,4 @@
-"""The embedded tracker as a source: one short transaction per group."""
+"""The built-in tracker as a source: one short transaction per group."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from beads_workers.trackers.sqlite.store import (
 )
 
 # --- ready ---------------------------------------------------------------------------------------
-# Which issues may be taken, as SQL. The rest of the condition is who asks and what to skip.
+# Issues that may be taken, as SQL. The rest of the condition is the actor and the ids to skip.
 
 
 SELECTABLE = "status = 'open' AND blocked = 0"
-"""Word for word the condition of the index ``ready``, or SQLite would not use it."""
+"""Condition of the index ``ready``, word for word, or SQLite would not use the index."""
 
 _UNDER = """id IN (
   WITH RECURSIVE under (id) AS (
@@ -50,7 +50,7 @@ _UNDER = """id IN (
 
 
 def conditions(filters: Filters) -> tuple[str, list[str | int]]:
-    """The filters as an SQL condition on ``issues``, and its parameters in order."""
+    """Return the filters as an SQL condition on ``issues``, and its parameters in order."""
     parts: list[str] = []
     parameters: list[str | int] = []
 
@@ -103,14 +103,15 @@ def _places(values: tuple[str, ...] | tuple[int, ...]) -> str:
 
 
 # --- changes -------------------------------------------------------------------------------------
-# What settlements do to issues, a group at a time: one statement for all that change alike.
+# Changes of issues by settlements, a group at a time: one statement for all changes of a kind.
 #
 # Every writing function runs inside a ``transaction``.
 
 
 @value
 class Change:
-    """``holding``: how the issue is to be shown; ``note``: the settlement's, as it can be kept."""
+    """A change of an issue. ``holding``: its new state; ``note``: the settlement's, as it can be
+    stored."""
 
     settlement: source.Settlement
     holding: settlement_rules.Ownership
@@ -120,7 +121,7 @@ class Change:
 def holdings(
     connection: sqlite3.Connection, ids: Iterable[str]
 ) -> dict[str, settlement_rules.Ownership]:
-    """How the tracker shows each of these issues; unknown ones are left out."""
+    """Return the state of each of these issues; unknown ones are left out."""
     rows = connection.execute(
         "SELECT id, status, assignee FROM issues WHERE id IN (SELECT value FROM json_each(?))",
         (json.dumps(list(ids)),),
@@ -129,9 +130,9 @@ def holdings(
 
 
 def change(connection: sqlite3.Connection, changes: Sequence[Change], now: str) -> None:
-    """Make them; what blocks what is for ``SqliteStore.refresh`` to find out, afterwards."""
+    """Write the changes; afterwards the caller updates ``blocked`` by ``SqliteStore.refresh``."""
     closed = [each for each in changes if each.holding.status == settlement_rules.CLOSED]
-    # First what may be followed by a close of the same issue; a close is the last of everything.
+    # First changes that a close of the same issue may follow; a close is the last of all.
     connection.executemany(
         "UPDATE issues SET status = ?, assignee = ?, updated_at = ? WHERE id = ?",
         [
@@ -175,14 +176,14 @@ def change(connection: sqlite3.Connection, changes: Sequence[Change], now: str) 
 
 
 def _results(settlement: source.Settlement) -> Iterable[tuple[str, str]]:
-    """What came of the work, in the keys ``result`` (it is JSON) and ``result_file``."""
+    """Return the result of the work, in the keys ``result`` (it is JSON) and ``result_file``."""
     file = settlement.result_file
     text = json.dumps(file, ensure_ascii=False) if file else ""
     return (("$.result", settlement.result), ("$.result_file", text))
 
 
 # --- source --------------------------------------------------------------------------------------
-# The embedded tracker as a source: one short transaction per group.
+# The built-in tracker as a source: one short transaction per group.
 #
 # ``take`` selects and claims in one ``BEGIN IMMEDIATE``, so no two sources ever get one issue.
 
@@ -192,16 +193,16 @@ class _Opened:
     connection: sqlite3.Connection
     store: SqliteStore
     file: tuple[int, int]
-    """Device and inode: a tracker that was deleted under us must not swallow our closes."""
+    """Device and inode: a tracker that was deleted while we use it must not swallow our closes."""
     written_by_others: int = 0
-    """SQLite's count of what other connections have written, as of the last take."""
+    """SQLite's count of writes by other connections, as of the last take."""
 
 
 class SqliteSource:
-    """See ``Source``. The file is opened at the first call, in the thread that makes it.
+    """See ``Source``. The file is opened at the first call, in the caller's thread.
 
-    ``listed_max``: rows of a listing. ``clock``: seconds since 1970, only written down. ``whole``:
-    jobs tell what the issues were that they had to wait for.
+    ``listed_max``: rows of a listing. ``clock``: seconds since 1970, for stored times and
+    deferrals. ``whole``: jobs describe the issues that they had to wait for.
     """
 
     name = "sqlite"
@@ -227,10 +228,10 @@ class SqliteSource:
         self._opened: _Opened | None = None
         self._told_held = False
         self._unanswered: tuple[IssueId, ...] = ()
-        """Claims that SQLite did not answer for: the disk may have them, whatever was reported."""
+        """Claims without an answer of SQLite: the disk may have them, whatever was reported."""
 
     def describe(self) -> str:
-        """Kind, version and place; raises ``SourceError`` where the file cannot be read."""
+        """Return kind, version and place; raise ``SourceError`` if the file cannot be read."""
         with self._call() as tracker:
             tracker.connection.execute("SELECT count(*) FROM settings").fetchone()
         return f"sqlite {sqlite3.sqlite_version}, schema {SCHEMA_VERSION}: {self._database}"
@@ -256,22 +257,24 @@ class SqliteSource:
         try:
             self._opened.written_by_others = _data_version(self._opened.connection)
         except sqlite3.Error:
-            return False  # The next take says what is the matter.
+            return False  # The next take reports the error.
         return self._opened.written_by_others != before
 
     def settle(self, settlements: Sequence[source.Settlement]) -> list[source.Settled]:
-        """Apply a group in one transaction. At ``SourceError`` all or none of it has happened."""
+        """Apply a group in one transaction. After ``SourceError`` all or none of it has
+        happened."""
         if not settlements:
             return []
         with self._call() as tracker, transaction(tracker.connection):
             return self._settled(tracker, settlements, self.actor)
 
     def renew(self, issue_ids: Sequence[IssueId]) -> source.Renewed:
-        """There are no leases: a claim lasts until it is settled or recovered."""
+        """Return an empty answer: without leases, a claim lasts until it is settled or
+        recovered."""
         return source.Renewed()
 
     def recover(self, dead: source.CrashedRun) -> list[source.Settled]:
-        """Close what the crashed run had done, requeue whatever else is in its name."""
+        """Close the issues that the crashed run had done; requeue all others in its name."""
         with self._call() as tracker, transaction(tracker.connection):
             held = tracker.connection.execute(
                 # The range holds the actor's own name and "<actor>/..." ("0" follows "/").
@@ -346,7 +349,7 @@ class SqliteSource:
         ).fetchall()
         claimed = [row[0] for row in rows[:limit]]
         self._unanswered = (*self._unanswered, *claimed)
-        # Who only lists writes nothing, and waits for nobody who does.
+        # A mere listing writes nothing, and waits for no writer.
         taken = tracker.store.claim(claimed, self.actor, self._now()) if claimed else []
         ends = len(rows) <= limit
         return source.Taken(
@@ -359,20 +362,22 @@ class SqliteSource:
         )
 
     def _wake(self, tracker: _Opened) -> None:
-        """Open again what was deferred until now."""
+        """Open issues again whose deferral has ended."""
         now_us = int(self._clock() * 1_000_000)
         if tracker.store.due(now_us):
             with transaction(tracker.connection):
                 tracker.store.wake(now_us, self._now())
 
     def _seen(self, tracker: _Opened, ids: Iterable[str]) -> list[source.Seen]:
-        """With whatever holds each back by itself, which its own dependencies may not name."""
+        """Return the issues with all that holds each back, which its own dependencies may not
+        name."""
         issues = tracker.store.issues(ids)
         holders = tracker.store.waits_for(issue.id for issue in issues)
         return [_with(to_seen(issue), holders.get(issue.id, ())) for issue in issues]
 
     def _release_unanswered(self, tracker: _Opened) -> None:
-        """A commit whose sync failed may stand in the file all the same: nobody works on those."""
+        """Release claims of a failed transaction: the file may have them, but nobody works on
+        them."""
         held = holdings(tracker.connection, self._unanswered)
         ours = [i for i in self._unanswered if i in held and held[i].assignee == self.actor]
         self._settled(
@@ -442,7 +447,7 @@ class SqliteSource:
                 changes.append(Change(settlement, ruling.write, _storable(settlement.note)))
             answers.append(source.Settled(settlement, ruling.result, ruling.error))
         change(tracker.connection, changes, self._now())
-        # What is closed lets others go, and holds them back again once that is undone.
+        # A closed issue unblocks others, and blocks them again if the close is undone.
         moved = {
             c.settlement.issue_id
             for c in changes
@@ -456,7 +461,7 @@ class SqliteSource:
 
     @contextmanager
     def _call(self) -> Iterator[_Opened]:
-        """Count the call; after any failure the file is opened anew at the next one."""
+        """Count the call; after a failure the next call opens the file again."""
         began = time.monotonic()
         try:
             with translated(self._database):
@@ -493,5 +498,5 @@ def _data_version(connection: sqlite3.Connection) -> int:
 
 
 def _storable(text: str) -> str:
-    """UTF-8 has no lone surrogates, and an error text may hold anything."""
+    """Return valid UTF-8: an error text may hold lone surrogates."""
     return text.encode("utf-8", "replace").decode("utf-8")

@@ -1,8 +1,8 @@
-"""Issues in the file of the embedded tracker: its tables, how it is opened, read and written.
+"""Issues in the file of the built-in tracker: its tables, and how it is opened, read and written.
 
-Durability: WAL with ``synchronous=FULL``, so every commit is on disk before anybody is told.
-With NORMAL a power cut may undo the last commits; the journal would then remember a close that
-the tracker has forgotten, and the issue would be run twice. The price is one sync per *group*.
+Durability: WAL with ``synchronous=FULL``, so every commit is on disk before it is reported. With
+NORMAL a power cut may undo the last commits. The journal would then remember a close that the
+tracker has lost, and the issue would run twice. The price is one sync per *group*.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from beads_workers.trackers.issue import Dependency, TrackerIssue, due, microsec
 from beads_workers.trackers.settlement_rules import IN_PROGRESS, OPEN
 
 SCHEMA_VERSION = 2
-"""In ``PRAGMA user_version``. A file of a newer version is refused, never guessed at."""
+"""Version in ``PRAGMA user_version``. A file of a newer version is refused, never guessed at."""
 
 BUSY_SECONDS = 5.0
-"""How long a writer waits for another: far above any of our transactions, an import included."""
+"""Seconds that a writer waits for another: far longer than any of our transactions, imports
+included."""
 
 _TABLES = """
 CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -84,14 +85,14 @@ _FROM_1 = """
 ALTER TABLE issues ADD COLUMN due_us INTEGER;
 CREATE INDEX due ON issues (due_us) WHERE due_us IS NOT NULL;
 """
-"""Makes a tracker of version 1, whose ``blocked`` knew of ``blocks`` and parents alone."""
+"""Migration of a tracker of version 1, whose ``blocked`` only knew ``blocks`` and parents."""
 
 
 def connect(path: Path) -> sqlite3.Connection:
     """Open an existing tracker in autocommit mode; raises ``SourceError``.
 
-    The caller begins its own transactions and closes the connection. It may be used from
-    another thread than the one that opened it, but from one at a time.
+    The caller begins its own transactions and closes the connection. Other threads may use it, but
+    only one at a time.
     """
     with translated(path):
         connection = _opened(path, "rw")
@@ -106,12 +107,12 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 def create(path: Path, prefix: str) -> bool:
-    """Make the tracker unless it is there already; True where this call made it.
+    """Create the tracker unless it exists; return whether this call created it.
 
     ``prefix`` begins the ids of its issues. The folder must exist. Raises ``SourceError``.
     """
     with translated(path):
-        # SQLite would go by the umask; its other files take their mode from this one.
+        # SQLite would use the umask; its other files take their mode from this one.
         with suppress(OSError):
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         connection = _opened(path, "rwc")
@@ -124,7 +125,7 @@ def create(path: Path, prefix: str) -> bool:
 
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Turn what SQLite raises into ``SourceError``."""
+    """Turn errors of SQLite into ``SourceError``."""
     try:
         yield
     except sqlite3.Error as error:
@@ -133,7 +134,7 @@ def translated(path: Path) -> Iterator[None]:
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """One write transaction, the lock taken at once; nothing of it remains after an exception."""
+    """Run the block in one write transaction, locked at once; an exception rolls it back."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -168,7 +169,7 @@ def _create_tables(connection: sqlite3.Connection, prefix: str) -> bool:
 
 
 def _bring_up(connection: sqlite3.Connection) -> None:
-    """Bring a tracker of version 1 up to date, unless another process has done so meanwhile."""
+    """Migrate a tracker of version 1, unless another process has done so meanwhile."""
     with transaction(connection):
         if _version(connection) != 1:
             return
@@ -231,7 +232,7 @@ _DONE, _LETS_GO, _UNTIL_CLOSED = map(
 _CHILDREN = """
   FROM dependencies AS c JOIN issues AS b ON b.id = c.issue_id
   WHERE c.depends_on_id = d.depends_on_id AND c.type = 'parent-child' AND b.status"""
-"""Of what ``d`` waits for: those with a status that follows."""
+"""Children of the issue that ``d`` waits for, with a status that follows."""
 
 _META = """CASE WHEN json_valid(json_extract(d.extra, '$.metadata'))
   THEN json_extract(json_extract(d.extra, '$.metadata'), '$.{}') END"""
@@ -253,7 +254,7 @@ _HELD_BY = f"""
     AND s.status <> 'tombstone' AND b.id <> d.issue_id AND d.issue_id {{0}}
     AND NOT ({_META.format("gate")} IS 'any-children' AND EXISTS (SELECT 1 {_CHILDREN} = 'closed'))
 """
-"""Issue and what holds it back by itself, where ``d.issue_id`` is as is put in."""
+"""Pairs of an issue and one that holds it back directly, with a condition on ``d.issue_id``."""
 
 _APART = " OR ".join(f"json_extract(extra, '$.{key}') IS 1" for key in ready.APART)
 
@@ -267,10 +268,10 @@ _FLAGS = f"""CASE WHEN status IN {_LETS_GO} THEN 0 ELSE
    OR EXISTS (SELECT 1 FROM dependencies AS d JOIN issues AS p ON p.id = d.depends_on_id
               WHERE d.issue_id = issues.id AND d.type = 'parent-child'
                 AND p.due_us IS NOT NULL))"""
-"""What ``blocked`` should be."""
+"""Expression for the right value of ``blocked``."""
 
 _BATCH = 1000
-"""Issues read at once: an export of any size needs little memory."""
+"""Number of issues read at once: an export of any size needs little memory."""
 
 _ID_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 _ID_TRIES = 4
@@ -283,8 +284,8 @@ class SqliteStore:
         self._connection = connection
 
     def new_id(self) -> str:
-        """An id that is free: the prefix and three letters or digits, more as they fill up."""
-        import secrets  # Only who adds an issue needs it: a fleet starts without.
+        """Return a free id: the prefix and three letters or digits, more as they fill up."""
+        import secrets  # Only needed to add issues: a fleet starts without it.
 
         prefix = self._column("SELECT value FROM settings WHERE name = 'prefix'")[0]
         for tried in range(1000):
@@ -295,11 +296,11 @@ class SqliteStore:
         raise AssertionError("no id is free")
 
     def known(self, ids: Iterable[str]) -> set[str]:
-        """Those of ``ids`` that the tracker has."""
+        """Return those of ``ids`` that the tracker has."""
         return set(self._column(f"SELECT id FROM issues WHERE id IN {_LISTED}", _listed(ids)))
 
     def issues(self, ids: Iterable[str]) -> list[TrackerIssue]:
-        """The issues of these ids, in this order; unknown ones are left out."""
+        """Return the issues of these ids, in this order; unknown ones are left out."""
         wanted = list(ids)
         listed = _listed(wanted)
         rows = self._connection.execute(
@@ -308,7 +309,7 @@ class SqliteStore:
         return self._whole(wanted, listed, rows)
 
     def claim(self, ids: Iterable[str], actor: str, now: str) -> list[TrackerIssue]:
-        """Give the issues of these ids to ``actor``; returns them, in this order."""
+        """Give the issues of these ids to ``actor``; return them, in this order."""
         wanted = list(ids)
         listed = _listed(wanted)
         rows = self._connection.execute(
@@ -319,20 +320,23 @@ class SqliteStore:
         return self._whole(wanted, listed, rows)
 
     def ids(self, *, finished: bool) -> list[str]:
-        """Ids by priority and age; without ``finished`` only what is not closed."""
+        """Return ids by priority and age; without ``finished`` only of issues that are not
+        closed."""
         condition = "1" if finished else f"status NOT IN {_DONE}"
         return self._column(
             f"SELECT id FROM issues WHERE {condition} ORDER BY priority, created_us, id"
         )
 
     def in_batches(self, ids: Iterable[str]) -> Iterator[TrackerIssue]:
-        """Like ``issues``, a batch at a time; begin a transaction for one consistent picture."""
+        """Yield as ``issues``, a batch at a time; begin a transaction for one consistent
+        snapshot."""
         remaining = iter(ids)
         while batch := list(islice(remaining, _BATCH)):
             yield from self.issues(batch)
 
     def waits_for(self, ids: Iterable[str]) -> dict[str, list[str]]:
-        """For each blocked issue the unfinished issues that block it directly, in their order."""
+        """Return, for each blocked issue, the unfinished issues that block it directly, in their
+        order."""
         found: dict[str, list[str]] = {}
         for issue_id, blocker, _ in self._connection.execute(
             f"{_HELD_BY.format('IN ' + _LISTED_1)} ORDER BY 1, 3", (_listed(ids),)
@@ -341,7 +345,8 @@ class SqliteStore:
         return {key: list(dict.fromkeys(each)) for key, each in found.items()}
 
     def write(self, issue: TrackerIssue) -> None:
-        """Insert or replace; ``refresh`` it, and its ``dependants``, in the same transaction."""
+        """Insert or replace an issue; ``refresh`` it, and its ``dependants``, in the same
+        transaction."""
         self._connection.execute(
             f"INSERT INTO issues ({_COLUMNS}, created_us, due_us) VALUES ({_PLACES})"
             f" ON CONFLICT (id) DO UPDATE SET {_UPDATES}",
@@ -362,8 +367,8 @@ class SqliteStore:
         )
 
     def dependants(self, ids: Iterable[str]) -> set[str]:
-        """The issues that one of ``ids`` may hold back, or let go: what waits for it or for its
-        parent's children, and its own children; and ``ids`` themselves, whose status counts."""
+        """Return the issues that one of ``ids`` may block or unblock: issues that wait for it or
+        for its parent's children, its own children, and ``ids`` themselves, whose status counts."""
         listed = _listed(ids)
         found = self._column(
             f"SELECT issue_id FROM dependencies WHERE depends_on_id IN {_LISTED_1}"
@@ -377,7 +382,7 @@ class SqliteStore:
         return set(found)
 
     def refresh(self, ids: Collection[str]) -> None:
-        """Find out anew why ``ids`` are not ready, and then whatever hangs below them."""
+        """Update ``blocked`` of ``ids``, and then of their children if it has changed."""
         while ids:
             changed = self._column(
                 "UPDATE issues SET blocked = f.flags FROM"
@@ -385,7 +390,7 @@ class SqliteStore:
                 " WHERE id = f.key AND blocked <> f.flags RETURNING id",
                 _listed(ids),
             )
-            # A change of the flags (not of the status) reaches only children.
+            # A change of the flags (not of the status) only affects children.
             ids = self._column(
                 f"SELECT DISTINCT issue_id FROM dependencies WHERE depends_on_id IN {_LISTED}"
                 f" AND type = '{ready.PARENT_CHILD}'",
@@ -393,14 +398,14 @@ class SqliteStore:
             )
 
     def due(self, now_us: int) -> list[str]:
-        """What was deferred until a moment that has passed."""
+        """Return the issues that were deferred until a time that has passed."""
         return [
             row[0]
             for row in self._connection.execute("SELECT id FROM issues WHERE due_us <= ?", [now_us])
         ]
 
     def wake(self, now_us: int, now: str) -> None:
-        """What is ``due`` is deferred no longer, and opens again if that is all it waited for."""
+        """End the deferral of issues that are ``due``, and open those whose status is deferred."""
         woken = self.due(now_us)
         self._connection.execute(
             "UPDATE issues SET status = 'open', updated_at = ?,"
@@ -412,7 +417,8 @@ class SqliteStore:
         self.refresh(self.dependants(woken))
 
     def cycle(self) -> list[str]:
-        """Issues that would wait for each other for ever, as a closed walk; empty without any."""
+        """Return issues that would wait for each other for ever, as a closed walk; empty if there
+        are none."""
         graph: dict[str, list[str]] = defaultdict(list)
         for issue_id, needed in self._connection.execute(
             "SELECT d.issue_id, d.depends_on_id FROM dependencies AS d"
@@ -454,7 +460,7 @@ class SqliteStore:
 
 
 def find_cycle(graph: dict[str, list[str]]) -> list[str]:
-    """A closed walk (first and last are the same) in a directed graph, or an empty list."""
+    """Return a closed walk (first and last are the same) in a directed graph, or an empty list."""
     finished: set[str] = set()
     for root in list(graph):
         if root in finished:
@@ -478,7 +484,7 @@ _LISTED = "(SELECT value FROM json_each(?))"
 """Any number of ids in one parameter."""
 
 _LISTED_1 = "(SELECT value FROM json_each(?1))"
-"""The same, more than once in a statement."""
+"""The same, for use more than once in a statement."""
 
 _UPDATES = ", ".join(
     f"{name} = excluded.{name}" for name in (*_COLUMNS.split(", ")[1:], "created_us", "due_us")
@@ -543,13 +549,13 @@ def _issue(
 
 
 def count_commands(connection: sqlite3.Connection) -> int:
-    """How many issues that are not closed bring their own command."""
+    """Return how many issues that are not closed bring their own command."""
     statement = "SELECT count(*) FROM issues WHERE command IS NOT NULL AND status <> 'closed'"
     return int(connection.execute(statement).fetchone()[0])
 
 
 def a_function(connection: sqlite3.Connection) -> str:
-    """The function that some issue which is not closed names in ``job_path``; "" without any."""
+    """Return the function that an unfinished issue names in ``job_path``; "" if none does."""
     found = connection.execute(
         "SELECT json_extract(extra, '$.job_path') FROM issues WHERE status NOT IN"
         " ('closed', 'tombstone') AND json_type(extra, '$.job_path') = 'text' LIMIT 1"
