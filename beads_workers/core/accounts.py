@@ -1,8 +1,9 @@
 """Accounts of AI agents: which are closed, until when, and who goes first when they open.
 
-An account is what a vendor counts: one login of one command line. All issues that run with it are
-refused together, so it is closed as a whole (or one model of it), nothing is charged, and one
-issue, the canary, finds out whether it is open again. Epoch seconds, because resets are.
+An account is what a vendor counts: one login of one command line. The vendor refuses all issues
+that run with an account together. So the whole account is closed, or one model of it, and no
+attempt is charged. One issue, the canary, finds out whether the account is open again. All times
+are epoch seconds, because resets are.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from beads_workers.core.receipts import AccountId, AccountRefusal, AccountTroubl
 from beads_workers.core.settings import ProbePace
 
 ACCOUNTS = "accounts"
-"""Timer key: look at the wall clock, for a reset or a probe may be due."""
+"""Timer key: look at the wall clock, because a reset or a probe may be due."""
 
 
 @dataclass(slots=True)
 class Account:
     """``running``: the attempts under way, with their models; ``heard``: those that the model has
     answered. ``allowed``: how many at once while it ramps up after a canary; None for any number.
-    ``utilization``: of the fullest window, 0..1, as the agent says it."""
+    ``utilization``: of the fullest window, 0..1, as the agent reports it."""
 
     account_id: AccountId
     agent: str
@@ -38,14 +39,13 @@ class Account:
     utilization: float = 0.0
 
     def closed_for(self, model: str) -> Closed | None:
-        """What stands in the way of this model, the longest: the whole account, or its own
-        window."""
+        """Return the closure that blocks this model for longest: the account's or the model's."""
         standing = [self.closed[m] for m in dict.fromkeys(("", model)) if m in self.closed]
         return max(standing, key=lambda closed: closed.probe_at, default=None)
 
 
 class Accounts:
-    """All accounts that this fleet's agents use. Without agents it is empty, and allows all."""
+    """All accounts that this fleet's agents use; without agents, empty and open to all."""
 
     def __init__(
         self,
@@ -54,8 +54,8 @@ class Accounts:
         slots: Callable[[], int],
         logins: Mapping[str, str] | None = None,
     ) -> None:
-        """``slots``: how many attempts the fleet has workers for now, whoever started them.
-        ``logins``: the commands that log agents in, by their names."""
+        """``slots``: how many attempts the fleet has workers for now, whoever started the workers.
+        ``logins``: the commands that log agents in, by the agents' names."""
         self._effects = effects
         self._logins = logins or {}
         self._pace = pace
@@ -66,15 +66,15 @@ class Accounts:
     # --- before an attempt ------------------------------------------------------------------------
 
     def choose(self, candidates: Sequence[Candidate]) -> Candidate | None:
-        """The first one that may begin now; None: the issue waits for one that may."""
+        """Return the first candidate that may begin now; None: the issue waits for one that may."""
         return next((each for each in candidates if self.room(each) > 0), None)
 
     def room(self, candidate: Candidate) -> int:
-        """How many attempts may begin now on its account, with its model."""
+        """Return how many attempts may begin now on the candidate's account, with its model."""
         return self._room(self._of(candidate), candidate.model)
 
     def begun(self, issue_id: IssueId, candidate: Candidate) -> None:
-        """An attempt begins; the first one on a closed account is its canary."""
+        """Count a new attempt; the first attempt on a closed account is its canary."""
         account = self._of(candidate)
         account.running[issue_id] = candidate.model
         self._of_issue[issue_id] = account
@@ -84,8 +84,9 @@ class Accounts:
     # --- during it, and at its end ----------------------------------------------------------------
 
     def answered(self, issue_id: IssueId) -> None:
-        """The model has answered this attempt: a canary opens its account, and each first answer
-        after that lets two more in."""
+        """Note that the model has answered this attempt.
+        The answer to a canary opens its account, and each first answer after that lets two more
+        attempts in."""
         account = self._of_issue.get(issue_id)
         if account is None or issue_id in account.heard:
             return
@@ -98,14 +99,16 @@ class Accounts:
                 account.allowed = None
 
     def warned(self, issue_id: IssueId, utilization: float) -> None:
-        """So full is its fullest window: from ``limits.UTILIZATION_HIGH`` on, fewer at once."""
+        """Note how full the account's fullest window is.
+        From ``limits.UTILIZATION_HIGH`` on, fewer attempts run at once."""
         if account := self._of_issue.get(issue_id):
             account.utilization = utilization
 
     def ended(
         self, issue_id: IssueId, refusal: AccountRefusal | None, *, lost: bool = False
     ) -> None:
-        """An attempt ended, refused or not. ``lost``: nobody knows how, which proves nothing."""
+        """Count the end of an attempt, refused or not.
+        ``lost``: nobody knows how it ended, which proves nothing about the account."""
         account = self._of_issue.pop(issue_id, None)
         if account is None:
             return
@@ -121,13 +124,13 @@ class Accounts:
         self._look_later()
 
     def refused(self, candidate: Candidate, refusal: AccountRefusal) -> None:
-        """An attempt was told so that was not counted here: it had its work reviewed."""
+        """Close the reviewer's account: it refused an attempt that is not counted on it."""
         self._close(self._of(candidate), refusal, was_canary=False)
         self._look_later()
 
     def served(self, candidate: Candidate) -> None:
-        """An attempt was served that was not counted here: one that began before its reset proves
-        nothing."""
+        """Note that an attempt not counted on this account was served.
+        An attempt that began before the account's reset proves nothing."""
         account = self._of(candidate)
         closed = account.closed_for(candidate.model)
         if closed is not None and closed.probe_at <= self._effects.epoch:
@@ -137,7 +140,7 @@ class Accounts:
     # --- time, and people -------------------------------------------------------------------------
 
     def look(self) -> bool:
-        """The wall clock may have come to a reset: whether a canary may go now."""
+        """Look at the wall clock again; return whether a canary may go now."""
         self._look_later()
         now = self._effects.epoch
         return any(
@@ -147,17 +150,17 @@ class Accounts:
         )
 
     def resume(self) -> None:
-        """A person says that it is mended: try at once."""
+        """Probe all closed accounts at once: a person says that they are fixed."""
         for account in self._accounts.values():
             for closed in account.closed.values():
                 closed.probe_at = self._effects.epoch
         self._look_later()
 
     def learn(self, candidate: Candidate, closed: Iterable[Closed]) -> None:
-        """What another fleet of this user found out about an account that ours uses as well."""
+        """Take over what another fleet of this user found out about an account that both use."""
         account = self._of(candidate)
         if account.canary is not None:
-            return  # It will know better in a moment.
+            return  # The canary will know better in a moment.
         told = {each.refusal.model: replace(each) for each in closed}
         for model, each in told.items():
             ours = account.closed.get(model)
@@ -170,7 +173,7 @@ class Accounts:
         self._look_later()
 
     def helpless_for(self) -> float | None:
-        """For how many seconds every account has been waiting for a person; None: not so."""
+        """Return how many seconds every account has waited for a person; None if any has not."""
         now, since = self._effects.epoch, 0.0
         for account in self._accounts.values():
             persons = [
@@ -184,7 +187,7 @@ class Accounts:
         return now - since if self._accounts else None
 
     def charges(self, issue_id: IssueId) -> bool:
-        """Whether an overload has lasted for so long that attempts are charged all the same."""
+        """Return whether an overload has lasted so long that attempts are charged all the same."""
         account = self._of_issue.get(issue_id)
         if account is None:
             return False
@@ -197,19 +200,19 @@ class Accounts:
         return longest > limits.TRANSIENT_SECONDS_MAX
 
     def each(self) -> Iterator[Account]:
-        """All that were ever used in this run."""
+        """Iterate over all accounts that were ever used in this run."""
         return iter(self._accounts.values())
 
     def takes(self, candidate: Candidate) -> bool:
-        """Whether nothing stands in its way but the number of those that run."""
+        """Return whether the account is open to this model, however many attempts run on it."""
         return self._of(candidate).closed_for(candidate.model) is None
 
     def may_try(self, candidate: Candidate) -> bool:
-        """Whether it takes attempts, or the next one may be its canary."""
+        """Return whether the account is open to this model, or a canary may probe it."""
         return self.takes(candidate) or self.room(candidate) > 0
 
     def todo(self, account: Account, refusal: AccountRefusal) -> str:
-        """The command by which a person mends it, where that is known."""
+        """Return the command by which a person fixes the account; "" if none is known."""
         if refusal.trouble is not AccountTrouble.NEEDS_PERSON or _NO_LOGIN.search(refusal.why):
             return ""
         return self._logins.get(account.agent, "")
@@ -235,7 +238,7 @@ class Accounts:
         return max(0, allowed - len(account.running))
 
     def _open(self, account: Account, model: str) -> None:
-        # An answer of this model is one of the account, too.
+        # An answer of this model is an answer of the account, too.
         opened = [account.closed.pop(m) for m in dict.fromkeys(("", model)) if m in account.closed]
         account.canary = None
         if not opened:
@@ -247,11 +250,11 @@ class Accounts:
 
     def _close(self, account: Account, refusal: AccountRefusal, *, was_canary: bool) -> None:
         now, before = self._effects.epoch, account.closed.get(refusal.model)
-        # Others that were under way hear of the same wall; only a later reset is news.
+        # Other attempts under way meet the same limit; only a later reset is news.
         later = before is None or (refusal.until or 0.0) > (before.refusal.until or 0.0)
         if not (was_canary or later):
             return
-        # A canary that was under way before this began proves nothing about it.
+        # A canary that was under way before this closure began proves nothing about it.
         account.canary = None
         refusals = before.refusals + 1 if before and was_canary else 0
         closed = Closed(refusal, before.since if before else now, 0.0, refusals)
@@ -271,7 +274,7 @@ class Accounts:
             case AccountTrouble.TRANSIENT:
                 delay = limits.TRANSIENT_DELAY_SECONDS * 2.0 ** min(closed.refusals, 10)
             case AccountTrouble.LIMITED:
-                # The reset is unknown, or was said and is late.
+                # The reset is unknown, or it was announced and is late.
                 late = pace.reset_grace_seconds * 2.0 ** min(closed.refusals, 10)
                 delay = late if closed.refusals else pace.probe_seconds
         return now + min(delay, pace.probe_seconds) * spread
@@ -305,13 +308,13 @@ class Accounts:
         if due is None:
             self._effects.timers.cancel(ACCOUNTS)
             return
-        # A machine that sleeps wakes up late: the clock on the wall is looked at each minute.
+        # A machine that sleeps wakes up late, so the wall clock is read every minute.
         wait = min(max(due - now, 1.0), limits.WALL_CLOCK_LOOK_SECONDS)
         self._effects.timers.set(ACCOUNTS, self._effects.now + wait)
 
 
 _NO_LOGIN = re.compile(r"credit|billing|balance|payment|quota|\bmodel\b", re.IGNORECASE)
-"""What no login mends."""
+"""Reasons of a refusal that no login fixes."""
 
 _RAMP = 2
-"""So many more attempts may begin for each one that was answered: 1, 2, 4, 8 after a reset."""
+"""Attempts that each answer lets in besides: 1, 2, 4, 8 at once after a reset."""

@@ -1,4 +1,4 @@
-"""What people are shown of agents: their accounts, and what they have cost. Part of the board."""
+"""The part of the board about agents: their accounts, and what they have cost."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ SHOWN_STATES = {
     "needs_person": "needs_person",
     "transient": "backing_off",
 }
-"""What ``status`` calls the account of an agent that is closed; else it is ``available``."""
+"""Names that ``status`` gives to the states of closed accounts; an open one is ``available``."""
 
 
 FLAGGED_MAX = 200
-"""Of the morning list; more is no list that anybody reads."""
+"""Maximum length of the morning list; nobody reads a longer one."""
 
 
 @dataclass(slots=True)
 class AgentBoard:
-    """``closed``: by account and model. ``agents``: by name, with how full their accounts' fullest
-    windows are (0 to 1, None where they do not say). ``flagged``: what a person should look at, by
-    the issue whose last attempt says so."""
+    """``closed``: by account and model.
+    ``agents``: by name, with how full their accounts' fullest windows are (0 to 1, None if they do
+    not say). ``flagged``: what a person should look at, by the issue whose last attempt says so."""
 
     agents: dict[str, float | None] = field(default_factory=dict)
     closed: dict[tuple[str, str], rec.AccountClosed] = field(default_factory=dict)
@@ -37,17 +37,17 @@ class AgentBoard:
     _working: dict[str, str] = field(default_factory=dict)
 
     def run_started(self, run: rec.RunStarted) -> None:
-        """The run begins."""
+        """Take over the run's budget and agents."""
         self.budget, self.agents = run.budget, dict.fromkeys(run.agents)
 
     def started(self, started: rec.Started) -> None:
-        """An attempt begins."""
+        """Note which agent an attempt begins with."""
         if started.agent:
             self.agents.setdefault(started.agent, None)
             self._working[started.issue_id] = started.agent
 
     def finished(self, finished: rec.Finished) -> None:
-        """It has ended, and says what it cost."""
+        """Count an ended attempt's cost. Put its issue on the morning list if it is flagged."""
         if finished.receipt or finished.issue_id in self._working:
             self._working.pop(finished.issue_id, None)
             receipt = finished.receipt
@@ -57,7 +57,7 @@ class AgentBoard:
                 self.flagged[finished.issue_id] = finished
 
     def heard(self, progress: Progress) -> None:
-        """It says how far it is."""
+        """Take over the tokens, money and utilization that an attempt reports."""
         if progress.tokens is not None:
             self.ledger.progress(
                 progress.issue_id, UnderWay(progress.tokens, progress.money or 0.0)
@@ -67,7 +67,7 @@ class AgentBoard:
             self.agents[agent] = progress.utilization
 
     def apply(self, record: rec.Record) -> None:
-        """Whatever else says something of agents."""
+        """Take in any other record about agents."""
         match record:
             case rec.AccountClosed() as closed:
                 self.agents.setdefault(closed.agent, None)
@@ -85,8 +85,8 @@ class AgentBoard:
     # --- shown ------------------------------------------------------------------------------------
 
     def accounts(self, ready: int, now: float) -> list[dict[str, Any]]:
-        """A row for each agent. ``ready``: issues that wait while all accounts are closed; ``now``:
-        epoch seconds."""
+        """Return a row for each agent.
+        ``ready``: issues that wait while all accounts are closed; ``now``: epoch seconds."""
         closed = {each.agent: each for each in self.closed.values()}
         waiting = ready if closed and closed.keys() >= self.agents.keys() else 0
         return [
@@ -95,7 +95,7 @@ class AgentBoard:
         ]
 
     def to_review(self) -> list[dict[str, Any]]:
-        """The morning list: issues whose last attempt says that a person should look at them."""
+        """Return the morning list: issues that their last attempt flagged for a person."""
         return [
             {"issue_id": issue_id, "flags": list(receipt.flags), "error": finished.error}
             for issue_id, finished in self.flagged.items()
@@ -103,7 +103,7 @@ class AgentBoard:
         ]
 
     def money(self) -> dict[str, Any]:
-        """What has been spent, with what runs now."""
+        """Return what has been spent, running attempts included."""
         spent = self.ledger.spent()
         tokens = self.ledger.total.tokens
         return {

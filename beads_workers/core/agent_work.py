@@ -1,7 +1,8 @@
-"""Which agent works on an issue, and when: between the claim of an issue and its TASK.
+"""The choice of an agent for an issue: between the claim of an issue and its TASK.
 
-One per orchestrator. A fleet without agents that are understood asks it nothing that costs. It ties
-``Accounts`` (who may begin), ``Ledger`` (what it has cost) and the receipts of earlier attempts.
+Each orchestrator has one ``AgentWork``. It ties together ``Accounts`` (who may begin), ``Ledger``
+(what the work has cost) and the receipts of earlier attempts. It costs nothing in a fleet without
+agents that are understood.
 """
 
 from __future__ import annotations
@@ -25,11 +26,12 @@ from beads_workers.core.settings import Agent, FleetSettings
 from beads_workers.core.wire import Progress
 
 AGENT_LABEL, MODEL_LABEL = "agent:", "model:"
-"""Labels ``agent:codex`` and ``model:opus`` choose for one issue. They are read at the claim."""
+"""Prefixes of labels that choose for an issue (``agent:codex``, ``model:opus``) at its claim."""
 
 
 def agents_for(job: Job, agents: Sequence[Agent]) -> list[tuple[Agent, str]]:
-    """Who may work on it, the preferred one first, each with its model: as its labels say."""
+    """Return the agents that may work on a job, the preferred one first, each with its model.
+    The job's labels choose agents and model."""
     named = [x.removeprefix(AGENT_LABEL) for x in job.labels if x.startswith(AGENT_LABEL)]
     models = [x.removeprefix(MODEL_LABEL) for x in job.labels if x.startswith(MODEL_LABEL)]
     known = {agent.name: agent for agent in agents}
@@ -38,7 +40,7 @@ def agents_for(job: Job, agents: Sequence[Agent]) -> list[tuple[Agent, str]]:
 
 
 class AgentWork:
-    """``accounts`` and ``ledger`` are there to be shown; all else is asked here."""
+    """Decides which agent works; ``accounts`` and ``ledger`` are public only to be shown."""
 
     def __init__(
         self,
@@ -51,7 +53,7 @@ class AgentWork:
         self._effects, self._alike = effects, alike
         work = settings.work
         self.agents = {} if work.command else {a.name: a for a in work.agents if a.adapter}
-        """The agents by their names; none where a command does the work."""
+        """The agents by their names; none if a command does the work."""
         self._reviewer = work.review
         self._budget = settings.budget
         self._issue_budget = settings.issue_budget or Budget()
@@ -60,7 +62,7 @@ class AgentWork:
         self._running: dict[str, int] = dict.fromkeys(self.agents, 0)
         self._chosen: dict[IssueId, receipts.Candidate] = {}
         self._waits: dict[IssueId, list[receipts.Candidate]] = {}
-        """Who was turned away, with those who may work on it."""
+        """Issues that were turned away, with the candidates that may work on them."""
         self._reviews: set[IssueId] = set()
         """Canaries of the reviewer's account."""
         known = [*self.agents.values(), *([work.review] if work.review else [])]
@@ -71,7 +73,7 @@ class AgentWork:
     # --- before an attempt ------------------------------------------------------------------------
 
     def choose(self, job: Job) -> receipts.Candidate | None:
-        """Who works on it; None: nobody may now, and it waits until one of them may."""
+        """Return who works on the job; None: nobody may now, and the job waits for a candidate."""
         if not self.agents or self._brings_its_own(job):
             return receipts.NOBODY
         if self.spent() is not None:
@@ -84,7 +86,7 @@ class AgentWork:
         return None
 
     def room(self) -> int | None:
-        """How many attempts may begin now; None: as many as there are workers."""
+        """Return how many attempts may begin now; None: as many as there are workers."""
         if not self.agents:
             return None
         if self.spent() is not None:
@@ -98,11 +100,11 @@ class AgentWork:
         return sum(rooms.values())
 
     def waiting(self) -> set[IssueId]:
-        """What is not to be taken: its agents' accounts are closed, or all their places taken."""
+        """Return the issues not to take: their agents' accounts are closed or have no room."""
         return set(self._waits)
 
     def let_in(self) -> bool:
-        """Whether some that wait may be taken now: as many as there are places."""
+        """Let in waiting issues, as many as there are places; return whether there were any."""
         if not self._waits:
             return False  # Asked after every event.
         places: dict[receipts.Candidate, int] = {}
@@ -121,12 +123,12 @@ class AgentWork:
         return bool(let_in)
 
     def all_closed(self) -> bool:
-        """Whether no agent of the fleet may work, however many are free."""
+        """Return whether every agent's account is closed, however many places are free."""
         each = [self._candidate(agent, agent.model) for agent in self.agents.values()]
         return bool(each) and not any(map(self.accounts.takes, each))
 
     def spent(self) -> str | None:
-        """Why nothing more is begun in this run, if its budget is spent."""
+        """Return why this run begins nothing more, if its budget is spent."""
         if self._budget is None:
             return None  # Asked after every event.
         spent = self.ledger.spent()
@@ -135,7 +137,7 @@ class AgentWork:
         return f"the budget of {self._budget} is spent (${spent.money:.2f}, {spent.tokens} tokens)"
 
     def begun(self, issue_id: IssueId, candidate: receipts.Candidate) -> None:
-        """Its TASK is about to be sent."""
+        """Count a new attempt, whose TASK is about to be sent."""
         self._chosen[issue_id] = candidate
         self._waits.pop(issue_id, None)
         self._running[candidate.agent] += 1
@@ -147,7 +149,7 @@ class AgentWork:
                 self.accounts.begun(_review_of(issue_id), reviewer)
 
     def payload(self, issue: Issue, candidate: receipts.Candidate) -> dict[str, Any]:
-        """What its TASK says of that: who works on it, and what earlier attempts have left."""
+        """Return a TASK's part about its agent: who works, and what earlier attempts have left."""
         said: dict[str, Any] = {"name": candidate.agent}
         if candidate.model:
             said["model"] = candidate.model
@@ -158,7 +160,7 @@ class AgentWork:
         if earlier is not None and earlier.agent == candidate.agent:
             said["earlier"] = receipts.to_json(earlier)
         elif earlier is not None:
-            # Another agent takes over: what was found out holds for it, the session does not.
+            # Another agent takes over: the findings hold for it, the session does not.
             said["earlier"] = receipts.to_json(replace(earlier, session="", totals={}))
         if past is not None and past.mend is not None:
             said["mend"] = to_plain(past.mend)
@@ -168,7 +170,7 @@ class AgentWork:
         return said
 
     def learn(self, account: receipts.AccountId, closed: Iterable[receipts.Closed]) -> None:
-        """What other fleets of this user know of an account."""
+        """Take over what other fleets of this user know of an account."""
         agents = [*self.agents.values(), *([self._reviewer] if self._reviewer else [])]
         for agent in agents:
             if self._candidate(agent, "").account == account:
@@ -178,7 +180,7 @@ class AgentWork:
     # --- during it, and at its end ----------------------------------------------------------------
 
     def heard(self, issue_id: IssueId, progress: Progress) -> None:
-        """Its worker has told how far it is."""
+        """Take over the progress that an attempt's worker reports."""
         if issue_id not in self._chosen:
             return
         if progress.tokens:
@@ -188,16 +190,17 @@ class AgentWork:
             self.accounts.warned(issue_id, progress.utilization)
 
     def ended(self, issue: Issue, outcome: Outcome) -> tuple[Outcome, Blame]:
-        """An attempt has ended; gives the outcome with the receipt that is believed, and what the
-        policy has to know of it."""
+        """Count the end of an attempt.
+        Return the outcome with the receipt that is believed, and what the policy has to know of the
+        attempt."""
         issue_id = IssueId(issue.issue_id)
         candidate = self._chosen.pop(issue_id, None)
         receipt = outcome.receipt
         if candidate is None:
             if receipt is None:
                 return outcome, Blame()
-            # No agent that we know of: of what any worker may say, only the work is believed, and
-            # what a person should look at.
+            # It had no agent that we know of. Of what any worker may say, only the work is
+            # believed, and the flags for a person.
             work = receipts.Receipt(
                 branch=receipt.branch,
                 base=receipt.base,
@@ -217,7 +220,7 @@ class AgentWork:
         counts = refused and self.accounts.charges(issue_id)
         of_reviewer: receipts.AccountRefusal | None = None
         if refusal is not None and receipt is not None and receipt.refused and self._reviewer:
-            # Its own account is fine: it is the reviewer's that is closed.
+            # The attempt's own account is fine; the reviewer's account is closed.
             refusal, of_reviewer = None, refusal
         is_answered = outcome.kind is OutcomeKind.SUCCESS or _is_answered(receipt)
         self.accounts.ended(issue_id, refusal, lost=not is_answered)
@@ -231,7 +234,7 @@ class AgentWork:
         if self._reviewer is None:
             return
         reviewer = self._candidate(self._reviewer, self._reviewer.model)
-        # One that failed may not have come to its review.
+        # A failed attempt may not have come to its review.
         is_reviewed = outcome.kind is OutcomeKind.SUCCESS
         if issue_id in self._reviews:
             self._reviews.discard(issue_id)
@@ -242,11 +245,11 @@ class AgentWork:
             self.accounts.served(reviewer)
 
     def found(self, usage: UsageFound) -> None:
-        """What an attempt had used that ended without a receipt."""
+        """Count the usage that was found of an attempt that ended without a receipt."""
         self.ledger.found(usage.issue_id, usage.receipt)
 
     def _spent(self, issue: Issue, receipt: receipts.Receipt | None) -> str:
-        """The issue's budget, if it is spent."""
+        """Return the issue's budget if it is spent, else ""."""
         past = issue.retry_entry
         money = (past.money if past else 0.0) + ((receipt.money if receipt else None) or 0.0)
         tokens = (past.tokens if past else 0) + (receipt.tokens.total if receipt else 0)
@@ -262,7 +265,7 @@ class AgentWork:
         return _MANY if most is None else max(0, most - self._running[candidate.agent])
 
     def _may_be_reviewed(self, issue_id: IssueId) -> bool:
-        """Its work is there, and goes on with its review: for that its reviewer must be open."""
+        """Return whether the reviewer's account lets an issue go on that only awaits review."""
         if self._reviewer is None or not self._awaits_review(issue_id):
             return True
         return self.accounts.may_try(self._candidate(self._reviewer, self._reviewer.model))
@@ -286,12 +289,12 @@ class AgentWork:
 
 
 def _is_answered(receipt: receipts.Receipt | None) -> bool:
-    # One that was ended before its agent had an answer proves nothing of its account.
+    # An attempt that was killed before its agent had an answer proves nothing of its account.
     return receipt is not None and bool(receipt.usage or receipt.money or receipt.message)
 
 
 def _review_of(issue_id: IssueId) -> IssueId:
-    # An attempt counts on two accounts while it finds out whether its reviewer's is open.
+    # An attempt counts on two accounts while it finds out whether its reviewer's account is open.
     return IssueId(f"{issue_id} (review)")
 
 

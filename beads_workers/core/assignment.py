@@ -1,4 +1,4 @@
-"""What an attempt of an agent is told, and what it answers: JSON on stdin, JSON Lines on stdout.
+"""The input of an agent's attempt and its answer: JSON on stdin, JSON Lines on stdout.
 
 The worker writes one ``Assignment``. The attempt prints ``{"progress": {...}}`` whenever there is
 news, at most once a second, and at its end one ``{"answer": {...}}``.
@@ -21,10 +21,10 @@ from beads_workers.core.receipts import Receipt, to_json
 
 @value
 class AgentSpec:
-    """``adapter``: of ``agents.adapters``; ``name``: what the user calls it.
+    """``adapter``: one of ``agents.adapters``; ``name``: the user's name for it.
 
-    ``prices``: by a pattern of models, dollars for a million tokens: input, output, cached input.
-    ``prompt``: a template of the user's, "" for ours; ``program``: likewise, for the adapter's.
+    ``prices``: dollars for a million tokens (input, output, cached input), by a pattern of models.
+    ``prompt``: the user's template, "" for ours; ``program``: likewise, "" for the adapter's.
     """
 
     name: str
@@ -38,14 +38,14 @@ class AgentSpec:
 
 @value
 class Assignment:
-    """``issue``: as the tracker shows it (JSON object). ``earlier``: the receipt of the attempt
-    before this one, whose session goes on with ``resumes``. ``allows_no_change``: the issue says
-    that nothing may have to be changed. ``money``: dollars that are left for it; None: no budget.
-    ``overage``: it may be paid for beyond its limit. ``guards``: a folder of ours;
-    ``usage_file``: where usage is written as it comes; ``runs``: the folder with the journals of
-    all runs, "" for none. ``mend``: why its branch did not land. ``trailers``: of the commit that
-    is made of what it leaves, as in ``Worktrees``.
-    """
+    """``issue``: as the tracker shows it (JSON object).
+    ``earlier``: the receipt of the attempt before this one, whose session goes on with ``resumes``.
+    ``allows_no_change``: the issue says that nothing may have to be changed. ``money``: dollars
+    that are left for it; None: no budget. ``overage``: it may be paid for beyond its limit.
+    ``guards``: a folder of ours; ``usage_file``: the file to which usage is written as it comes;
+    ``runs``: the folder with the journals of all runs, "" for none. ``mend``: why its branch did
+    not land. ``trailers``: trailers of the commit that is made of what the attempt leaves, as in
+    ``Worktrees``."""
 
     issue_id: str
     title: str
@@ -87,12 +87,12 @@ class AttemptAnswer:
 
 
 def not_kept(error: str, receipt: Receipt) -> AttemptAnswer:
-    """The answer if git or the machine could not do its part, for no fault of the issue."""
+    """Return the answer if git or the machine failed, through no fault of the issue."""
     return AttemptAnswer(OutcomeKind.RETRY, error, receipt, unprepared=True)
 
 
 def to_fields(answer: AttemptAnswer) -> dict[str, Any]:
-    """As a JSON object."""
+    """Return an answer as a JSON object."""
     return {
         "outcome": answer.outcome.value,
         "error": answer.error[: limits.ERROR_CHARS_MAX],
@@ -102,10 +102,10 @@ def to_fields(answer: AttemptAnswer) -> dict[str, Any]:
 
 
 def write_assignment(assignment: Assignment) -> str:
-    """As JSON text."""
+    """Return an assignment as JSON text."""
     return json.dumps(to_plain(assignment))
 
 
 def read_assignment(text: str) -> Assignment:
-    """What ``write_assignment`` wrote; raises one of ``BAD_VALUE``."""
+    """Read the text that ``write_assignment`` wrote; raise one of ``BAD_VALUE`` if it is bad."""
     return from_plain(Assignment, json.loads(text))

@@ -1,4 +1,4 @@
-"""What a run, or an issue, may cost: an amount of dollars, or of tokens."""
+"""Limits on the cost of a run or of an issue, in dollars or in tokens."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ MTOK = 1_000_000
 
 @value
 class Budget:
-    """At most one of both is set: US dollars, or tokens."""
+    """US dollars or tokens; at most one of the two is set."""
 
     dollars: float | None = None
     tokens: int | None = None
 
     def is_spent(self, money: float, tokens: int) -> bool:
-        """Whether so many dollars and tokens leave nothing of it."""
+        """Return whether this cost, in dollars and in tokens, uses the budget up."""
         if self.dollars is not None:
             return money >= self.dollars
         return self.tokens is not None and tokens >= self.tokens
 
     def dollars_left(self, money: float) -> float | None:
-        """For an agent that can stop by itself; None where dollars do not count."""
+        """Return the dollars left, for agents that can stop by themselves; None without a limit."""
         return None if self.dollars is None else max(0.0, self.dollars - money)
 
     def __str__(self) -> str:
@@ -31,9 +31,9 @@ class Budget:
 
 
 def read_budget(text: str) -> Budget:
-    """``20``, ``$20`` or ``2.50``: dollars; ``5Mtok`` and ``800ktok``: tokens.
+    """Read a budget: ``20``, ``$20`` and ``2.50`` are dollars, ``5Mtok`` and ``800ktok`` tokens.
 
-    Raises ``ValueError`` with a line for people.
+    Raise ``ValueError`` with a line for people.
     """
     said = text.strip().removeprefix("$")
     lower = said.lower()

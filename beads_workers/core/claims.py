@@ -1,7 +1,7 @@
-"""When the source is asked, and for how much.
+"""The claim scheduler: when the source is asked, and for how much.
 
-Enough is claimed that a worker which finishes during one round trip finds its next job
-here, and no more: minute-long agents hoard nothing, no-ops get large groups.
+Enough is claimed that a worker which finishes during one round trip finds its next job here, and no
+more: an agent that works for minutes hoards nothing, no-ops get large groups.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from beads_workers.core.states import ConnState, IssueState, RunState
 from beads_workers.core.text import counted, some
 
 RECHECK = "recheck"
-"""Timer key: something has come for which nobody may be free."""
+"""Timer key: look at work that has come while perhaps no worker is free."""
 
 
 WORKING = (ConnState.RESERVED, ConnState.BUSY)
@@ -30,14 +30,14 @@ WORKING = (ConnState.RESERVED, ConnState.BUSY)
 
 @value
 class Unwanted:
-    """A job that was released, and when it is looked at again whoever is there (monotonic)."""
+    """A job that was released, and when it is considered again for any worker (monotonic)."""
 
     job: Job
     until: float
 
 
 class ClaimScheduler:
-    """Composes the round trips."""
+    """Decides when to claim, and composes the round trips."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -51,59 +51,62 @@ class ClaimScheduler:
         self._overtaken = False
         self._attempt_seconds: float | None = None
         self._asked_for = 0
-        # Whether somebody waits to be told how each job went.
+        # True if publishers wait to be told how each job went.
         self._awaited = parts.push and parts.settings.awaited
         self._was_held = self._blocked = False
         self.found_nothing = False
-        """The last turn asked, and there was nothing that we may take."""
+        """True if the last round trip asked, and found nothing that we may take."""
         self.others_work = False
-        """Other fleets hold issues, which come back by themselves where those are over."""
+        """True if other fleets hold issues, which come back by themselves if those fleets end."""
         self._unmet = False
-        """A worker that does not take every task has found none that it takes."""
+        """True if a worker that does not accept every task has found none that it accepts."""
         self.unwanted: dict[IssueId, Unwanted] = {}
-        """What was claimed and suits nobody who is free: left to others, until somebody is."""
+        """Claimed jobs that suit no free worker: left to other fleets until one is free."""
 
     def completed(self, seconds: float) -> None:
-        """An attempt took so long: this decides how far ahead we claim."""
+        """Take in the duration of an attempt; it decides how far ahead we claim."""
         if self._attempt_seconds is None:
             self._attempt_seconds = seconds
-        # A moving average over about four attempts: a change of work shows soon.
+        # This moving average spans about four attempts, so a change of work shows soon.
         self._attempt_seconds += (seconds - self._attempt_seconds) * 0.25
 
     def to_prefetch(self, prefetch_count: int, queued: int) -> int:
-        """How many more tasks to send to a worker that accepts so many, and has some of them."""
+        """Return how many more tasks to send to a worker.
+        ``prefetch_count``: how many it accepts; ``queued``: how many of them it has."""
         seconds = self._attempt_seconds
         if seconds is None or not self._parts.settings.claims_ahead:
             return 0
-        # Its share of what is there: at the end of a backlog nobody is to be without.
+        # The worker's share of the claimed jobs: at the end of a backlog no worker is to be
+        # without.
         share = -(-self._issues.count(IssueState.CLAIMED) // max(1, self._parts.registry.slots()))
         soon = limits.PREFETCH_SECONDS
         room = (
             prefetch_count if prefetch_count * seconds <= soon else int(soon / seconds)
         ) - queued
-        # Several at once: each time a worker is sent something it wakes up.
+        # Send several at once, because every message wakes the worker up.
         return min(share, room) if room >= queued else 0
 
     def reschedule(self) -> None:
-        """Something changed that may have made work ready.
+        """Note that something changed which may have made work ready.
 
-        A round trip that is under way was asked before that: that it brings nothing proves nothing.
+        A round trip under way was asked before the change, so it proves nothing if it brings
+        nothing.
         """
         self._exhausted = self._looked = self.found_nothing = False
         self._overtaken = self._overtaken or self._round_trips.busy
 
     def arrived(self) -> None:
-        """Work has come to the source by itself, or may have."""
+        """Note that work has come to the source by itself, or may have."""
         if self._parts.push:
-            self._round_trips.wake()  # It comes from a source that answers.
+            self._round_trips.wake()  # The news comes from the source, so the source answers.
         self.reschedule()
         if not self._parts.settings.claims_ahead:
-            # Nobody may be free for hours: people see all the same what waits.
+            # No worker may be free for hours: people see what waits all the same.
             self._effects.timers.set_earlier(RECHECK, self._effects.now + limits.RECHECK_SECONDS)
 
     def leave_to_others(self) -> None:
-        """Requeue what is claimed and unsent if nobody here is to have it: the run ends, or each
-        worker is paused."""
+        """Requeue what is claimed and unsent if no worker here is to have it.
+        The run ends, or each worker is paused."""
         state, registry = self._parts.state, self._parts.registry
         all_paused = registry.paused and self._parts.slots() <= registry.busy_paused()
         if state not in (RunState.RUNNING, RunState.PAUSED) or (
@@ -112,16 +115,17 @@ class ClaimScheduler:
             self._tasks.requeue_unsent()
 
     def recheck(self) -> None:
-        """It is time to look what waits."""
+        """List what waits: the recheck timer is due."""
         self._recheck = self._parts.state is RunState.RUNNING
 
     def poll(self) -> None:
-        """Time to ask again although nothing is known to have changed."""
+        """Ask again, although nothing is known to have changed."""
         self._exhausted = self._looked = False
 
     def coming(self) -> bool:
-        """Whether work may be here in a moment: an answer is under way, or about to be, that may
-        bring some, or a write that may make some ready."""
+        """Return whether work may come in a moment.
+        An answer that may bring work is under way or about to be, or a write is due that may make
+        some ready."""
         if self._parts.state is RunState.RECOVERING:
             return True
         if self._parts.state is not RunState.RUNNING or self._round_trips.resting:
@@ -129,7 +133,7 @@ class ClaimScheduler:
         return self._round_trips.has_due_writes() or self._asked_for > 0 or self._want() > 0
 
     def is_free(self, connection: Connection) -> None:
-        """It asks for work: what suits it is to be had again."""
+        """Note that a worker asks for work: what suits the worker may be claimed again."""
         suits = [i for i, each in self.unwanted.items() if connection.takes(each.job)]
         for issue_id in suits:
             del self.unwanted[issue_id]
@@ -137,14 +141,15 @@ class ClaimScheduler:
             self.reschedule()
 
     def found_none(self) -> None:
-        """Nothing that is claimed and unsent suits a worker that does not take every task."""
+        """Note that nothing unsent suits a worker that does not accept every task."""
         self._unmet = True
 
     def _give_up_unwanted(self) -> None:
-        """What suits nobody who is free must not keep out what would, nor be kept from others."""
+        """Release the claims that suit no free worker.
+        Others may want them, and they keep other work out."""
         self._unmet = False
         if self._parts.push:
-            return  # Nobody else could have it.
+            return  # No other fleet could have it.
         parts, starting = self._parts, self._parts.supervisor.starting()
         known = parts.registry.in_state(ConnState.IDLE, ConnState.READY, *WORKING)
         unsent, room = self._tasks.waiting(), self._ahead(parts.slots()) + starting
@@ -168,7 +173,7 @@ class ClaimScheduler:
             self.reschedule()
         for issue_id, each in list(self.unwanted.items()):
             if each.until <= self._effects.now:
-                del self.unwanted[issue_id]  # A person may have changed it.
+                del self.unwanted[issue_id]  # A person may have changed the issue.
         if self._unmet and self._parts.state is RunState.RUNNING:
             self._give_up_unwanted()
         self._heed_landing()
@@ -198,12 +203,12 @@ class ClaimScheduler:
         round_trips.begin(RoundTrip(settlements, renew, take, skip))
 
     def _is_unsure(self) -> bool:
-        """Whether the run must not end yet: what is in its name has to be looked at."""
+        """Return whether the run must not end yet: claims in its name have to be looked for."""
         return self._round_trips.claims_unknown and not self._parts.push
 
     def _heed_landing(self) -> None:
-        """While nothing lands, no more is begun than there are workers: each attempt would be paid
-        for, and its branch would wait with the others."""
+        """Begin no more attempts than there are workers while landing is paused.
+        Each attempt would cost money, and its branch would only wait with the others."""
         room = self._landing_room()
         if room is None:
             if self._was_held:
@@ -222,7 +227,7 @@ class ClaimScheduler:
             self._tasks.requeue_unsent()
 
     def _landing_room(self) -> int | None:
-        """How many attempts may be begun while landing is paused; None if it is not."""
+        """Return how many attempts may begin while landing is paused; None if it is not paused."""
         landings = self._parts.landings
         if not landings.is_blocked:
             return None
@@ -253,7 +258,7 @@ class ClaimScheduler:
         self._parts.leases.granted(taken.leases)
         for freed in taken.reclaimed:
             self._effects.note("info", f"{freed.issue_id} was left and is open again: {freed.why}")
-        # Rows of a mere listing are there for the next READY.
+        # The rows of a round trip that only lists are there for the next READY.
         self._exhausted = len(taken.jobs) < asked_for or not (asked_for or taken.listed)
         self._looked = True
         there = taken.jobs or taken.listed or taken.waiting or taken.later
@@ -261,21 +266,21 @@ class ClaimScheduler:
         if self._overtaken or self._requeued(round_trip):
             self._exhausted = self._looked = self.found_nothing = False
         if asked_for and not taken.jobs and self._parts.preparation.tried:
-            self._parts.preparation.tried.clear()  # Nobody else is there to find out.
+            self._parts.preparation.tried.clear()  # No other issue is left to find out with.
             self._exhausted = False
         self._note_listing(taken)
         if self._exhausted or not asked_for:
             self._ask_later(raced=bool(taken.listed) and asked_for > 0)
 
     def _requeued(self, round_trip: RoundTripEnded) -> bool:
-        """Whether this very turn released what its take had still to leave out."""
+        """Return whether this very round trip released an issue that its claim still left out."""
         off = self._parts.retry_state.not_to_take()
         released = (s.settlement for s in round_trip.settled if s.result is Result.APPLIED)
         return any(s.action is Action.RELEASE and s.issue_id not in off for s in released)
 
     def _ask_later(self, *, raced: bool) -> None:
         poll = self._parts.settings.poll_seconds
-        # Rows without claims: somebody else was quicker, so look again soon.
+        # Rows without claims: another fleet was quicker, so look again soon.
         self._effects.timers.set(
             CLAIM_AGAIN, self._effects.now + (min(0.5, poll) if raced else poll)
         )
@@ -286,7 +291,7 @@ class ClaimScheduler:
         if self._parts.degraded.stop:
             return 0
         unsent, slots = self._issues.count(IssueState.CLAIMED), self._parts.slots()
-        # An orphaned job keeps no slot: its worker is gone from us, dead or not.
+        # An orphaned job keeps no slot: its worker has left us, dead or not.
         busy = self._issues.count(IssueState.RUNNING, IssueState.DELEGATING)
         free = max(0, slots - busy) + self._parts.registry.batch_room()
         ahead = self._ahead(slots)
@@ -299,20 +304,21 @@ class ClaimScheduler:
             want = min(want, room - unsent)
         if (room := self._parts.preparation.room()) is not None:
             want = min(want, room - unsent)
-        # Refill in one go when half is used up, not one by one; at once when somebody is idle.
+        # Refill in one go when half is used up, not one by one; at once if a worker is idle.
         registry = self._parts.registry
         idle = registry.count(ConnState.READY) - registry.idle_paused() > unsent
         refill = unsent * 2 <= ahead and not self._gone_at_once(unsent, slots)
         return want if idle or free > unsent or refill else 0
 
     def _gone_at_once(self, unsent: int, slots: int) -> bool:
-        """Whether what is left will be used up in a moment, beside a round trip: then one that is
-        begun when it is gone brings twice as much, and nobody waits for long."""
+        """Return whether the unsent jobs last only a moment, compared with a round trip.
+        A round trip begun when they are gone then brings twice as much, and no worker waits for
+        long."""
         seconds = unsent * (self._attempt_seconds or 0.0) / max(1, slots)
         return seconds < limits.LINGER_SHARE * self._round_trips.trip_seconds
 
     def _ahead(self, slots: int) -> int:
-        """How many are to lie ready so that a worker which finishes finds its next one here."""
+        """Return how many jobs to keep claimed, so that a free worker finds its next one here."""
         seconds = self._attempt_seconds
         if seconds is None or not self._parts.settings.claims_ahead:
             return 0
@@ -320,18 +326,18 @@ class ClaimScheduler:
         most = limits.CLAIM_AHEAD_QUICK_MAX if quick else limits.CLAIM_AHEAD_MAX
         most = max(most, limits.CLAIM_AHEAD_PER_SLOT * slots)
         if self._parts.push and not self._awaited:
-            return most  # They are nobody else's, and fewer round trips are cheaper.
-        # How many attempts end within a time, if they go on like this.
+            return most  # No other fleet wants them, and fewer round trips are cheaper.
+        # The number of attempts that end within a second, at the present rate.
         a_second = slots / max(seconds, 0.0001)
         if seconds >= limits.LONG_ATTEMPT_SECONDS:
             return min(most, int(a_second * self._round_trips.trip_seconds))
-        # Half of it must last for two round trips: the one under way, and the one that refills. And
-        # a large fleet must not list its backlog for every few of its jobs.
+        # Half of the jobs must last for two round trips: the one under way, and the one that
+        # refills. And a large fleet must not list its backlog for every few of its jobs.
         expected = (
             a_second * max(4 * self._round_trips.trip_seconds, limits.CLAIM_AHEAD_SECONDS) + 0.9
         )
         if seconds < limits.SHORT_ATTEMPT_SECONDS:
-            # All may end together, and once more before the answer is here.
+            # All attempts may end together, and once more before the answer is here.
             expected = max(expected, 2 * slots)
         return min(most, int(expected))
 
@@ -342,13 +348,13 @@ class ClaimScheduler:
         return max(0, limit - self._tasks.ended - self._tasks.in_hand())
 
     def _listing_due(self) -> bool:
-        # With no slot at all, --until-empty still has to see that nothing is left.
+        # Even without any slot, --until-empty has to see that nothing is left.
         idle = not self._tasks.in_flight and not self._looked and not self._parts.degraded.stop
         return self._parts.settings.until_empty and idle and self._parts.state is RunState.RUNNING
 
     def _note_listing(self, taken: Taken) -> None:
         counts = [0] * 5
-        # Four rows for each worker are listed: counted without a step of ours for each.
+        # Four rows for each worker are listed, so ``Counter`` counts them, not a loop of ours.
         for priority, rows in Counter(map(attrgetter("priority"), taken.listed)).items():
             counts[min(max(priority, 0), 4)] += rows
         counts[PRIORITY_DEFAULT] += taken.waiting
@@ -364,7 +370,7 @@ class ClaimScheduler:
         before = self._parts.listed
         if taken.held is None:
             return before.held, before.holders
-        # What earlier runs left with workers that live on is in our hands already.
+        # Issues that earlier runs left with workers that live on are in our hands already.
         found = [each for each in taken.held if each.issue_id not in self._tasks.in_flight]
         self.others_work = any(each.leased for each in found)
         for actor in dict.fromkeys(each.actor for each in found):

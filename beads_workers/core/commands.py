@@ -1,4 +1,5 @@
-"""What the core asks of the edge. Carried out in order; records are on file before the rest."""
+"""The core's requests to the edge.
+They are carried out in order; records are on file before the rest."""
 
 from __future__ import annotations
 
@@ -19,20 +20,20 @@ if TYPE_CHECKING:
 
 @value
 class Write:
-    """Append to the journal, before anything after it is done. ``change``: what it has changed."""
+    """Append to the journal before anything after it is done. ``change``: made by the record."""
 
     entry: Entry
     change: Transition | None = None
 
     @property
     def record(self) -> Record:
-        """What has happened."""
+        """The journal record."""
         return self.entry.record
 
 
 @value
 class Send:
-    """A message to a worker, under the id that we gave it; ``v1``: without the additions."""
+    """Send a message to a worker, under the id that we gave it; ``v1``: without the additions."""
 
     conn_id: ConnId
     worker_id: str
@@ -71,7 +72,7 @@ class Spawn:
 
 @value
 class KillWorker:
-    """KILL a worker of ours and its whole session; ``WorkerReaped`` follows."""
+    """Kill a worker of ours with SIGKILL, and its whole session; ``WorkerReaped`` follows."""
 
     worker_id: str
     pid: int
@@ -79,10 +80,9 @@ class KillWorker:
 
 @value
 class WatchOwner:
-    """Tell by ``OwnerGone`` when this process, which is not ours, has ended, and what it is known
-    to have started for this issue.
-
-    ``start_time``: another one under its pid is not meant; 0: it lives, or has just ended."""
+    """Watch a process that is not ours, and the processes it is known to have started for this
+    issue. ``OwnerGone`` follows when all have ended. ``start_time``: it rules out a later process
+    under the same pid; 0: the process lives, or has just ended."""
 
     pid: int
     start_time: int = 0
@@ -91,8 +91,8 @@ class WatchOwner:
 
 @value
 class ReadUsage:
-    """Read what an attempt of an agent had used that has ended and did not say it; ``UsageRead``
-    follows where anything is found."""
+    """Read the usage of an ended attempt of an agent that did not report it.
+    ``UsageRead`` follows if anything is found."""
 
     issue_id: IssueId
     attempt: int
@@ -106,12 +106,12 @@ class SyncJournal:
 
 @value
 class StartLander:
-    """Start the lander; ``LanderGone`` follows where it ends, however soon."""
+    """Start the lander; ``LanderGone`` follows if the lander ends, however soon."""
 
 
 @value
 class TellLander:
-    """An order for it; what comes of it is told by ``LanderSaid``."""
+    """Give an order to the lander; ``LanderSaid`` tells what comes of it."""
 
     order: Order
 
@@ -120,7 +120,8 @@ class TellLander:
 class FoundTask:
     """``key``: of the job here. ``place``: ``worker``, ``queued``, ``delayed`` or ``blocked``.
 
-    ``worker_id`` where it runs; ``message``: the task, as its publisher would write it.
+    ``worker_id``: the worker if the task runs; ``message``: the task, as its publisher would write
+    it.
     """
 
     key: str
@@ -131,7 +132,8 @@ class FoundTask:
 
 @value
 class FoundTasks:
-    """In the order in which they are shown. ``cancelling``: workers whose task is to end."""
+    """``tasks``: in the order in which they are shown.
+    ``cancelling``: workers whose task is to end."""
 
     tasks: tuple[FoundTask, ...] = ()
     cancelling: frozenset[str] = frozenset()
@@ -139,9 +141,9 @@ class FoundTasks:
 
 @value
 class Answer:
-    """The answer to a control request; ``error`` is empty when all is well.
+    """The answer to a control request; ``error`` is empty if all is well.
 
-    ``facts`` and ``found``: what was asked for, where that is more than a line.
+    ``facts`` and ``found``: what was asked for, if that is more than a line.
     """
 
     ticket: Ticket
@@ -156,8 +158,8 @@ class Answer:
 class End:
     """The run is over: remove the sockets and exit.
 
-    ``pending``: issues that are still ours in the tracker. ``settled``: it is known to have nothing
-    pending; otherwise the next start asks the tracker what this run still holds.
+    ``pending``: issues that are still ours in the tracker. ``settled``: the run is known to have
+    nothing pending; otherwise the next start asks the tracker what this run still holds.
     """
 
     exit_code: int

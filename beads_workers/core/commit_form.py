@@ -9,13 +9,13 @@ from typing import Any
 from beads_workers.core.model import value
 
 PLACEHOLDER = re.compile(r"([(\[]?)\{([^{}]*)\}([)\]]?)")
-"""One of ``subject``, with brackets around it."""
+"""A placeholder of ``subject``, with brackets around it."""
 _NAMES = re.compile(r"id|title|title:lower|type|label:[^{}]+")
 FORMS = "{id}, {title}, {title:lower}, {type}, {label:area/}"
 
 SUBJECT_MAX = (20, 500)
 TYPES = (("bug", "fix"), ("feature", "feat"))
-"""Of issues, as Conventional Commits call them."""
+"""Types of issues, with their names in Conventional Commits."""
 TRAILERS_KEPT = ("full", "short", "none")
 CO_AUTHOR = "{agent} <{agent}@localhost>"
 NOBODY = "none"
@@ -28,9 +28,9 @@ TRAILER_COLUMNS = 100
 
 @value
 class CommitForm:
-    """``subject``: a template; ``subject_max``: characters of what comes of it. ``types``: what
-    ``{type}`` says for a type of issue. ``signoff``: commits are signed off in the name of whoever
-    commits. ``trailers``: one of ``TRAILERS_KEPT``."""
+    """``subject``: a template; ``subject_max``: maximum characters of the filled template.
+    ``types``: what ``{type}`` says for a type of issue. ``signoff``: commits are signed off in the
+    committer's name. ``trailers``: one of ``TRAILERS_KEPT``."""
 
     subject: str = "{title}"
     subject_max: int = 72
@@ -40,14 +40,14 @@ class CommitForm:
 
 
 OWN_TRAILERS = ("Issue: {id}", "Attempt: {attempt}", "Run: {run}")
-"""Of a commit that we make of what an attempt left; the lander knows it by these."""
+"""Trailers of a commit that we make of what an attempt left; the lander recognises it by these."""
 _CO_AUTHORED = "Co-authored-by: "
 _SIGNED_OFF = "Signed-off-by: {committer}"
 
 
 def own_trailers(form: CommitForm, style: str, co_author: str) -> tuple[str, ...]:
-    """Templates of all of them. With ``merge`` such a commit lands as it is, and says no more than
-    others do."""
+    """Return the templates of all trailers of our commits.
+    With ``merge`` such a commit lands as it is, and says no more than others do."""
     merged = style == "merge"
     kept = {"full": 3, "short": 1, "none": 0}[form.trailers] if merged else 3
     named = (f"{_CO_AUTHORED}{co_author}",) if co_author != NOBODY else ()
@@ -56,14 +56,15 @@ def own_trailers(form: CommitForm, style: str, co_author: str) -> tuple[str, ...
 
 
 def filled_trailers(templates: tuple[str, ...], agent: str, **said: str) -> list[str]:
-    """Lines of a commit. ``agent``: whose work it is, "" for a command's, which is the user's."""
+    """Return the trailer lines of a commit.
+    ``agent``: whose work it is, "" for a command's, which is the user's."""
     wanted = [each for each in templates if agent or not each.startswith(_CO_AUTHORED)]
     fill = {"agent": agent, **said}
     return [re.sub(r"\{([a-z]+)\}", lambda m: fill.get(m[1], m[0]), each) for each in wanted]
 
 
 def shortened(text: str, room: int) -> str:
-    """At a word, if one ends in there."""
+    """Return the text shortened to ``room`` characters, at the end of a word if there is one."""
     if len(text) <= room:
         return text
     whole, blank, _ = text[: room + 1].rpartition(" ")
@@ -71,12 +72,12 @@ def shortened(text: str, room: int) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return it without line ends and control characters."""
+    """Return the text without line ends and control characters."""
     return " ".join(re.sub(r"[\x00-\x1f\x7f]", " ", text).split())
 
 
 def wrapped(text: str) -> str:
-    """Longer lines than ``BODY_COLUMNS`` are wrapped; all others stay as they are."""
+    """Wrap the lines that are longer than ``BODY_COLUMNS``; leave all others as they are."""
     lines, fenced = list[str](), False
     for line in re.sub(r"[\x00-\x08\x0b-\x1f\x7f]", "", text.expandtabs(4)).strip("\n").split("\n"):
         fenced ^= line.lstrip().startswith("```")
@@ -87,7 +88,7 @@ def wrapped(text: str) -> str:
 
 
 def _folded(line: str, room: int) -> list[str]:
-    import textwrap  # Workers, which load this module, wrap nothing.
+    import textwrap  # Workers load this module, too, and wrap nothing.
 
     begin = re.match(r" *(?:[-*+] |\d+[.)] )?", line)
     indent = " " * min(len(begin[0]) if begin else 0, room // 2)
@@ -97,7 +98,7 @@ def _folded(line: str, room: int) -> list[str]:
 
 
 def read_subject(value: Any) -> str:
-    """Reads a template; raises ``ValueError`` saying what may be."""
+    """Read a template; raise ``ValueError`` with what is allowed."""
     allowed = f"one line with one of these at least: {FORMS}"
     if not isinstance(value, str) or not value.isprintable():
         raise ValueError(allowed)
@@ -109,7 +110,7 @@ def read_subject(value: Any) -> str:
 
 
 def read_types(value: Any) -> tuple[tuple[str, str], ...]:
-    """Reads the table of types, on top of ``TYPES``; raises ``ValueError`` saying what may be."""
+    """Read the table of types, on top of ``TYPES``; raise ``ValueError`` with what is allowed."""
     pairs = value.items() if isinstance(value, dict) else value
     try:
         found = {**dict(TYPES), **dict(pairs)}
@@ -125,7 +126,7 @@ _TYPES_ALLOWED = 'a word for a type of issue: { bug = "fix", task = "chore" }'
 
 
 def read_co_author(value: Any) -> str:
-    """Reads who is named for work of an agent; raises ``ValueError`` saying what may be."""
+    """Read who is named for an agent's work; raise ``ValueError`` with what is allowed."""
     if value != NOBODY and not (
         isinstance(value, str) and value.isprintable() and re.fullmatch(r"[^<>]+ <[^<>\s]+>", value)
     ):

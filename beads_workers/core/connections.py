@@ -1,6 +1,6 @@
 """The conversation with every worker: one READY, one reply.
 
-What is answered in which state stands in ``states.CONNECTION``; here are the reactions. Source:
+``states.CONNECTION`` says what is answered in which state; this module has the reactions. Source:
 docs/PROTOCOL.md, "Conversation". ``sender`` says what workers are told, ``sessions`` knows who is
 connected, ``features`` has what they can do beyond version 1.
 """
@@ -28,27 +28,27 @@ from beads_workers.core.states import ConnReaction, ConnState, ConnStimulus, Iss
 
 @value
 class HelloTimeout:
-    """Timer key: a connection must have said something valid by then."""
+    """Timer key: deadline of the first valid message of a connection."""
 
     conn_id: ev.ConnId
 
 
 @value
 class GraceOver:
-    """Timer key: a worker that is not ours has had its time to end what it lost."""
+    """Timer key: end of the grace in which a worker that is not ours may end its lost issue."""
 
     issue_id: IssueId
 
 
 @value
 class ExitDue:
-    """Timer key: a worker of ours that left its connection must have exited by then."""
+    """Timer key: deadline by which a worker of ours that left its connection must have exited."""
 
     pid: int
 
 
 class Connections:
-    """Hears what workers say, and serves them."""
+    """Reads what workers say, and serves them."""
 
     def __init__(self, parts: Parts, sender: Sender, scheduler: ClaimScheduler) -> None:
         self._parts = parts
@@ -63,12 +63,12 @@ class Connections:
         self._hearers = {kind: each for each in self._features for kind in each.messages}
         assert len(self._hearers) == sum(len(each.messages) for each in self._features)
         self.command_unusable = ""
-        """Why no task of this fleet can run, once a worker of ours has found out."""
+        """The reason why no task of this fleet can run, found by a worker of ours; "" if none."""
 
     # --- what comes in ------------------------------------------------------------------------
 
     def connected(self, event: ev.Connected) -> None:
-        """A connection is nobody until its first valid message."""
+        """Register a new connection; it has no worker until its first valid message."""
         connection = self._registry.add(event.conn_id, event.pid, event.start_time)
         connection.own = event.pid in self._parts.supervisor.by_pid
         self._timers.set(HelloTimeout(event.conn_id), self._effects.now + limits.HELLO_SECONDS)
@@ -76,7 +76,7 @@ class Connections:
             self._hang_up_on_dead(connection)
 
     def misread(self, event: ev.Misread) -> None:
-        """A line that is no message: say so, and go on; a flood ends the connection."""
+        """Report a line that is no message, and go on; a flood of them closes the connection."""
         connection = self._registry.get(event.conn_id)
         if connection is None:
             return
@@ -95,7 +95,7 @@ class Connections:
             self._effects.ask(HangUp(event.conn_id, cause))
 
     def unknown(self, event: ev.Unknown) -> None:
-        """A message of a later version, or somebody's own: ignored, however many there are."""
+        """Ignore a message of a later version or an extension, however many there are."""
         connection = self._registry.get(event.conn_id)
         if connection is None or event.kind in connection.complaints.unknown:
             return
@@ -105,10 +105,11 @@ class Connections:
             self._effects.note("warning", f"{who}: ignored an unknown message: {event.head}")
 
     def received(self, event: ev.Received) -> None:
-        """A valid message: its connection moves by the table, and here is what comes of that.
+        """Handle a valid message: move its connection by the table, and react to the move.
 
-        READY, and the end of a task, may have the next one sent. What that leaves to be claimed or
-        written is for the round trip that ``Orchestrator.after_events`` begins."""
+        READY, and the end of a task, may have the next task sent. Claims and writes that follow are
+        for the round trip that ``Orchestrator.after_events`` begins.
+        """
         connection = self._registry.get(event.conn_id)
         if connection is None:
             return
@@ -140,7 +141,7 @@ class Connections:
                 if connection.abilities.prefetch_count:
                     self._fill(connection)
             case ConnReaction.REPEAT_TASK if connection.abilities.prefetch_count:
-                pass  # A prefetched TASK has crossed it.
+                pass  # The READY crossed a prefetched TASK.
             case ConnReaction.REPEAT_TASK:
                 self._sender.repeat_task(connection)
             case ConnReaction.RESYNC:
@@ -156,7 +157,7 @@ class Connections:
                 assert_never(reaction)
 
     def _heard_beside(self, connection: Connection, message: wire.Beside) -> None:
-        for kind in type(message).__mro__:  # Whoever hears just this one goes first.
+        for kind in type(message).__mro__:  # The feature that hears just this type goes first.
             if kind in self._hearers:
                 self._hearers[kind].heard(connection, message)
                 return
@@ -164,14 +165,14 @@ class Connections:
         self._sender.note_stray(connection, f"said {said}, which is not understood here")
 
     def asked(self, event: ev.Asked) -> bool:
-        """A person asks for something that a feature does, one at most; False if none does that."""
+        """Pass a person's request to the feature that handles it; return False if none does."""
         able = [feature for feature in self._features if isinstance(event, feature.requests)]
         for feature in able:
             feature.asked(event)
         return bool(able)
 
     def disconnected(self, event: ev.Disconnected) -> None:
-        """The connection is over; what it had is orphaned until its owner is known to be dead."""
+        """Handle a lost connection: its jobs are orphaned until their owner is known to be dead."""
         connection = self._registry.remove(event.conn_id)
         if connection is None:
             return
@@ -190,13 +191,14 @@ class Connections:
         for issue_id in connection.prefetched:
             self._lose(connection, self._tasks.in_flight[issue_id])
         if connection.own and not self._registry.is_connected(connection.pid):
-            # It ends its task and exits by itself; if it does not, it is stuck.
+            # The worker ends its task and exits by itself; if it does not, it is stuck.
             grace = self._sender.grace(connection) + limits.LEAVE_MARGIN_SECONDS
             self._timers.set(ExitDue(connection.pid), self._effects.now + grace)
 
     def reaped(self, pid: int) -> None:
-        """A process of ours has ended. What it has said before may be still unread, and counts; but
-        a TASK in answer to that would be lost, and charged as an attempt."""
+        """Handle the end of a process of ours.
+        Messages that it sent before may be unread, and count. But a TASK sent in reply would be
+        lost, and charged as an attempt."""
         for connection in self._registry.of_process(pid):
             if not connection.worker_id:
                 self._hang_up_on_dead(connection)
@@ -205,26 +207,26 @@ class Connections:
         self.owner_dead(pid)
 
     def _hang_up_on_dead(self, connection: Connection) -> None:
-        # Its READY would make it a worker, and not one of ours: nobody has this pid any more.
+        # The READY would register a foreign worker: no process has this pid any more.
         connection.dead = True
         self._effects.ask(HangUp(connection.conn_id, "its process has ended"))
 
     def owner_dead(self, pid: int) -> None:
-        """The process that had orphaned jobs is gone: what it did not finish is lost."""
+        """End the orphaned jobs of a process that is dead: what it did not finish is lost."""
         for in_flight in self._tasks.orphaned():
             if in_flight.issue.lost_pid == pid:
                 self.end_orphaned(in_flight)
 
     def grace_over(self, issue_id: IssueId) -> None:
-        """Its worker was to end it within this, and goes without an issue whether it did or not."""
+        """End an orphaned job: its worker had its time to end the job, whether it did or not."""
         in_flight = self._tasks.in_flight[issue_id]
         self.end_orphaned(in_flight, not_back(in_flight.issue.lost_pid))
 
     def inherit(self, inherited: Inherited) -> None:
-        """An earlier run has left it with a worker that was not ours, and lives on."""
+        """Take over an issue that an earlier run left with a foreign worker which lives on."""
         issue_id = IssueId(inherited.issue_id)
         if issue_id in self._tasks.in_flight or not self._tasks.is_open(issue_id):
-            return  # It has moved on since: the next start looks again.
+            return  # The issue has moved on since: the next start looks again.
         grace = self._parts.settings.orphan_grace_seconds
         if inherited.told_to_stop or grace is None:
             grace = 0.0
@@ -237,7 +239,7 @@ class Connections:
         self._tasks.inherit(replace(inherited, grace_seconds=grace), self._parts.settings.source)
         self._watch_orphan(issue_id, inherited.pid, inherited.start_time, grace)
         for connection in self._registry.of_process(inherited.pid):
-            # It may have said READY before we knew.
+            # The worker may have said READY before we knew.
             if connection.ready:
                 self._reregistered(connection)
 
@@ -263,7 +265,7 @@ class Connections:
         )
         if failed and unstarted and self._goes_on(in_flight):
             self._tasks.returned_unstarted(in_flight, failed.error)
-            return  # No attempt has ended: none had begun.
+            return  # No attempt has ended, because none had begun.
         for warning in message.warnings:
             self._effects.note("warning", f"{connection.worker_id}: {warning}")
         if connection.own and failed and failed.error_detail == wire.CANNOT_START:
@@ -272,17 +274,18 @@ class Connections:
         if outcome.kind is OutcomeKind.CANCELLED and not (
             unstarted or self._asked_to_end(connection, in_flight)
         ):
-            # Nobody asked for that: free like a retry, but it backs off, and not for ever.
+            # A cancellation that nobody asked for is uncharged like a retry, but it backs off, and
+            # not for ever.
             outcome = replace(outcome, kind=OutcomeKind.RETRY)
         self._tasks.attempt_ended(in_flight, outcome, message.duration_ms)
         if (member := self._parts.supervisor.by_pid.get(connection.pid)) is not None:
-            member.crashes = 0  # Whatever happened before, it is no crash loop.
+            member.crashes = 0  # The worker ended a task: no crash loop.
         self._scheduler.completed(self._tasks.last_seconds)
         if connection.abilities.prefetch_count:
             self._fill(connection)
 
     def give_back(self, in_flight: InFlight, why: str) -> bool:
-        """A person wants it back from a worker that is not ours and lives on; False for ours."""
+        """Take an orphaned issue back for a person; return False if the worker is ours."""
         if in_flight.issue.lost_pid in self._parts.supervisor.by_pid:
             return False
         in_flight.cancelled = why
@@ -290,7 +293,7 @@ class Connections:
         return True
 
     def end_orphaned(self, in_flight: InFlight, outcome: Outcome | None = None) -> None:
-        """A worker's death charges the attempt; one that we asked for does not."""
+        """End an orphaned job. A worker's death charges the attempt unless we asked for the end."""
         self._timers.cancel(GraceOver(in_flight.job.issue_id))
         if in_flight.issue.inherited:
             self._tasks.give_back(in_flight)
@@ -310,8 +313,8 @@ class Connections:
         self._tasks.attempt_ended(in_flight, outcome)
 
     def _goes_on(self, in_flight: InFlight) -> bool:
-        """Whether a task that was returned unstarted is for another worker: nobody has taken it
-        away."""
+        """Return whether a task that was returned unstarted is for another worker.
+        It is not if it was taken away."""
         return self._parts.state in _TAKING and in_flight.cancelled in ("", wire.REVOKED)
 
     def _asked_to_end(self, connection: Connection, in_flight: InFlight) -> bool:
@@ -321,8 +324,8 @@ class Connections:
     # --- what goes out ------------------------------------------------------------------------
 
     def serve(self, connection: Connection, *, soon: bool | None = None) -> None:
-        """Answer a READY, or hold it until there is work. ``soon``: the source is being asked;
-        None: the scheduler knows."""
+        """Answer a READY, or hold it until there is work.
+        ``soon``: the source is being asked; None: the scheduler knows."""
         if connection.state is not ConnState.READY:
             return
         state = self._parts.state
@@ -338,7 +341,7 @@ class Connections:
         else:
             if state is RunState.RUNNING and connection.wants is not None:
                 self._scheduler.found_none()
-            # Else held until there is work: whoever sends it waits for the answer.
+            # Else the READY is held until there is work: whoever sends it waits for the answer.
             if not (self._parts.push and connection.own and state is RunState.RUNNING):
                 soon = self._scheduler.coming() if soon is None else soon
                 self._sender.keep_waiting(connection, soon=soon)
@@ -353,12 +356,12 @@ class Connections:
             feature.fill(connection)
 
     def serve_waiting(self, *, soon: bool) -> None:
-        """The source has answered: go through those who wait for their reply."""
+        """Serve all workers that wait for their reply, after the source has answered."""
         for connection in self._registry.in_state(ConnState.READY):
             self.serve(connection, soon=soon)
 
     def serve_idle(self) -> None:
-        """After every event: nobody waits while there is work, however that has come."""
+        """Serve idle workers after every event, so that none waits while there is work."""
         if self._parts.state is not RunState.RUNNING or not self._registry.count(ConnState.READY):
             return
         if not self._effects.issues.count(IssueState.CLAIMED):
@@ -370,13 +373,13 @@ class Connections:
                 self._deliver(connection, in_flight)
 
     def handed_over(self, in_flight: InFlight) -> None:
-        """The tracker knows: now the TASK can go out."""
+        """Send the TASK now that the tracker knows about the hand-over."""
         connection = self._registry.get(in_flight.conn_id)
         assert connection is not None, "a job stays reserved only while its worker is there"
         self._sender.start(connection, in_flight)
 
     def not_handed_over(self, in_flight: InFlight) -> None:
-        """The tracker would not: the worker gets something else."""
+        """Tell the worker to wait for another job: the tracker refused the hand-over."""
         connection = self._registry.get(in_flight.conn_id)
         if connection is not None:
             connection.issue_id = None
@@ -385,19 +388,19 @@ class Connections:
     # --- deadlines ----------------------------------------------------------------------------
 
     def hello_timed_out(self, conn_id: ev.ConnId) -> None:
-        """Nothing valid in its first ten seconds: no worker."""
+        """Close a connection that has sent nothing valid in its first ten seconds."""
         if (found := self._registry.get(conn_id)) and found.state is ConnState.NEW:
             self._effects.ask(HangUp(conn_id, "said nothing valid"))
 
     def hold_timed_out(self, conn_id: ev.ConnId) -> None:
-        """The source takes its time, or nothing has come for long: WAIT."""
+        """Send WAIT: the source takes its time, or nothing has come for long."""
         connection = self._registry.get(conn_id)
         if connection and connection.state is ConnState.READY:
-            # Work may come at any moment: ask again as soon as may be.
+            # Work may come at any moment, so the worker asks again as soon as it may.
             self._sender.tell_to_wait(connection, limits.WAIT_SECONDS_MIN)
 
     def overdue(self, conn_id: ev.ConnId) -> None:
-        """A worker did not end its task in time: it is stuck, and ends itself now."""
+        """End a worker that did not end its task in time: it is stuck."""
         connection = self._registry.get(conn_id)
         in_flight = self._sender.in_flight(connection) if connection else None
         if connection is None or in_flight is None:
@@ -411,11 +414,11 @@ class Connections:
         self._effects.ask(HangUp(conn_id, "did not end its task in time"))
 
     def is_due(self, key: Hashable) -> bool:
-        """A timer of a feature is due; False where it is none."""
+        """Pass a timer that is due on to the features; return False if none of them owns it."""
         return any(feature.is_due(key) for feature in self._features)
 
     def exit_due(self, pid: int) -> None:
-        """A worker without its socket is of no use: have it replaced."""
+        """Have a worker that has left its socket replaced: it is of no use."""
         self._parts.supervisor.kill(pid)
 
     # --- inside -------------------------------------------------------------------------------
@@ -441,8 +444,9 @@ class Connections:
             feature.joined(connection)
 
     def _reregistered(self, connection: Connection) -> None:
-        # A process that came back and says READY has let go of what it had before. One that has, or
-        # had, several connections speaks for each of them only on that one, and it is gone.
+        # A process that came back and says READY has let go of what it had before. A process with
+        # several connections, now or before, speaks for each task only on that task's connection,
+        # and that one is gone.
         for in_flight in self._tasks.orphaned() if not connection.several else ():
             orphaned, lost_by = in_flight.issue.orphaned, in_flight.lost_conn_id
             if orphaned is None or orphaned.pid != connection.pid or orphaned.several:
@@ -465,7 +469,7 @@ class Connections:
             "",
             in_flight.started.request_id,
         ):
-            return ConnStimulus.STRAY  # Of an earlier TASK for the same issue.
+            return ConnStimulus.STRAY  # The FAILED belongs to an earlier TASK for the same issue.
         return ConnStimulus.FINISHED_ONE if connection.prefetched else ConnStimulus.FINISHED
 
     def _lose(self, connection: Connection, in_flight: InFlight) -> None:
@@ -476,7 +480,7 @@ class Connections:
         if connection.own:
             self._tasks.lose(in_flight, pid)
             if pid not in self._parts.supervisor.by_pid:
-                self.end_orphaned(in_flight)  # It was reaped before its result spool was read.
+                self.end_orphaned(in_flight)  # Reaped before its spool was read.
             return
         grace = self._parts.settings.orphan_grace_seconds
         grace = 0.0 if connection.overstayed or grace is None else grace

@@ -1,4 +1,4 @@
-"""What people can ask of a running fleet; each file of ``core.requests`` answers for itself."""
+"""Control requests of people to a running fleet; each file of ``core.requests`` has one request."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from beads_workers.core.source import Action, Result
 from beads_workers.core.states import IssueState, RunReaction, RunState, RunStimulus
 
 MORE_WORKERS = "start it with --worktree, or with --shared-checkout"
-"""How several agents work at once: each in its own checkout, or a person takes the blame."""
+"""Ways to let several agents work at once: a checkout each, or a person takes the risk."""
 
 
 class Control:
-    """Each method that has a ticket answers it exactly once."""
+    """Answers control requests; each method with a ticket answers it exactly once."""
 
     def __init__(
         self,
@@ -58,17 +58,18 @@ class Control:
                 assert_never(event)
 
     def pause(self, event: ev.PauseAsked) -> None:
-        """Nothing new is handed out; what runs goes on."""
+        """Pause the fleet: nothing new is handed out, and running tasks go on."""
         if event.worker_ids:
             self._ask_workers(event)
             return
         self._move(event.ticket, RunStimulus.PAUSE, "paused", ev.BY_HAND)
         if self.parts.state is RunState.PAUSED:
-            # What had paused it before goes on being told, and does not end this pause.
+            # The condition that paused the fleet before is still reported, and does not end this
+            # pause.
             self.parts.state_reason = ev.BY_HAND
 
     def resume(self, event: ev.ResumeAsked) -> None:
-        """Go on: whoever waits has work as soon as there is some."""
+        """Resume the fleet: waiting workers get work as soon as there is some."""
         if event.worker_ids:
             self._ask_workers(event)
             return
@@ -86,8 +87,8 @@ class Control:
             self._effects.ask(Answer(event.ticket, error=error))
 
     def tasks(self, event: ev.TasksAsked) -> None:
-        """Answer with the tasks that are meant, each as it was before it was cancelled."""
-        from beads_workers.core.queries import find  # Few fleets are asked.
+        """Answer with the tasks that match, each as it was before it was cancelled."""
+        from beads_workers.core.queries import find  # Loaded here because few fleets are asked.
 
         found = find(self.parts, event.wanted)
         if event.cancel:
@@ -98,21 +99,21 @@ class Control:
     def _cancel_one(self, issue_id: IssueId) -> None:
         in_flight = self.parts.tasks.in_flight.get(issue_id)
         if in_flight is None and self.parts.settings.policy.hand_back:
-            # It waits for another try with its sender, who forgets it.
+            # The task waits for another try with its sender, who forgets it.
             not_ours = Action.RELEASE.value, Result.NOT_OURS.value
             self._effects.write(SettledRecord(issue_id, *not_ours, CANCELLED))
         elif not self.parts.push or in_flight is None:
             # The tracker keeps it: this run leaves it alone until a person says ``retry``.
             self.release_one(issue_id)
         elif in_flight.issue.state is IssueState.CLAIMED:
-            # Without a word its sender would have it run after all.
+            # Without an answer, its sender would have it run after all.
             in_flight.cancelled = CANCELLED
             self.parts.tasks.drop_claim(in_flight, Outcome(OutcomeKind.CANCELLED, CANCELLED))
         elif in_flight.issue.state is IssueState.RUNNING:
             self.sender.end_attempt(in_flight, CANCELLED)
 
     def release_one(self, issue_id: IssueId) -> bool:
-        """Put it on hold, whoever has it; False where nobody has."""
+        """Put an issue on hold, whoever has it; return False if nobody has it."""
         in_flight = self.parts.tasks.in_flight.get(issue_id)
         if in_flight is None:
             if self.parts.retry_state.standing(issue_id) is not Standing.COOLING:
@@ -125,7 +126,7 @@ class Control:
             self.sender.unreserve(in_flight)
         elif in_flight.issue.state is IssueState.RUNNING:
             self._end_released(in_flight)
-            return True  # It is put on hold when its attempt has ended.
+            return True  # The issue is put on hold when its attempt has ended.
         elif in_flight.issue.state is not IssueState.RELEASING:
             return False
         self._effects.write(PutOnHold(issue_id))
@@ -138,7 +139,7 @@ class Control:
         why = f"it knows no CANCEL, and {issue_id} is released"
         self._effects.note("info", f"{worker_id}: connection closed: {why}")
         self.sender.end_attempt(in_flight, RELEASED)
-        in_flight.cancelled = RELEASED  # Whatever had ended it before.
+        in_flight.cancelled = RELEASED  # This overrides whatever had ended it before.
 
     def _move(self, ticket: ev.Ticket, stimulus: RunStimulus, done: str, reason: str = "") -> None:
         if self._ending.move(stimulus, reason) is RunReaction.REFUSE:
@@ -147,12 +148,12 @@ class Control:
             self.say(ticket, done)
 
     def refuse(self, ticket: ev.Ticket) -> None:
-        """Not in this state of the run."""
+        """Answer that the run's state does not allow the request."""
         state = self.parts.state.name.lower()
         self._effects.ask(Answer(ticket, error=f"the fleet is {state}"))
 
     def say(self, ticket: ev.Ticket, text: str) -> None:
-        """It is done."""
+        """Answer that the request is done."""
         self._effects.ask(Answer(ticket, text))
 
     def done(
@@ -163,7 +164,7 @@ class Control:
         done: str,
         not_done: str,
     ) -> None:
-        """It is done for all that were asked for but these."""
+        """Answer that the request is done for all issues asked for, except the unknown ones."""
         known = [i for i in asked if i not in unknown]
         text = f"{done}: {', '.join(known)}" if known else ""
         error = f"{not_done}: {', '.join(unknown)}"[: limits.ERROR_CHARS_MAX] if unknown else ""

@@ -1,4 +1,4 @@
-"""What the parts of the orchestrator share: the time, the timers, the issues, and the commands."""
+"""The state that parts of the orchestrator share: the time, timers, issues and commands."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from beads_workers.core.model import value
 
 
 class Timers:
-    """At most one deadline a key; setting it again moves it. Seconds on the monotonic clock."""
+    """At most one deadline for a key; setting it again moves it. Seconds on the monotonic clock."""
 
     def __init__(self) -> None:
         self._due: dict[Hashable, float] = {}
@@ -25,7 +25,7 @@ class Timers:
         self._pushed = 0
 
     def set(self, key: Hashable, at: float) -> None:
-        """Due at ``at``, whatever was set before."""
+        """Set the key's deadline to ``at``, whatever was set before."""
         self._due[key] = at
         self._pushed += 1
         heapq.heappush(self._heap, (at, self._pushed, key))
@@ -33,12 +33,12 @@ class Timers:
             self._forget_stale()
 
     def set_earlier(self, key: Hashable, at: float) -> None:
-        """Due at ``at`` unless it is due sooner."""
+        """Set the key's deadline to ``at`` unless the key is due sooner."""
         if at < self._due.get(key, float("inf")):
             self.set(key, at)
 
     def cancel(self, key: Hashable) -> None:
-        """Forget it; a key that is not set is fine."""
+        """Forget the key's deadline; a key that is not set is ignored."""
         self._due.pop(key, None)
 
     def _forget_stale(self) -> None:
@@ -47,20 +47,20 @@ class Timers:
         heapq.heapify(self._heap)
 
     def at(self, key: Hashable) -> float | None:
-        """When this key is due; None where it is not set."""
+        """Return when this key is due; None if it is not set."""
         return self._due.get(key)
 
     def __contains__(self, key: Hashable) -> bool:
         return key in self._due
 
     def deadline(self) -> float | None:
-        """When the next one is due; None when nothing is."""
+        """Return when the next key is due; None if no key is set."""
         while self._heap and self._due.get(self._heap[0][2]) != self._heap[0][0]:
-            heapq.heappop(self._heap)  # Cancelled, or moved since.
+            heapq.heappop(self._heap)  # This entry was cancelled, or moved since.
         return self._heap[0][0] if self._heap else None
 
     def due(self, now: float) -> list[Hashable]:
-        """Everything due by now, earliest first; each is forgotten."""
+        """Return the keys that are due by now, earliest first, and forget them."""
         keys: list[Hashable] = []
         while (at := self.deadline()) is not None and at <= now:
             _, _, key = heapq.heappop(self._heap)
@@ -70,7 +70,8 @@ class Timers:
 
 
 # --- effects -------------------------------------------------------------------------------------
-# What the parts of the orchestrator share: the time, the timers, the issues, the commands so far.
+# The state that the parts of the orchestrator share: the time, the timers, the issues, and the
+# commands so far.
 
 
 @value
@@ -81,11 +82,12 @@ class RetryDue:
 
 
 class Effects:
-    """One per orchestrator. ``now`` is set before each event; commands gather until it is over.
+    """The shared state of one orchestrator.
 
-    ``now`` is on the clock of the run, as the times of its records are; ``boot`` is the same moment
-    on the clock that goes on while the machine sleeps, ``epoch`` on the wall clock.
-    ``issues``: what the records so far make of each issue.
+    ``now`` is set before each event; commands gather until the event is over. ``now`` is on the
+    clock of the run, as the times of its records are; ``boot`` is the same moment on the clock that
+    goes on while the machine sleeps, ``epoch`` on the wall clock. ``issues``: what the records so
+    far make of each issue.
     """
 
     def __init__(self, now: float, epoch: float = 0.0, boot: float | None = None) -> None:
@@ -100,10 +102,11 @@ class Effects:
         self._asleep = self.boot - now
 
     def at(self, now: float, boot: float | None = None, wall: float | None = None) -> bool:
-        """It is ``now``; without ``boot``, the machine has never slept. ``wall``: epoch seconds, by
-        the clock that a person may set; without it, nobody has.
+        """Set the time to ``now``; without ``boot``, the machine has never slept.
 
-        Returns whether it has slept since the last call."""
+        ``wall``: epoch seconds, by the clock that a person may set; without it, nobody has set that
+        clock. Return whether the machine has slept since the last call.
+        """
         self.now, self.boot = now, now if boot is None else boot
         self.epoch = self._boot_epoch + self.boot if wall is None else wall
         before, self._asleep = self._asleep, self.boot - self.now
@@ -114,9 +117,10 @@ class Effects:
         self._commands.append(command)
 
     def write(self, record: Record) -> None:
-        """Journal a transition, which takes place here and now: ``issues`` know of it.
+        """Journal a transition, which takes place here and now: ``issues`` take it in.
 
-        The edge writes it before it does what follows."""
+        The edge writes the record before it does what follows.
+        """
         self._commands.append(self._taken_in(record))
 
     def apply(self, record: Record) -> None:
@@ -124,7 +128,8 @@ class Effects:
         self._taken_in(record)
 
     def _taken_in(self, record: Record) -> Write:
-        # As it is read back: whoever watches sees the same numbers as whoever replays.
+        # The times are rounded as they are read back, so a watcher sees the same numbers as a
+        # replay.
         entry = Entry(record, int(self.epoch * 1e3) / 1e3, int(self.now * 1e6) / 1e6)
         change = self.issues.apply(entry) if type(record) in ABOUT_ISSUES else None
         if change is None:
@@ -137,17 +142,17 @@ class Effects:
         return Write(entry, change)
 
     def note(self, level: str, text: str, refused: int = 0) -> None:
-        """Tell people: ``info``, ``warning`` or ``error``."""
+        """Write a note for people; ``level``: ``info``, ``warning`` or ``error``."""
         self.write(Noted(level, text, refused))
 
     def flush(self) -> list[Command]:
-        """All commands since the last call, in order."""
+        """Return all commands since the last call, in order, and forget them."""
         commands, self._commands = self._commands, []
         return commands
 
 
 def jitter(key: str) -> float:
-    """A number in 0..1 that is spread over keys and the same for the same key.
+    """Return a number in 0..1 that is spread over keys and the same for the same key.
 
     The core has no randomness: a run can be replayed.
     """

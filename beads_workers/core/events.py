@@ -1,4 +1,4 @@
-"""What the edge tells the core: it happened, and this is all that is known of it."""
+"""Events that the edge reports to the core, each with all that is known of it."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 
 ConnId = NewType("ConnId", int)
-"""A number that the edge gives to each connection; never used again."""
+"""Number that the edge gives to each connection; it is never used again."""
 
 Ticket = NewType("Ticket", int)
-"""Which control request an ``Answer`` belongs to."""
+"""The control request that an ``Answer`` belongs to."""
 
 
 @value
 class Connected:
-    """Somebody connected to the worker socket; ``pid`` is the peer's, from the kernel.
+    """A new connection to the worker socket; ``pid`` is the peer's, from the kernel.
 
-    ``start_time``: clock ticks between boot and its start, which tell it from a later process of
-    the same pid; 0 where that is not known.
+    ``start_time``: clock ticks between boot and the peer's start, which tell it from a later
+    process of the same pid; 0 if that is not known.
     """
 
     conn_id: ConnId
@@ -55,8 +55,8 @@ class Misread:
 
 @value
 class Unknown:
-    """A message of a type that nobody knows here: ``kind``, and the start of its line; both short,
-    and ``head`` fit for the log."""
+    """A message of an unknown type: ``kind``, and the start of its line.
+    Both are short, and ``head`` is fit for the log."""
 
     conn_id: ConnId
     kind: str
@@ -65,7 +65,7 @@ class Unknown:
 
 @value
 class Disconnected:
-    """The connection is over, whoever ended it."""
+    """The connection is over, whoever closed it."""
 
     conn_id: ConnId
     reason: str = ""
@@ -98,15 +98,15 @@ class WorkerReaped:
 
 @value
 class OwnerGone:
-    """A foreign process that we asked to watch has ended, and what it had started for its issue."""
+    """A foreign process under watch has ended, and what it had started for its issue."""
 
     pid: int
 
 
 @value
 class UsageRead:
-    """What an attempt of an agent had used that could not say so: of this run, after
-    ``ReadUsage``, or of a crashed one."""
+    """The usage of an agent's attempt that could not report it: of this run, after ``ReadUsage``,
+    or of a crashed one."""
 
     issue_id: IssueId
     attempt: int
@@ -125,7 +125,7 @@ class RecoveryFailed:
 
 @value
 class Unreachable:
-    """A source that maintains its queue by itself could not; it tries again by itself."""
+    """A source that maintains its queue by itself could not do so; it tries again by itself."""
 
     error: str
     hint: str
@@ -137,7 +137,8 @@ class RecoveryEnded:
     """Earlier runs are settled: what was closed late, requeued, and what could not be.
 
     ``heard``: entries that their journals lacked, of what their workers had done at the end.
-    ``inherited``: what was left alone, because a worker that was not ours lives on with it.
+    ``inherited``: issues that were left alone, because a worker that was not ours lives on with
+    them.
     """
 
     settled: tuple[Settled, ...] = ()
@@ -148,14 +149,11 @@ class RecoveryEnded:
 
 @value
 class RoundTripEnded:
-    """The tracker thread has done a ``RoundTrip``; whatever it could not ask carries an error and
-    no answer.
-
-    ``taken`` is None where nothing was to be taken, or where it failed (``take_error``).
+    """The tracker thread has done a ``RoundTrip``; a part that it could not ask has an error and no
+    answer. ``taken`` is None if nothing was to be taken, or if taking failed (``take_error``).
     ``settle_error``: nothing is known of the settlements, which stay pending. ``renewed`` is None
-    where no lease was to be renewed, or where the tracker could not be asked. ``calls`` and
-    ``call_seconds``: the source's cost in this run so far.
-    """
+    if no lease was to be renewed, or if the tracker could not be asked. ``calls`` and
+    ``call_seconds``: the source's cost in this run so far."""
 
     seconds: float
     settled: tuple[Settled, ...] = ()
@@ -170,12 +168,12 @@ class RoundTripEnded:
 
 @value
 class Arrived:
-    """Work has come to the source by itself: it can be taken now. Of a pull source: it may have."""
+    """Work has come to the source by itself and can be taken now; to a pull source, it may have."""
 
 
 @value
 class Withdrawn:
-    """Whoever sent these does not want them any more; ``why`` is for a worker's ears."""
+    """The sender of these issues does not want them any more; ``why`` is for a worker's ears."""
 
     issue_ids: tuple[IssueId, ...]
     why: str
@@ -183,9 +181,9 @@ class Withdrawn:
 
 @value
 class StopAsked:
-    """``drain``: running tasks may finish. ``seconds``: for leaving; 0 kills at once.
+    """``drain``: running tasks may finish. ``seconds``: time for leaving; 0 kills at once.
 
-    ``exit_code`` is what the run ends with where nothing else is worse.
+    ``exit_code``: what the run ends with if nothing else is worse.
     """
 
     drain: bool = False
@@ -197,14 +195,14 @@ class StopAsked:
 
 @value
 class FatalError:
-    """The run cannot go on. ``forgets``: its journal is gone, nothing is kept for a next start."""
+    """The run cannot go on. ``forgets``: its journal is gone; nothing is kept for a next start."""
 
     error: str
     forgets: bool = False
 
 
 BY_HAND = "a person asked for it"
-"""The reason of a pause that needs no explanation."""
+"""Reason of a pause that needs no explanation."""
 
 
 @value
@@ -217,7 +215,7 @@ class PauseAsked:
 
 @value
 class ResumeAsked:
-    """A person resumes it, and every worker; with ``worker_ids`` only these workers."""
+    """A person resumes claiming, and every worker; with ``worker_ids`` only these workers."""
 
     ticket: Ticket
     worker_ids: tuple[str, ...] = ()
@@ -229,23 +227,24 @@ FILTERABLE = ("task", "args", "kwargs", "uuid")
 
 @value
 class TaskFilter:
-    """The tasks whose every field that is set here is equal, to the letter; none set means all."""
+    """A filter for tasks: every field that is set here must be equal, to the letter; none set means
+    all."""
 
     fields: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> TaskFilter:
-        """What a request's ``control_data`` says; an empty value says nothing."""
+        """Return the filter that a request's ``control_data`` names; an empty value is ignored."""
         return cls({name: data[name] for name in FILTERABLE if data.get(name)})
 
     def matches(self, message: Mapping[str, Any]) -> bool:
-        """Whether a task's message is meant."""
+        """Return whether a task's message matches."""
         return all(message.get(name) == value for name, value in self.fields.items())
 
 
 @value
 class TasksAsked:
-    """Somebody who speaks dispatcherd asks for the tasks that are meant, or has them cancelled."""
+    """A client of dispatcherd's protocol asks for the matching tasks, or has them cancelled."""
 
     ticket: Ticket
     wanted: TaskFilter
@@ -254,30 +253,30 @@ class TasksAsked:
 
 @value
 class FleetRequest:
-    """What is asked in a file of ``core.requests``, and answered there, exactly once."""
+    """A request that is defined in a file of ``core.requests``, and answered there exactly once."""
 
     ticket: Ticket
 
     @classmethod
     def read(cls, data: Mapping[str, Any], ticket: Ticket) -> FleetRequest:
-        """From ``control_data``; raises ``ProtocolError``."""
+        """Read the request from ``control_data``; raise ``ProtocolError``."""
         return cls(ticket)
 
     def answer(self, fleet: Any) -> None:
-        """Do it, and say what came of it. ``fleet``: a ``control.Control``."""
+        """Do what is asked, and answer with the result. ``fleet``: a ``control.Control``."""
         raise NotImplementedError
 
 
 @value
 class StatusWanted:
-    """Somebody looks at the workers: those that answer STATUS are asked."""
+    """A person looks at the workers: those that answer STATUS are asked."""
 
 
 @value
 class Warned:
-    """Something at the edge that people should know, and that changes nothing.
+    """A warning from the edge for people; it changes nothing.
 
-    ``refused``: so many messages of a publisher were not taken since the last time.
+    ``refused``: number of a publisher's messages that were not taken since the last time.
     """
 
     text: str
@@ -286,7 +285,7 @@ class Warned:
 
 @value
 class AccountTold:
-    """What other fleets of this user know of an account of ours: all that is closed of it."""
+    """News from other fleets of this user about an account of ours: all that is closed of it."""
 
     account: AccountId
     closed: tuple[Closed, ...] = ()
@@ -294,7 +293,7 @@ class AccountTold:
 
 @value
 class LanderSaid:
-    """News of the lander."""
+    """News from the lander."""
 
     news: News
 
@@ -308,8 +307,7 @@ class LanderGone:
 
 @value
 class Degraded:
-    """A condition of the machine stands in the way until ``ConditionRecovered`` says that it does
-    not.
+    """A condition of the machine that lasts until its ``ConditionRecovered``.
 
     ``what`` names it, ``text`` is for people, ``todo`` is what they can type. ``stops``: nothing
     new is taken meanwhile, and no worker is started; what runs goes on.
@@ -323,13 +321,13 @@ class Degraded:
 
 @value
 class ConditionRecovered:
-    """That condition is over."""
+    """A condition of the machine is over; ``what`` names it."""
 
     what: str
 
 
 Asked = PauseAsked | ResumeAsked | TasksAsked | FleetRequest | StatusWanted
-"""What people, and programs of theirs, ask of a running fleet."""
+"""Requests of people, and of programs of theirs, to a running fleet."""
 
 Event = (
     Connected

@@ -1,4 +1,4 @@
-"""What the scheduler says of itself and of single issues to whoever asks why they do not run."""
+"""Facts about the scheduler and single issues, for people who ask why an issue does not run."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from typing import Any
 from beads_workers.core.model import Filters, value
 
 NO_FLEET = "none"
-"""``Facts.state`` where no fleet runs."""
+"""``Facts.state`` if no fleet runs."""
 
 
 @value
 class IssueFacts:
-    """One issue. Seconds count from the moment of the answer; None where there is no such time.
+    """One issue. Seconds count from the moment of the answer; None if there is no such time.
 
-    ``in_flight``: the name of its ``IssueState`` in lower case, empty where it is not in our hands.
-    ``position``: in the queue of what is claimed, 1 is next. ``standing``: the name of its
-    ``Standing`` in lower case, empty where nothing is remembered. ``attempt`` is the one under way,
-    or the next one; ``charged`` have been counted. ``pending``: the ``Action`` that writes are
-    pending, refused ``pending_tries`` times so far. ``parked``: the accounts of its agents are
-    closed. ``behind``: what is to land before it; ``gate_seconds``: for how long the gate has run
-    that it is in, or waits for; ``untold``: why no gate had a verdict on it so far."""
+    ``in_flight``: the name of its ``IssueState`` in lower case, empty if it is not in our hands.
+    ``position``: in the queue of claimed issues, 1 is next. ``standing``: the name of its
+    ``Standing`` in lower case, empty if nothing is remembered. ``attempt``: the one under way, or
+    the next one; ``charged`` have been counted. ``pending``: the ``Action`` of its pending write,
+    refused ``pending_tries`` times so far. ``parked``: the accounts of its agents are closed.
+    ``behind``: issues that are to land before it; ``gate_seconds``: for how long the gate has run
+    that it is in, or waits for; ``untold``: why no gate had a verdict on it so far.
+    """
 
     issue_id: str
     in_flight: str = ""
@@ -45,9 +46,9 @@ class IssueFacts:
 
 @value
 class AccountFacts:
-    """The account of an agent takes no work. ``trouble``, ``model`` and ``todo`` as in
-    ``journal.AccountClosed``. ``until_seconds``: to its reset, where that is known;
-    ``probe_seconds``: until it is tried again."""
+    """An account of an agent that is closed.
+    ``trouble``, ``model`` and ``todo`` as in ``journal.AccountClosed``. ``until_seconds``: to its
+    reset, if that is known; ``probe_seconds``: until it is tried again."""
 
     agent: str
     trouble: str
@@ -60,7 +61,7 @@ class AccountFacts:
 
 @value
 class TrackerTrouble:
-    """The tracker could not be asked when it was last."""
+    """The last failure to ask the tracker."""
 
     error: str
     hint: str = ""
@@ -73,16 +74,14 @@ class TrackerTrouble:
 class Facts:
     """The scheduler. ``state``: of the run, as in ``RunState`` in lower case, or ``none``.
 
-    ``state_reason``: why that is so, where there is more to say. ``attempts_max``: 0 where that is
-    not for the fleet to say.
-
-    ``slots``: workers that could have a task, ``busy`` of them have one; ``starting``: processes
-    of ours that are not connected yet. ``unsent``: claimed and not yet with a worker. ``ended``:
-    issues that came to their end in this run, of ``issues_max``. ``look_seconds``: until the
-    tracker is asked again at the latest; None where only an event leads to that. ``listed``: what
-    else could be taken by the last listing, by priority. ``more``: there are more issues than were
-    asked for or fit. ``source_options``: as in ``FleetSettings``. ``accounts``: those of agents
-    that are closed; ``all_closed``: no agent is left that could work.
+    ``state_reason``: why that is so, if there is more to say. ``attempts_max``: 0 if the fleet does
+    not decide that. ``slots``: workers that could have a task, ``busy`` of them have one;
+    ``starting``: processes of ours that are not connected yet. ``unsent``: claimed and not yet with
+    a worker. ``ended``: issues that came to their end in this run, of ``issues_max``.
+    ``look_seconds``: until the tracker is asked again at the latest; None if only an event leads to
+    that. ``listed``: what else could be taken by the last listing, by priority. ``more``: there are
+    more issues than were asked for or fit. ``source_options``: as in ``FleetSettings``.
+    ``accounts``: those of agents that are closed; ``all_closed``: no agent is left that could work.
     """
 
     state: str

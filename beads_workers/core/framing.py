@@ -1,7 +1,7 @@
-"""JSON Lines: bytes to lines, wherever the stream was cut, and strict looks at untrusted JSON.
+"""JSON Lines: bytes to lines, wherever the stream was cut, and strict checks of untrusted JSON.
 
-Source: docs/PROTOCOL.md, "Framing". The buffer is searched from where the last search ended, so
-a line that arrives in a thousand pieces costs no more than one that arrives whole.
+Source: docs/PROTOCOL.md, "Framing". The buffer is searched from where the last search ended, so a
+line that arrives in a thousand pieces costs no more than one that arrives whole.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ class Line:
 
 @value
 class TooLong:
-    """A line over the limit was skipped to its end; ``head`` is how it began."""
+    """A line over the limit, skipped to its end; ``head`` is its beginning."""
 
     head: bytes
 
 
 @value
 class Torn:
-    """The stream ended inside a line, which is dropped."""
+    """The beginning of a line inside which the stream ended; the line is dropped."""
 
     head: bytes
 
@@ -41,8 +41,8 @@ Framed = Line | TooLong | Torn
 
 
 class LineReader:
-    """Feed it what was read; it returns what is complete. Holds at most one line, unless it
-    was asked for fewer than have come."""
+    """Turns bytes that were read into complete lines.
+    It holds at most one line, unless it was asked for fewer than have come."""
 
     def __init__(self, line_bytes_max: int = limits.LINE_BYTES_MAX) -> None:
         self._line_bytes_max = line_bytes_max
@@ -51,13 +51,14 @@ class LineReader:
         self._searched = 0
         self._skipping = False
         self.pending = False
-        """Whether the last ``feed`` stopped at its bound: there may be more without more bytes."""
+        """True if the last ``feed`` stopped at its bound: more lines may come without more
+        bytes."""
 
     def feed(self, data: bytes, lines_max: int | None = None) -> list[Framed]:
-        """Add bytes; returns the lines that are complete, at most ``lines_max`` of them.
+        """Add bytes; return the lines that are complete, at most ``lines_max`` of them.
 
-        After a bounded one feed no bytes until nothing is ``pending``: the limit of a line holds
-        only then.
+        After a bounded call, feed no bytes until nothing is ``pending``: only then does the limit
+        of a line hold.
         """
         self._buffer += data
         found: list[Framed] = []
@@ -80,7 +81,7 @@ class LineReader:
         return found
 
     def end(self) -> list[Framed]:
-        """The stream is over; a partial last line is reported, never used."""
+        """End the stream; return a partial last line as ``Torn``, never as a line."""
         rest, self._buffer = bytes(self._buffer), bytearray()
         skipping, self._skipping, self._searched = self._skipping, False, 0
         # The rest of a line that is being skipped has been reported already.
@@ -103,18 +104,18 @@ class LineReader:
 
 
 # --- json fields ---------------------------------------------------------------------------------
-# Strict JSON from untrusted bytes, and typed looks at its fields.
+# Strict JSON from untrusted bytes, and typed access to its fields.
 #
 # Source: docs/PROTOCOL.md, "What to do on each error".
 
 
 class ProtocolError(Exception):
-    """The peer's mistake. Log it with the raw line, count it, and go on to the next line."""
+    """A mistake of the peer. Log it with the raw line, count it, and go on to the next line."""
 
 
 def parse_object(line: bytes, *, mend: bool = True) -> dict[str, Any]:
-    """One strict JSON object: what ``strict_loads`` reads, nested at most ``limits.NESTED_MAX``
-    deep; raises ``ProtocolError``."""
+    """Read one strict JSON object, as ``strict_loads`` does.
+    Raise ``ProtocolError`` if it is none, or nested deeper than ``limits.NESTED_MAX``."""
     try:
         value = strict_loads(line, mend=mend)
     except ValueError as error:
@@ -130,16 +131,16 @@ def parse_object(line: bytes, *, mend: bool = True) -> dict[str, Any]:
 
 
 def strict_loads(text: bytes, *, mend: bool = True) -> Any:
-    """JSON in UTF-8, without NaN and infinity; raises ``ValueError`` and ``RecursionError``.
+    """Read JSON in UTF-8, without NaN and infinity; raise ``ValueError`` and ``RecursionError``.
 
     Lone surrogates come back as ``?``: nothing could write them to a file or an argument. Without
-    ``mend`` they are left, for whoever joins the halves of characters.
+    ``mend`` they are left, for a caller that joins the halves of characters.
     """
     if _quick is not None and not _WIDE.search(text):
         try:
             return _quick(text)
         except ValueError:
-            pass  # What it refuses is for Python's parser to judge, and to give the reason.
+            pass  # Python's parser judges what this one refuses, and gives the reason.
     value = _loads(text.decode("utf-8"))
     if mend and _SURROGATE.search(text):
         clean = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
@@ -148,17 +149,17 @@ def strict_loads(text: bytes, *, mend: bool = True) -> Any:
 
 
 def read_with(loads: Callable[[bytes], Any] | None) -> None:
-    """From here on ``strict_loads`` asks this one first: ``orjson.loads``, or None for nobody.
+    """Have ``strict_loads`` try this parser first: ``orjson.loads``, or None for no other parser.
 
-    What it reads Python's parser must read as the same values, but for numbers of 19 digits and
-    more, of which it is not asked; what it refuses with a ``ValueError`` may be valid all the same.
+    Python's parser must read the same values from what this parser reads, except numbers of 19
+    digits and more, for which it is not asked. What it refuses with a ``ValueError`` may be valid.
     """
     global _quick
     _quick = loads
 
 
 def is_deep(value: Any) -> bool:
-    """Whether a value read from JSON is nested deeper than ``limits.NESTED_MAX``.
+    """Return whether a value read from JSON is nested deeper than ``limits.NESTED_MAX``.
 
     Such a value can be read and kept, and yet fail to be written where the stack is deeper.
     """
@@ -184,7 +185,7 @@ def _loads(text: str) -> Any:
     if text.startswith("\ufeff"):
         raise ValueError("it begins with a byte-order mark")
     if text.startswith("{"):
-        # Like ``decode``, which looks for blanks before and behind: mostly there are none.
+        # Like ``decode``, which looks for blanks on both sides: mostly there are none.
         value, end = _DECODER.raw_decode(text)
         if end == len(text):
             return value
@@ -204,17 +205,17 @@ def _finite(text: str) -> float:
 
 
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)
-"""Made once: ``json.loads`` with these makes one for every line."""
+"""Shared decoder: ``json.loads`` with these arguments makes a new one for every line."""
 
 
 def text(fields: dict[str, Any], key: str, default: str) -> str:
-    """The text under ``key``; anything that is no text counts as missing."""
+    """Return the text under ``key``; a value that is no text counts as missing."""
     value = fields.get(key)
     return value if isinstance(value, str) else default
 
 
 def as_number(value: Any) -> float | None:
-    """A finite number, integral or not; a bool is none."""
+    """Return a value as a finite number, integral or not; None if it is not one, or a bool."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
@@ -225,7 +226,7 @@ def as_number(value: Any) -> float | None:
 
 
 def as_integer(value: Any) -> int | None:
-    """An integer, or a float that is one."""
+    """Return a value as an integer if it is one, or a float with an integral value; else None."""
     number = as_number(value)
     if number is None or not number.is_integer():
         return None
@@ -233,7 +234,7 @@ def as_integer(value: Any) -> int | None:
 
 
 def sender(fields: dict[str, Any]) -> str:
-    """What the peer calls itself; raises ``ProtocolError`` without it or without a timestamp."""
+    """Return the peer's ``worker_id``; raise ``ProtocolError`` without it or a timestamp."""
     worker_id = fields.get("worker_id")
     if not isinstance(worker_id, str) or not worker_id:
         raise ProtocolError("no worker_id")
@@ -243,7 +244,7 @@ def sender(fields: dict[str, Any]) -> str:
 
 
 def issue_id(fields: dict[str, Any]) -> IssueId:
-    """The issue that a message is about; raises ``ProtocolError`` without one."""
+    """Return the issue that a message is about; raise ``ProtocolError`` without one."""
     value = fields.get("issue_id")
     if not isinstance(value, str) or not value:
         raise ProtocolError("no issue_id")

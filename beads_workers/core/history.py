@@ -1,8 +1,8 @@
-"""What happened in a run, whole: every attempt, worker, issue and trouble, with its times.
+"""The whole history of a run: every attempt, worker, issue and trouble, with its times.
 
-``fold`` below makes it from a journal, ``ui.findings`` draws conclusions from it.
-All times are seconds of the run (``elapsed`` of the journal) unless a name says otherwise;
-``History.began_at`` turns them into epoch seconds.
+``fold`` below makes it from a journal, ``ui.findings`` draws conclusions from it. All times are
+seconds of the run (``elapsed`` of the journal) unless a name says otherwise; ``History.began_at``
+turns them into epoch seconds.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ OUTCOMES = (
     CUT_OFF,
     RUNNING,
 )
-"""Of an attempt, in the order in which people look for them: the values of ``OutcomeKind``, an
-attempt whose orchestrator died under it, and one that still runs."""
+"""Outcomes of an attempt, in the order in which people look for them. They are the values of
+``OutcomeKind``, an attempt whose orchestrator died under it, and one that still runs."""
 
 FAILURES = ("error", "timeout", "lost", "not_found")
 """Outcomes that are somebody's fault, and count."""
 
 
 class Fate(Enum):
-    """What became of an issue. The values are those of ``report --json``."""
+    """The fate of an issue in a run. The values are those of ``report --json``."""
 
     CLOSED = "closed"
     QUARANTINED = "quarantined"
@@ -55,20 +55,20 @@ class Fate(Enum):
     REQUEUED = "requeued"
     """Open again, for anybody to take."""
     UNFINISHED = "unfinished"
-    """Still ours when the account ends: it runs, or the run was killed."""
+    """Still ours at the end of the history: it runs, or the run was killed."""
     LEFT_ALONE = "left_alone"
     """Somebody else holds it, closed it for another reason, or deleted it."""
 
 
 @value
 class Attempt:
-    """One try at one issue. ``ended`` is None where no end was recorded.
+    """One try at one issue. ``ended`` is None if no end was recorded.
 
-    ``seconds``: how long a worker was taken up by it, on our clock, up to the end of the account.
-    ``worker_ms``: as the worker measured it. ``attempt``: the number from 1, as it was told to
-    the worker. ``charged``, ``delay_seconds``: what came after it, as in ``journal.Finished``.
-    ``agent``, ``model``: who worked, "" for a command; ``receipt``: what it says for itself.
-    ``reached``: how far it said that it was, last.
+    ``seconds``: how long it occupied a worker, on our clock, up to the end of the history.
+    ``worker_ms``: as the worker measured it. ``attempt``: the number from 1, as it was told to the
+    worker. ``charged``, ``delay_seconds``: what came after it, as in ``journal.Finished``.
+    ``agent``, ``model``: who worked, "" for a command; ``receipt``: its own report. ``reached``:
+    the last progress that it reported.
     """
 
     request_id: str
@@ -94,7 +94,7 @@ class Attempt:
 
 @value
 class WorkerSpan:
-    """One life of a worker. ``status``: its exit status, None while it lives or is not ours.
+    """One life of a worker. ``status``: its exit status, None while it lives or if it is not ours.
 
     ``dismissed``: it ended after the whole fleet was told to stop, by itself or killed.
     """
@@ -110,7 +110,7 @@ class WorkerSpan:
 
     @property
     def died(self) -> bool:
-        """Whether it ended otherwise than by leaving, when nobody wanted it to."""
+        """Whether the worker ended otherwise than by leaving, when nobody wanted it to."""
         return bool(self.status) and not self.dismissed
 
 
@@ -118,7 +118,7 @@ class WorkerSpan:
 class Interval:
     """A stretch of time: the tracker could not be asked, or the fleet was paused.
 
-    ``ended`` is None where it lasts to the end of the account. ``count``: failures in a row.
+    ``ended`` is None if it lasts to the end of the history. ``count``: failures in a row.
     """
 
     began: float
@@ -130,13 +130,13 @@ class Interval:
 
 @value
 class LandingHistory:
-    """How an issue's work came to the integration branch, or did not.
+    """The landing of an issue's work on the integration branch, if it came there.
 
-    ``commit``: as what it landed, "" while it has not; ``landed_at``: when. ``verified``: whether a
-    gate has passed with it inside. ``contained``: nothing of it was new. ``branch``: the attempt's.
-    ``repairs``: how often it went back to its agent. ``gate_runs``: gates that ran with it inside,
-    which took ``gate_seconds`` together; others may have been in them. ``error``: why it was
-    refused last; ``refused``: how often.
+    ``commit``: the commit that landed, "" while it has not; ``landed_at``: when. ``verified``:
+    whether a gate has passed with it inside. ``contained``: nothing of it was new. ``branch``: the
+    attempt's. ``repairs``: how often it went back to its agent. ``gate_runs``: gates that ran with
+    it inside, which took ``gate_seconds`` together; others may have been in them. ``error``: why it
+    was refused last; ``refused``: how often.
     """
 
     branch: str = ""
@@ -156,9 +156,8 @@ class LandingHistory:
 class IssueHistory:
     """One issue. ``seconds``: of all its attempts. ``error``: the last one it failed with.
 
-    ``charged``: attempts that count, earlier runs included. ``earlier``: this run only
-    remembered it, or settled what an earlier one had done. ``landing``: None where nothing of it
-    was to land.
+    ``charged``: attempts that count, earlier runs included. ``earlier``: this run only remembered
+    it, or settled what an earlier one had done. ``landing``: None if nothing of it was to land.
     """
 
     issue_id: str
@@ -185,12 +184,12 @@ class Note:
 
 @value
 class History:
-    """A run's whole account.
+    """The whole history of a run.
 
     ``state``: ``running``, ``ended`` (by itself) or ``killed`` (it ended without a word).
-    ``exit_code`` and ``reason`` go with ``ended``. ``seconds``: how long the account is.
-    ``settled``: nothing of it is pending, for a later start has seen to that.
-    ``tracker_calls`` and ``tracker_seconds``: what asking the tracker has cost.
+    ``exit_code`` and ``reason`` go with ``ended``. ``seconds``: how long the history is.
+    ``settled``: nothing of it is pending, because a later start has seen to that. ``tracker_calls``
+    and ``tracker_seconds``: what asking the tracker has cost.
     """
 
     run_id: str
@@ -215,38 +214,37 @@ class History:
     tracker_calls: int
     tracker_seconds: float
     landing: LandingBoard | None = None
-    """The sums of what landed; None where nothing was to land."""
+    """The sums of what landed; None if nothing was to land."""
     dropped: Resumed | None = None
-    """What was counted before ``dropped_seconds``: the journal was too long, and tells the rest."""
+    """Sums of the time before ``dropped_seconds``, which the journal was too long to keep."""
     dropped_seconds: float = 0.0
     argv: tuple[str, ...] = ()
-    """What was typed after the program's name; empty where nobody knows."""
+    """Arguments that were typed after the program's name; empty if nobody knows."""
 
     def of_issue(self, issue_id: str) -> list[Attempt]:
-        """Its attempts, in order."""
+        """Return the issue's attempts, in order."""
         return [attempt for attempt in self.attempts if attempt.issue_id == issue_id]
 
     def with_fate(self, *fates: Fate) -> tuple[IssueHistory, ...]:
-        """Issues that this run had in its hands and that came to one of these ends."""
+        """Return the issues that this run had in its hands and that met one of these fates."""
         return tuple(i for i in self.issues if i.fate in fates and not i.earlier)
 
 
 # --- history fold --------------------------------------------------------------------------------
 # Makes a ``History`` from a journal's entries, of a run in any state: the board keeps all of it.
 #
-# Where an issue stands is told by ``core.issues``; here is written down what it came through.
-#
-# An entry out of place (a journal with torn lines) is taken as far as it makes sense, never
-# refused: whoever reads a report of a bad night must get one.
+# ``core.issues`` tells what state an issue is in; here is what it went through. An entry out of
+# place (a journal with torn lines) is taken as far as it makes sense, never refused: a bad night
+# needs its report most.
 
 
 def fold(
     entries: Iterable[Entry], *, alive: bool = False, now: float | None = None, settled: bool = True
 ) -> History | None:
-    """The account of one run; None where not even its first record is there.
+    """Return the history of one run; None if not even its first record is there.
 
-    ``alive``: its orchestrator lives; then ``now`` (epoch seconds) is where the account ends,
-    else it ends with the last entry. ``settled``: whether nothing of it is pending.
+    ``alive``: its orchestrator lives; then the history ends at ``now`` (epoch seconds), else with
+    the last entry. ``settled``: whether nothing of it is pending.
     """
     account = _WholeRun()
     for entry in entries:
@@ -260,7 +258,7 @@ class _WholeRun(Board):
 
     histories: dict[str, IssueHistory] = field(default_factory=dict)
     endless: list[reducer.RunningAttempt] = field(default_factory=list)
-    """Attempts of which the end was lost with a part of the journal."""
+    """Attempts whose end was lost with a part of the journal."""
     attempts: list[Attempt] = field(default_factory=list)
     living: dict[str, WorkerSpan] = field(default_factory=dict)
     lives: list[WorkerSpan] = field(default_factory=list)
@@ -426,7 +424,7 @@ class _WholeRun(Board):
                 self.attempts[index] = replace(attempt, receipt=found.receipt)
 
     def close(self, *, alive: bool, now: float | None, settled: bool) -> History | None:
-        """The account, with what has no end in it."""
+        """Return the history, including what has no end in it."""
         run = self.run
         if run is None:
             return None
@@ -436,7 +434,7 @@ class _WholeRun(Board):
             until = max(until, now - self.began_at)
         if state == "killed" and settled:
             for issue in self.histories.values():
-                # Nothing is pending any more: a later start has closed what this run could not.
+                # A later start has closed what this run could not, and nothing is pending any more.
                 if issue.fate is Fate.UNCLOSED:
                     issue.fate = Fate.CLOSED
         end = RUNNING if state == "running" else CUT_OFF
@@ -506,7 +504,7 @@ _KNOWN_BY = (
     *(rec.Claimed, rec.Started, rec.Finished, rec.SettledRecord, rec.Checkpointed),
     *(rec.BranchLanded, rec.LandingEnded),
 )
-"""What an account may begin with; whatever else is said of an issue nobody knows is passed over."""
+"""Records that an issue's history may begin with; others about an unknown issue are ignored."""
 
 _FATES = {
     IssueState.ENQUEUED: Fate.REQUEUED,
@@ -521,7 +519,7 @@ _FATES = {
 
 def _fate(issue: reducer.Issue) -> Fate:
     if issue.state in (IssueState.QUARANTINING, IssueState.QUARANTINED):
-        # What a person has reopened meanwhile is for anybody to take.
+        # An issue that a person has reopened meanwhile is for anybody to take.
         return Fate.QUARANTINED if issue.standing is Standing.QUARANTINED else Fate.REQUEUED
-    # Until the tracker has answered, what is to be requeued is ours.
+    # Until the tracker has answered, an issue that is to be requeued is ours.
     return _FATES.get(issue.state, Fate.UNFINISHED)

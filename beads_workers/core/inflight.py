@@ -1,4 +1,4 @@
-"""The jobs in our hands: from the claim to the tracker's last word on them."""
+"""The jobs in our hands: from the claim to the tracker's last answer on them."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ class InFlight:
     """A job that is ours until the tracker knows better: ``issue``, and what no record tells of it.
 
     ``conn_id``: of the worker that has it, or is to get it; ``lost_conn_id``: of the one that had
-    it when its connection was lost. ``started_at``: when its worker came to it. ``cancelled``: why
-    it was taken from its worker, if it was. ``queued_on_worker``: its worker has another task to
-    end before it begins this one. ``overdue``: its time was over long before. ``obeyed``: its
-    worker closed its connection when it was told to stop. ``trace_context``: the W3C headers of its
-    attempt. ``candidate``: the agent that works on it, if one does. ``reached``: how far its worker
-    said that it is. ``slept``: the machine has slept since its claim.
+    it when its connection was lost. ``started_at``: when its worker began it. ``cancelled``: why it
+    was taken from its worker, if it was. ``queued_on_worker``: its worker has another task to end
+    before it begins this one. ``overdue``: its time was over long before. ``obeyed``: its worker
+    closed its connection when it was told to stop. ``trace_context``: the W3C headers of its
+    attempt. ``candidate``: the agent that works on it, if one does. ``reached``: the last progress
+    that its worker reported. ``slept``: the machine has slept since its claim.
     """
 
     job: Job
@@ -78,38 +78,39 @@ class InFlight:
 
 
 RELEASED = "released"
-"""Why a task is cancelled when a person releases it."""
+"""Reason of a cancel if a person releases the issue."""
 
 RETRIED = "retried"
-"""Why it is when a person wants it tried again, and its worker is lost."""
+"""Reason of a cancel if a person wants another try while the worker is lost."""
 
 CANCELLED = "cancelled"
-"""Why it is when dispatcherd's ``cancel`` means it, on a source that sends it."""
+"""Reason of a cancel by dispatcherd's ``cancel``, if the source sends the task."""
 
 
 def lost(pid: int) -> Outcome:
-    """A worker died with the job under a living orchestrator."""
+    """Return the outcome of a job whose worker died under a living orchestrator."""
     return Outcome(OutcomeKind.LOST, f"its worker (pid {pid}) died")
 
 
 def not_back(pid: int) -> Outcome:
-    """A worker that is not ours has lost its connection, and is not heard of any more."""
+    """Return the outcome of a job whose foreign worker left its connection and is not heard of."""
     return Outcome(OutcomeKind.LOST, f"its worker (pid {pid}) left its connection, and lives on")
 
 
 # --- kept ----------------------------------------------------------------------------------------
-# What the journal keeps of a call: its arguments, unless they are too long.
+# The part of a call that the journal keeps: its arguments, unless they are too long.
 
 
 ISSUE_PATH = "beads.issue"
-"""What an issue is called that names no function: whatever the fleet runs is run for it."""
+"""Function path of an issue that names none: the fleet's own work is run for it."""
 
 _ENCODER = json.JSONEncoder(separators=(",", ":"), check_circular=False)
 
 
 def arguments_of(call: Call | None) -> Arguments | None:
-    """The arguments of a call; None where there are none. Of what would be longer together than
-    ``limits.ARGUMENTS_CHARS_MAX`` as JSON, the longer is left out first."""
+    """Return the arguments of a call; None if there are none.
+    If they are longer together than ``limits.ARGUMENTS_CHARS_MAX`` as JSON, the longer part is left
+    out first."""
     if call is None or not (call.args or call.kwargs):
         return None
     args, kwargs = len(_ENCODER.encode(list(call.args))), len(_ENCODER.encode(dict(call.kwargs)))
@@ -121,7 +122,7 @@ def arguments_of(call: Call | None) -> Arguments | None:
 
 
 def stored_value(text: str) -> Any:
-    """A value that was kept as a text, and can be written again; None for a damaged one."""
+    """Return a value that was kept as text, if it can be written again; None if it is damaged."""
     try:
         value = strict_loads(text.encode("utf-8", "replace"))
     except (ValueError, RecursionError):
@@ -130,29 +131,30 @@ def stored_value(text: str) -> Any:
 
 
 # --- backlog -------------------------------------------------------------------------------------
-# What is claimed and unsent, in the order in which it is sent.
+# Claimed and unsent jobs, in the order in which they are sent.
 
 
 class Backlog:
-    """By priority, then by age. It may hold what is claimed no longer: whoever takes it looks."""
+    """A queue by priority, then by age.
+    It may hold jobs that are claimed no longer, so the caller checks what it takes."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, IssueId]] = []
         self._added = 0
 
     def add(self, issue_id: IssueId, priority: int) -> None:
-        """Line it up."""
+        """Add an issue to the queue."""
         self._added += 1
         heapq.heappush(self._heap, (priority, self._added, issue_id))
 
     def next(self) -> IssueId | None:
-        """Take the first one off."""
+        """Remove and return the first issue; None if the queue is empty."""
         return heapq.heappop(self._heap)[2] if self._heap else None
 
     def first(
         self, unsent: Callable[[IssueId], bool], fits: Callable[[IssueId], bool]
     ) -> IssueId | None:
-        """Take the first one off that is unsent and fits; the others stay where they are."""
+        """Remove and return the first issue that is unsent and fits; the others keep order."""
         self._heap = [entry for entry in self._heap if unsent(entry[2])]
         found = min((entry for entry in self._heap if fits(entry[2])), default=None)
         if found is not None:
@@ -161,12 +163,12 @@ class Backlog:
         return None if found is None else found[2]
 
     def in_order(self) -> list[IssueId]:
-        """All of them, the next one first."""
+        """Return all issues, the next one first."""
         return [issue_id for _, _, issue_id in sorted(self._heap)]
 
 
 # --- tasks ---------------------------------------------------------------------------------------
-# The jobs in our hands: from the claim to the tracker's last word on them.
+# The jobs in our hands: from the claim to the tracker's last answer on them.
 
 
 _STIMULUS = {
@@ -177,7 +179,7 @@ _STIMULUS = {
 }
 
 _STAYS = (IssueReaction.DELIVER, IssueReaction.AGAIN, IssueReaction.LAND)
-"""After these it is in our hands still."""
+"""Reactions after which the job stays in our hands."""
 
 _NO_RESULT = Outcome(OutcomeKind.SUCCESS)
 
@@ -216,16 +218,16 @@ class Tasks:
         self._backlog = Backlog()
         self.in_flight: dict[IssueId, InFlight] = {}
         self.last_seconds = 0.0
-        """How long the attempt took that ended last."""
+        """Duration in seconds of the attempt that ended last."""
         self.ended = 0
-        """Issues that came to their end in this run: done or quarantined."""
+        """Number of issues that came to their end in this run: done or quarantined."""
 
     def land_by(self, land: Callable[[Issue], None]) -> None:
-        """Who sees to a branch that is to land."""
+        """Set the function that has an issue's branch landed."""
         self._land = land
 
     def claimed(self, job: Job) -> None:
-        """The source claimed it for us."""
+        """Take in a job that the source claimed for us."""
         self._round_trips.claimed(job.issue_id)
         self._effects.write(self._line_up(job))
         self.in_flight[job.issue_id] = InFlight(job, self._issues.known[job.issue_id])
@@ -241,9 +243,10 @@ class Tasks:
         )
 
     def most_urgent(self, wants: Priority | None = None) -> InFlight | None:
-        """The next one to send, taken off the backlog; priority first, then age of the claim.
+        """Remove and return the next job to send: by priority, then by age of the claim.
 
-        ``wants``: of a worker that does not take every task."""
+        ``wants``: of a worker that does not accept every task.
+        """
         if wants is not None:
             return self._first_of(wants)
         while (issue_id := self._backlog.next()) is not None:
@@ -264,7 +267,7 @@ class Tasks:
         return None if found is None else self.in_flight[found]
 
     def next_to_begin(self, wants: Priority | None = None) -> InFlight | None:
-        """The most urgent one that may begin now; those whose agents may not go back."""
+        """Return the most urgent job that may begin now; release those whose agents may not."""
         if self._preparation.is_on and not self._preparation.room():
             return None
         while (in_flight := self.most_urgent(wants)) is not None:
@@ -276,12 +279,12 @@ class Tasks:
         return None
 
     def waiting(self) -> list[IssueId]:
-        """What is claimed and unsent, the next one first."""
+        """Return the claimed and unsent issues, the next one first."""
         unsent = {i for i, h in self.in_flight.items() if h.issue.state is IssueState.CLAIMED}
         return [issue_id for issue_id in self._backlog.in_order() if issue_id in unsent]
 
     def reserve(self, in_flight: InFlight, conn_id: ConnId, worker_id: str) -> None:
-        """It goes to a worker that claims by itself: let the tracker know first."""
+        """Reserve a job for a worker that claims by itself; the tracker is told first."""
         issue_id = in_flight.job.issue_id
         in_flight.conn_id = conn_id
         self.move(in_flight.issue, IssueStimulus.RESERVED, rec.ClaimDelegated(issue_id, worker_id))
@@ -290,14 +293,14 @@ class Tasks:
         )
 
     def woke(self) -> None:
-        """The machine has slept, and nobody of us could say whose a claim was meanwhile: each is
-        read again before it is settled."""
+        """Have each claim read again before it is settled.
+        The machine has slept, and nobody here can say whose the claims were meanwhile."""
         for in_flight in self.in_flight.values():
             in_flight.slept = True
         self._round_trips.woke()
 
     def begin(self, in_flight: InFlight, conn_id: ConnId, worker_id: str) -> None:
-        """A new attempt: the TASK is sent right after this."""
+        """Begin a new attempt; the TASK is sent right after this."""
         self._requests += 1
         if self._preparation.is_on:
             self._preparation.begun()
@@ -319,13 +322,14 @@ class Tasks:
         else:
             self._effects.write(started)
         if started.agent:
-            # It may close its issue by itself: after a power cut, too, that is told from ours.
+            # The agent may close its issue by itself: even after a power cut, its close is told
+            # from ours.
             self._effects.ask(SyncJournal())
 
     def attempt_ended(
         self, in_flight: InFlight, outcome: Outcome, duration_ms: int | None = None
     ) -> None:
-        """An attempt ended: the policy decides, the journal knows, a write is pending."""
+        """End an attempt: the policy decides, the journal records, and a write is pending."""
         job, issue, started = in_flight.job, in_flight.issue, in_flight.started
         if in_flight.candidate is not NOBODY or outcome.receipt is not None:
             outcome = blamed(*self._agents.ended(issue, outcome))
@@ -376,14 +380,14 @@ class Tasks:
             self._effects.ask(ReadUsage(job.issue_id, end.attempt, end.request_id))
 
     def mend(self, in_flight: InFlight, ended: rec.LandingEnded) -> None:
-        """Its branch did not land: it is claimed and unsent again, for its own agent."""
+        """Queue a job again, for its own agent, because its branch did not land."""
         self._retry_state.failed_here.add(in_flight.job.issue_id)
         in_flight.conn_id = in_flight.lost_conn_id = None
         in_flight.cancelled, in_flight.queued_on_worker = "", False
         self.move(in_flight.issue, IssueStimulus.TO_MEND, ended, self._line_up(in_flight.job))
 
     def quarantined_unlanded(self, issue: Issue, *, shelved: bool) -> None:
-        """Nobody can mend its branch, which stays."""
+        """Quarantine an issue whose branch nobody can mend; the branch stays."""
         issue_id = IssueId(issue.issue_id)
         self._retry_state.failed_here.add(issue_id)
         if shelved:
@@ -395,13 +399,13 @@ class Tasks:
         )
 
     def requeue_unsent(self) -> None:
-        """A stop, or a drain: what nobody works on goes back at once."""
+        """Release all claimed and unsent jobs at once, for a stop or a drain."""
         for in_flight in list(self.in_flight.values()):
             if in_flight.issue.state is IssueState.CLAIMED:
                 self.drop_claim(in_flight)
 
     def returned_unstarted(self, in_flight: InFlight, why: str) -> None:
-        """Its worker returned it unstarted: it is claimed and unsent again."""
+        """Queue a job again that its worker returned unstarted."""
         issue = in_flight.issue
         uncharged = Requeue(0.0, history_of(issue))
         ended = _finished(in_flight, Outcome(OutcomeKind.CANCELLED, why), 0, "requeue", uncharged)
@@ -412,12 +416,12 @@ class Tasks:
         in_flight.cancelled, in_flight.queued_on_worker = "", False
 
     def drop_claim(self, in_flight: InFlight, outcome: Outcome = _NO_RESULT) -> None:
-        """It goes back before it was sent; ``outcome``: for a sender that is told one."""
+        """Release a job before it was sent; ``outcome``: for a sender that is told one."""
         self.move(in_flight.issue, IssueStimulus.REQUEUED, rec.Requeued(in_flight.job.issue_id))
         self._enqueue(in_flight, Action.RELEASE, outcome=outcome)
 
     def unreserve(self, in_flight: InFlight) -> None:
-        """The worker that it was reserved for is gone: back to the tracker."""
+        """Release a job that was reserved for a worker."""
         in_flight.conn_id = None
         self.move(in_flight.issue, IssueStimulus.REQUEUED, rec.Requeued(in_flight.job.issue_id))
 
@@ -430,14 +434,14 @@ class Tasks:
         several: bool = False,
         grace_seconds: float = 0.0,
     ) -> None:
-        """Its worker's connection is gone; for the rest see ``OwnerLost``."""
+        """Orphan a job whose worker's connection is lost; for the arguments see ``OwnerLost``."""
         in_flight.lost_conn_id, in_flight.conn_id = in_flight.conn_id, None
         ids = in_flight.job.issue_id, in_flight.issue.worker_id, pid
         lost = rec.OwnerLost(*ids, told_to_stop, several, grace_seconds)
         self.move(in_flight.issue, IssueStimulus.OWNER_LOST, lost)
 
     def inherit(self, inherited: rec.Inherited, source: str) -> None:
-        """An earlier run holds it, and its worker lives on."""
+        """Take over an issue that an earlier run holds, and whose worker lives on."""
         issue_id = IssueId(inherited.issue_id)
         issue = self._issues.of(issue_id)
         job = Job(source, issue_id, inherited.title, inherited.priority)
@@ -445,12 +449,12 @@ class Tasks:
         self.move(in_flight.issue, IssueStimulus.INHERITED, inherited)
 
     def is_open(self, issue_id: IssueId) -> bool:
-        """Whether nobody has it, as far as this run knows."""
+        """Return whether nobody has the issue, as far as this run knows."""
         issue = self._issues.known.get(issue_id)
         return issue is None or issue.state is IssueState.ENQUEUED
 
     def give_back(self, in_flight: InFlight) -> None:
-        """What was inherited is nobody's any more: open again in the tracker, and not charged."""
+        """Release an inherited issue, uncharged: it is open again in the tracker."""
         inherited = in_flight.issue.inherited
         assert inherited is not None, "an earlier run holds it"
         issue_id = in_flight.job.issue_id
@@ -462,32 +466,33 @@ class Tasks:
         )
 
     def inherited(self) -> int:
-        """How many an earlier run holds, with whose workers they still are."""
+        """Return how many issues an earlier run holds whose workers still have them."""
         return sum(in_flight.issue.inherited is not None for in_flight in self.orphaned())
 
     def orphaned(self) -> list[InFlight]:
-        """Jobs whose owner is not known to be dead."""
+        """Return the jobs whose owner is not known to be dead."""
         if not self._issues.count(IssueState.ORPHANED):
             return []
         return [h for h in self.in_flight.values() if h.issue.state is IssueState.ORPHANED]
 
     def running(self) -> int:
-        """How many are with a worker, or about to be, or with one that is lost."""
+        """Return how many jobs are with a worker, or about to be, or with a lost worker."""
         return self._issues.count(IssueState.RUNNING, IssueState.DELEGATING, IssueState.ORPHANED)
 
     def in_hand(self) -> int:
-        """How many are ours, and no earlier run's."""
+        """Return how many jobs are ours, without those of earlier runs."""
         return len(self.in_flight) - self.inherited()
 
     def running_here(self) -> int:
-        """The same, without what an earlier run's workers have."""
+        """Return how many jobs are running, without those of earlier runs."""
         return self.running() - self.inherited()
 
     def settled(self, settled: Settled) -> tuple[InFlight, IssueReaction] | None:
-        """The tracker's answer; returns what is left to do, None for jobs we no longer hold."""
+        """Take in the tracker's answer.
+        Return the job and what is left to do, None for jobs that we no longer hold."""
         settlement, result = settled.settlement, settled.result
         ids = settlement.issue_id, settlement.action.value
-        # What failed is in the journal already: ``RoundTrips`` says when it is asked for again.
+        # A failure is in the journal already: ``RoundTrips`` says when the write is tried again.
         looked = settlement.action is Action.CONFIRM and result is Result.APPLIED
         silent = looked or result is Result.FAILED
         records = () if silent else (rec.SettledRecord(*ids, result.value, settled.error),)
@@ -499,7 +504,7 @@ class Tasks:
         delegated = in_flight.issue.state is IssueState.DELEGATING
         left = settlement.action is Action.HAND_OVER and not delegated
         if left and result in (Result.APPLIED, Result.FAILED):
-            # The worker left while it was handed over; now it can go back.
+            # The worker left while the issue was handed over; now it can be released.
             for record in records:
                 self._effects.write(record)
             self._enqueue(in_flight, Action.RELEASE, unseen=True)
@@ -513,7 +518,7 @@ class Tasks:
         issue_id = in_flight.job.issue_id
         match reaction:
             case IssueReaction.KEEP:
-                pass  # Its branch is in the journal.
+                pass  # The branch is in the journal.
             case IssueReaction.COUNT | IssueReaction.LEAVE:
                 self._retry_state.failed_here.discard(issue_id)
                 self._traces.forget(issue_id)
@@ -526,13 +531,15 @@ class Tasks:
         del self.in_flight[issue_id]
 
     def move(self, issue: Issue, stimulus: IssueStimulus, *records: rec.Record) -> IssueReaction:
-        """The records make the move; the table says that there is such a one, and where it leads.
+        """Move an issue by writing records; the table says whether the move exists.
 
-        Raises ``ImpossibleMove``."""
+        Raise ``ImpossibleMove`` if it does not.
+        """
         move = step(ISSUE, issue.state, stimulus)
         for record in records:
             self._effects.write(record)
-        # What is being quarantined, and wanted back meanwhile, is open as soon as it is marked.
+        # An issue that is wanted back while it is being quarantined is open as soon as it is
+        # marked.
         assert issue.state is move.to or issue.pending is Action.REOPEN, f"{stimulus}: {issue}"
         return move.reaction
 
@@ -546,8 +553,9 @@ class Tasks:
         unseen: bool = False,
         by_agent: bool = False,
     ) -> None:
-        """``unseen``: a worker did it by itself, or nobody saw the end: it is looked at first, as
-        it is with ``by_agent``, and after a sleep."""
+        """Enqueue a write for the tracker.
+        ``unseen``: a worker did it by itself, or nobody saw the end. Then the issue is read first,
+        as it is with ``by_agent``, and after a sleep."""
         self._round_trips.enqueue(
             Settlement(
                 action,
@@ -571,7 +579,7 @@ _VERDICTS = {
     Requeue: ("requeue", IssueStimulus.REQUEUED),
     Quarantine: ("quarantined", IssueStimulus.SPENT),
 }
-"""What the journal calls it, and what it does to the issue."""
+"""Each verdict's name in the journal, and the stimulus that it gives the issue."""
 
 
 def _finished(
@@ -593,9 +601,8 @@ def _finished(
 # --- leases --------------------------------------------------------------------------------------
 # Leases: until when each claim is ours alone, which is renewed next, and which is given up.
 #
-# Source: docs/SEMANTICS.md, "Leases". All times are on the boot clock (``Effects.boot``),
-# which goes on while the machine sleeps; the timers do not, so leases are also looked at every
-# few seconds.
+# Source: docs/SEMANTICS.md, "Leases". All times are on the boot clock (``Effects.boot``), which
+# goes on while the machine sleeps. The timers do not, so leases are also checked every few seconds.
 
 
 LOOK = "look at the leases"
@@ -612,7 +619,7 @@ class LeaseRenewal:
 
     @property
     def half(self) -> float:
-        """Half its life is over: it is to be renewed."""
+        """Time at which half of the lease is over, and it is to be renewed."""
         return (self.lease.began + self.lease.ends) / 2
 
 
@@ -629,26 +636,26 @@ class Leases:
         self._look_at = inf
 
     def granted(self, leases: Iterable[Lease]) -> None:
-        """The tracker says until when these are ours."""
+        """Take in leases that the tracker has granted or renewed."""
         for lease in leases:
             self._kept[lease.issue_id] = kept = LeaseRenewal(lease)
             self._look_by(kept.half)
 
     def to_renew(self, settling: Collection[IssueId]) -> tuple[IssueId, ...]:
-        """The lease that ends first of those that are due: one, so that no close waits long.
+        """Return the due lease that ends first: only one, so that no close waits long.
 
-        ``settling``: what the same turn is about to let go of.
+        ``settling``: issues that the same round trip is about to let go of.
         """
         due = [k for i, k in self._kept.items() if self._is_due(k) and i not in settling]
         first = min(due, key=lambda kept: kept.lease.ends, default=None)
         return (first.lease.issue_id,) if first else ()
 
     def asked(self, issue_ids: tuple[IssueId, ...]) -> None:
-        """These are being renewed in the turn that begins."""
+        """Note which leases the round trip that begins renews."""
         self._asked = issue_ids
 
     def answered(self, renewed: Renewed | None) -> None:
-        """What came of it; None: the tracker could not be asked."""
+        """Take in the answer to a renewal; None: the tracker could not be asked."""
         asked, self._asked = self._asked, ()
         for issue_id in asked:
             if (kept := self._kept.get(issue_id)) is not None:
@@ -661,9 +668,9 @@ class Leases:
             self._kept.pop(lost.issue_id, None)
 
     def run_out(self) -> list[IssueId]:
-        """What must be given up now, before somebody else may start it; each is named once.
+        """Return the issues to give up now, before others may start them; each is named once.
 
-        Call it after every event and deadline.
+        Call this after every event and deadline.
         """
         if self._effects.boot < self._look_at:
             self._set_timer()
@@ -689,7 +696,7 @@ class Leases:
             return inf
         life = kept.lease.ends - kept.lease.began
         margin = min(self._margin, life * limits.LEASE_MARGIN_SHARE_MAX)
-        # Found late, after a sleep or a freeze: nobody has tried to renew it yet.
+        # Found late, after a sleep or a freeze: nobody has tried to renew the lease yet.
         return max(kept.lease.ends - margin, kept.due_since + limits.LEASE_WAKE_SECONDS)
 
     def _next(self, kept: LeaseRenewal) -> float:

@@ -4,13 +4,13 @@
     transition = issues.apply(entry)     # None: the record is about no issue
     issues.known["bw-1"].state
 
-The live core, the board, the recovery, the checkpoint, reports and exports read what stands here;
-none of them keeps an account of its own. The states are those of the table that the live core
-checks each of its moves by (``states.ISSUE``); a journal, unlike the core, may lack lines, so a
-record that the table calls impossible is taken at its word.
+The live core, the board, the recovery, the checkpoint, reports and exports all read this fold, and
+none keeps an account of its own. The states are those of the table by which the live core checks
+each of its moves (``states.ISSUE``). A journal, unlike the core, may lack lines, so a record that
+the table calls impossible is believed.
 
-What an issue holds is what is true of it now. Once it is closed, somebody else's, or open again
-without a past, it is forgotten.
+An issue holds what is true of it now. Once it is closed, somebody else's, or open again without a
+past, it is forgotten.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from beads_workers.core.states import IssueState, Key
 
 
 class Standing(Key):
-    """Why an issue is, or is not, to be taken."""
+    """The reasons why an issue is, or is not, to be taken."""
 
     OPEN = "may be taken"
     COOLING = "not before a time"
@@ -53,14 +53,14 @@ class RunningAttempt:
 class Issue:
     """One issue that is in our hands, or has a past.
 
-    ``retry_entry``: its past, as the next run would be told of it; None where there is nothing to
+    ``retry_entry``: its past, as the next run would be told of it; None if there is nothing to
     tell. ``due``: when it may be taken again, while it is ``COOLING``; on the clock of
     ``Entry.elapsed``. ``pending``: the write that the tracker is to be asked for, or is being asked
     for. ``attempt``: the one under way. ``end``: of the last one, until the tracker has answered.
     ``landed``: where its work is, while the close is pending. ``owner``: pid and start time of a
     worker that is not ours and has it. ``handed_over``: it may be in progress in nobody's name.
-    ``told``: the records that still hold, oldest first; whoever applies them, and ``retry_entry``,
-    knows what is known here.
+    ``told``: the records that still hold, oldest first; applied with ``retry_entry``, they give
+    this issue.
     """
 
     issue_id: str
@@ -80,44 +80,44 @@ class Issue:
 
     @property
     def title(self) -> str:
-        """As the tracker had it at the claim."""
+        """The title, as the tracker had it at the claim."""
         described = self.claimed or self.retry_entry
         return described.title if described else ""
 
     @property
     def charged(self) -> int:
-        """Attempts that count."""
+        """Number of attempts that count."""
         return self.retry_entry.charged if self.retry_entry else 0
 
     @property
     def error(self) -> str:
-        """What the last attempt failed with."""
+        """Error with which the last attempt failed."""
         return self.retry_entry.error if self.retry_entry else ""
 
     @property
     def is_done(self) -> bool:
-        """Its work is done: it is to land, or to be closed."""
+        """Whether the issue's work is done, and it is to land or to be closed."""
         return self.state in _DONE
 
     @property
     def landing(self) -> Add | None:
-        """The branch that is to land, or has landed while it was ``SHELVED``."""
+        """The branch that is to land, or has landed while the issue was ``SHELVED``."""
         return self.retry_entry.landing if self.retry_entry else None
 
     @property
     def shelved(self) -> bool:
-        """Its close is pending, and an earlier run has blocked it in nobody's name."""
+        """Whether its close is pending, and an earlier run has blocked it in nobody's name."""
         return self.state is IssueState.CLOSING and self.landing is not None
 
     @property
     def quarantine_note(self) -> str:
-        """Why it is quarantined, for the tracker."""
+        """Text for the tracker on why the issue is quarantined."""
         landing = self.landing
         return quarantine_note(self.charged, self.error, landing.branch if landing else "")
 
     @property
     def close_note(self) -> str:
-        """Why it is closed, for the tracker."""
+        """Text for the tracker on why the issue is closed."""
         receipt = (self.end.receipt if self.end else None) or (
             self.retry_entry.receipt if self.retry_entry else None
         )
@@ -131,38 +131,38 @@ class Issue:
 
     @property
     def agent(self) -> str:
-        """Who worked on it last, while the tracker has no answer to that; "" for no agent."""
+        """The agent that worked on it last, while the tracker has not answered; "" for no agent."""
         if self.attempt is not None:
             return self.attempt.started.agent
         return self.end.agent if self.end is not None else ""
 
     @property
     def orphaned(self) -> rec.OwnerLost | rec.Inherited | None:
-        """Who has it without a connection to us; None where nobody has."""
+        """The record of the worker that has it without a connection to us; None if none has."""
         told = (entry.record for entry in reversed(self.told))
         kinds = rec.OwnerLost | rec.Inherited
         return next((each for each in told if isinstance(each, kinds)), None)
 
     @property
     def lost_pid(self) -> int:
-        """The process that may live, while the issue is orphaned; else 0."""
+        """Pid of the process that may live, while the issue is orphaned; else 0."""
         orphaned = self.orphaned
         return orphaned.pid if orphaned else 0
 
     @property
     def inherited(self) -> rec.Inherited | None:
-        """Whose claim it is, where an earlier run holds it."""
+        """The record of the earlier run that holds the claim; None if none does."""
         orphaned = self.orphaned
         return orphaned if isinstance(orphaned, rec.Inherited) else None
 
     @property
     def is_unstarted(self) -> bool:
-        """In our hands, and no attempt was made since its claim."""
+        """Whether it is in our hands, and no attempt was made since its claim."""
         return self.claimed is not None and self.attempt is None and self.end is None
 
     @property
     def is_reopened(self) -> bool:
-        """Quarantined once, and taken back since: the tracker may block it still."""
+        """Whether it was quarantined once, and taken back since: the tracker may still block it."""
         if self.state is IssueState.QUARANTINING:
             return self.standing is not Standing.QUARANTINED
         return self.pending is Action.REOPEN and self.state in _NOBODYS
@@ -170,11 +170,11 @@ class Issue:
 
 @value
 class Transition:
-    """What a record has changed. ``issue`` is as it is now, and may be forgotten already.
+    """The change that a record makes. ``issue`` is as it is now, and may be forgotten already.
 
     ``before``, ``stood``: its state and its standing until now. ``attempt``: the one that is over,
-    where one is; in a journal that lacks lines, not always with an end of its own. ``end``: of the
-    last attempt, which the tracker now has an answer to.
+    if one is; in a journal that lacks lines, not always with an end of its own. ``end``: of the
+    last attempt, to which the tracker now has answered.
     """
 
     issue: Issue
@@ -186,7 +186,7 @@ class Transition:
 
 @dataclass(slots=True)
 class Issues:
-    """``known``: what is in our hands or has a past, by issue id, in the order of its coming.
+    """``known``: issues that are in our hands or have a past, by id, in the order of their coming.
 
     ``heard``: those of which the tracker told this run before it took any.
     """
@@ -195,16 +195,16 @@ class Issues:
     heard: set[str] = field(default_factory=set)
     _has_taken: bool = False
     _foreign: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Workers that are not ours, and connected: pid and start time."""
+    """Connected workers that are not ours: pid and start time."""
     several: set[tuple[int, int]] = field(default_factory=set)
-    """Of those, the processes that have had several connections at once."""
+    """Processes of foreign workers that have had several connections at once."""
     _in_state: dict[IssueState, int] = field(default_factory=lambda: dict.fromkeys(IssueState, 0))
-    """How many are in each state in which nothing is forgotten."""
+    """Number of issues in each state; states in which issues are forgotten do not count."""
     _standing: dict[Standing, dict[str, None]] = field(default_factory=dict)
-    """The ids of those that are not to be taken, by the reason."""
+    """Ids of the issues that are not to be taken, by the reason."""
 
     def apply(self, entry: Entry) -> Transition | None:
-        """Take in the next entry; None where it changes no issue."""
+        """Take in the next entry; return None if it changes no issue."""
         fold = _FOLDS.get(type(entry.record))
         if fold is None or (change := fold(self, entry.record, entry)) is None:
             return None
@@ -217,21 +217,22 @@ class Issues:
         return change
 
     def count(self, *states: IssueState) -> int:
-        """How many are in one of these states, of those in which nothing is forgotten."""
+        """Return how many issues are in these states, in all of which nothing is forgotten."""
         number = 0
-        for state in states:  # Asked a dozen times a task: a generator takes twice as long.
+        for state in states:  # A dozen calls a task: a generator takes twice as long.
             number += self._in_state[state]
         return number
 
     def standing(self, standing: Standing) -> list[Issue]:
-        """All that stand so, but for ``OPEN``; the one that has come to it last at the end."""
+        """Return all issues of a standing other than ``OPEN``, the latest to reach it last."""
         return [self.known[issue_id] for issue_id in self._standing.get(standing, ())]
 
     def is_counted(self, issue_id: str, request_id: str) -> bool:
-        """Whether what this attempt has cost is known already.
+        """Return whether the cost of this attempt is known already.
 
-        It is, too, where an attempt of a later run is: that began when its run had read what the
-        earlier ones have used."""
+        It is, too, if an attempt of a later run is counted: that run had read what the earlier ones
+        used before it began.
+        """
         issue = self.known.get(issue_id)
         past = issue.retry_entry if issue is not None else None
         if past is None or not past.counted:
@@ -240,8 +241,8 @@ class Issues:
         return past.counted == request_id or last > run_id
 
     def with_known_cost(self, heard: rec.Checkpointed) -> rec.Checkpointed:
-        """What the journal of a dead run says of an issue, and no less cost than is known: a start
-        between the two, broken off, may have found more."""
+        """Return a dead run's word on an issue, with no less cost than is known.
+        A start between the two runs that was broken off may have found more."""
         issue = self.known.get(heard.issue_id)
         past = issue.retry_entry if issue is not None else None
         if past is None or past.tokens < heard.tokens:
@@ -249,7 +250,7 @@ class Issues:
         return replace(heard, money=past.money, tokens=past.tokens, counted=past.counted)
 
     def settled(self, issue_id: str) -> None:
-        """A later run has settled it with the tracker: its past is all that is left of it."""
+        """Reduce an issue to its past: a later run has settled it with the tracker."""
         issue = self.known.get(issue_id)
         if issue is None:
             return
@@ -260,7 +261,7 @@ class Issues:
         self._stands(issue, stood)
 
     def returned_unstarted(self, request_ids: Collection[str]) -> None:
-        """Workers have left word: these attempts were returned unstarted."""
+        """Move the issues of these attempts back to claimed: workers returned them unstarted."""
         for issue in self.known.values():
             sent = issue.attempt
             if sent is not None and sent.started.request_id in request_ids:
@@ -277,11 +278,11 @@ class Issues:
         change = Transition(issue, issue.state, issue.standing, issue.attempt)
         self._has_taken = True
         if (retry_entry := issue.retry_entry) is not None:
-            # One that was quarantined was opened by a person, who thereby gave it new attempts.
+            # A person opened a quarantined issue, and thereby gave it new attempts.
             issue.retry_entry = (
                 None if retry_entry.quarantined else replace(retry_entry, not_before=0.0)
             )
-        # Returned unstarted, it never went back; and what was to be reopened is open.
+        # Returned unstarted, it was never released; and an issue that was to be reopened is open.
         issue.pending = None
         issue.state, issue.standing = IssueState.CLAIMED, Standing.OPEN
         issue.claimed, issue.worker_id, issue.attempt, issue.end = claimed, "", None, None
@@ -329,7 +330,7 @@ class Issues:
         change = Transition(issue, issue.state, issue.standing)
         issue.state = IssueState.RELEASING
         if issue.pending is not Action.HAND_OVER:
-            issue.pending = Action.RELEASE  # Else the tracker has to answer to that first.
+            issue.pending = Action.RELEASE  # Else the tracker has to answer to the hand-over first.
         issue.told.append(entry)
         return change
 
@@ -353,7 +354,7 @@ class Issues:
         change = Transition(issue, issue.state, issue.standing)
         past, issue.retry_entry = issue.retry_entry, None
         if issue.state is not IssueState.LANDING and past is not None:
-            # That it is blocked in nobody's name is all that counts of its past.
+            # Of the issue's past only this counts: it is blocked in nobody's name.
             issue.retry_entry = replace(
                 past, charged=0, free_in_a_row=0, error="", quarantined=False
             )
@@ -395,7 +396,7 @@ class Issues:
         if settled.action == _HAND_OVER:
             self._handed_over(issue, settled, entry)
         elif settled.action == _REOPEN and issue.state not in _NOBODYS:
-            pass  # Asked for before it was taken, or was being quarantined: no news of that.
+            pass  # The reopening was asked for before it was taken or quarantined: no news.
         elif settled.action == _CONFIRM and settled.result not in _NO_MORE:
             pass
         elif settled.action == _CLOSE or settled.result in _NO_MORE:
@@ -409,7 +410,7 @@ class Issues:
             quarantining = (
                 issue.state is IssueState.QUARANTINING and issue.pending is Action.QUARANTINE
             )
-            # Another try may have been asked for meanwhile, of what we or an earlier
+            # A person may have asked for another try meanwhile, of an issue that we or an earlier
             # run quarantined.
             asked = quarantining and issue.standing is not Standing.QUARANTINED
             reopens = asked or (issue.pending is Action.REOPEN and settled.action != _REOPEN)
@@ -424,11 +425,11 @@ class Issues:
             issue.state, issue.pending = IssueState.RUNNING, None
             issue.told.append(entry)
         elif issue.state is IssueState.RELEASING:
-            issue.pending = Action.RELEASE  # Its worker has left meanwhile.
+            issue.pending = Action.RELEASE  # The worker has left meanwhile.
             issue.told.append(entry)
 
     def _over(self, issue: Issue, settled: rec.SettledRecord) -> None:
-        """It is closed, or not ours."""
+        """Forget an issue that is closed, or not ours; a later run's quarantine stays known."""
         retry_entry, not_ours = issue.retry_entry, settled.result == _NOT_OURS
         if (
             not_ours
@@ -436,7 +437,8 @@ class Issues:
             and retry_entry is not None
             and retry_entry.quarantined
         ):
-            # What an earlier run was to requeue was quarantined by a later one: that stays known.
+            # The issue that an earlier run was to requeue was quarantined by a later one: that
+            # stays known.
             self._returned(issue)
             return
         issue.state = IssueState.FOREIGN if not_ours else IssueState.CLOSED
@@ -561,7 +563,7 @@ class Issues:
     # --- what is remembered -------------------------------------------------------------------
 
     def of(self, issue_id: str) -> Issue:
-        """The issue; in a journal that lacks its claim, a new one."""
+        """Return the issue; in a journal that lacks its claim, a new one."""
         issue = self.known.get(issue_id)
         if issue is None:
             issue = self.known[issue_id] = Issue(issue_id)
@@ -574,7 +576,7 @@ class Issues:
             self._standing.setdefault(issue.standing, {})[issue.issue_id] = None
 
     def _returned(self, issue: Issue, pending: Action | None = None) -> None:
-        """It is out of our hands, and at most this write is pending."""
+        """Take an issue out of our hands, with at most this write pending."""
         issue.claimed = issue.attempt = issue.end = issue.owner = None
         issue.pending, issue.handed_over = pending, False
         issue.told = [each for each in issue.told if type(each.record) is rec.PutOnHold]
@@ -583,7 +585,7 @@ class Issues:
         self._rest(issue)
 
     def _rest(self, issue: Issue) -> None:
-        """It is nobody's; forgotten, where it has no past."""
+        """Make an issue nobody's; forget it if it has no past."""
         issue.worker_id = ""
         quarantined = issue.retry_entry is not None and issue.retry_entry.quarantined
         issue.state = IssueState.QUARANTINED if quarantined else IssueState.ENQUEUED
@@ -604,7 +606,7 @@ class Issues:
 
 
 def _entry_after(issue: Issue, finished: rec.Finished, at: float) -> rec.Checkpointed | None:
-    """What is to be remembered after an attempt."""
+    """Return what is to be remembered after an attempt."""
     if finished.verdict == _FINISH:
         return None
     if finished.verdict == _LAND:
@@ -651,7 +653,8 @@ def _entry_after(issue: Issue, finished: rec.Finished, at: float) -> rec.Checkpo
 
 
 def _entry_to_land(issue: Issue, finished: rec.Finished, at: float) -> rec.Checkpointed:
-    """It is done, and has a branch; what was known of it holds again if that does not land."""
+    """Return the entry of an issue with a branch to land.
+    What was known of it holds again if the branch does not land."""
     before = issue.retry_entry or rec.Checkpointed(issue.issue_id, title=issue.title)
     receipt = finished.receipt
     assert receipt is not None, "only a branch lands, which a receipt names"
@@ -684,7 +687,7 @@ def _entry_to_land(issue: Issue, finished: rec.Finished, at: float) -> rec.Check
 
 
 def _entry_to_mend(issue: Issue, ended: rec.LandingEnded) -> rec.Checkpointed:
-    """It did not land: its next attempt is told why."""
+    """Return the entry of an issue whose branch did not land: its next attempt is told why."""
     before = issue.retry_entry or rec.Checkpointed(issue.issue_id, title=issue.title)
     if not ended.why:
         return replace(before, landing=None)
@@ -694,7 +697,7 @@ def _entry_to_mend(issue: Issue, ended: rec.LandingEnded) -> rec.Checkpointed:
     quarantined = ended.verdict == _QUARANTINED
     return replace(
         before,
-        # It may land all the same, where gates are flaky.
+        # The branch may land all the same, if gates are flaky.
         landing=before.landing if quarantined else None,
         error=refusal_text(ended.why, ended.files, ended.against, ended.text),
         receipt=receipt,
@@ -705,7 +708,7 @@ def _entry_to_mend(issue: Issue, ended: rec.LandingEnded) -> rec.Checkpointed:
 
 
 def _with_cost(past: rec.Checkpointed, request_id: str, told: Receipt) -> rec.Checkpointed:
-    """With what this attempt has cost, once: a checkpoint repeats the end that it knows of."""
+    """Return the entry with this attempt's cost, added once: a checkpoint may repeat an end."""
     if past.counted == request_id:
         return past
     return replace(
@@ -771,4 +774,4 @@ _FOLDS: dict[type[rec.Record], Callable[[Issues, Any, Entry], Transition | None]
 }
 
 ABOUT_ISSUES = frozenset(_FOLDS)
-"""The kinds of records that may say something of an issue."""
+"""The kinds of records that may change an issue."""

@@ -32,9 +32,9 @@ class Record:
 
 @value
 class RunStarted(Record):
-    """The first line of a run. ``agents``: those that are understood, by their names. ``lands``: a
-    success with a branch lands before it is closed. ``argv``: what was typed after the program's
-    name; empty where that was very long."""
+    """The first line of a run. ``agents``: those that are understood, by their names.
+    ``lands``: a success with a branch lands before it is closed. ``argv``: what was typed after the
+    program's name; empty if that was very long."""
 
     run_id: str
     pid: int
@@ -58,10 +58,10 @@ class Checkpointed(Record):
     ``not_before`` in epoch seconds, the end of ``delay_seconds``. ``claimed_by``: the actor in
     whose name a done issue is still to be closed. ``path`` to ``enqueued_at``: see ``Claimed``;
     ``outcome`` and ``receipt``: of its last attempt, see ``Finished``; ``traceparent``: of its
-    first one. ``money`` (dollars) and ``tokens``: of all of them; ``counted``: the request id of
-    the last one that is in them. ``landing``: its work is done, and this is to land.
-    ``repairs``: how often its branch came back to be mended; ``mend``: why the last time, until
-    there is work again. ``unprepared``: see ``Finished``.
+    first attempt. ``money`` (dollars) and ``tokens``: of all attempts; ``counted``: the request id
+    of the last attempt that is in them. ``landing``: the branch that is to land, if its work is
+    done. ``repairs``: how often its branch came back to be mended; ``mend``: why the last time,
+    until there is work again. ``unprepared``: see ``Finished``.
     """
 
     issue_id: str
@@ -103,7 +103,8 @@ class RunChanged(Record):
 
 @value
 class BudgetSpent(Record):
-    """Nothing more is begun: ``why`` is the reason of the pause, or of the end, that follows."""
+    """The budget is spent, and nothing more begins.
+    ``why``: the reason of the pause, or of the end, that follows."""
 
     why: str
 
@@ -118,7 +119,8 @@ class WorkerStarted(Record):
 
 @value
 class WorkerJoined(Record):
-    """A worker said its first valid word. ``called``: by itself. ``start_time``: of ``pid``."""
+    """A worker said its first valid word. ``called``: its own name for itself.
+    ``start_time``: of ``pid``."""
 
     worker_id: str
     pid: int
@@ -153,14 +155,14 @@ class WorkerPaused(Record):
 
 @value
 class WorkerResumed(Record):
-    """Nobody has it paused any more."""
+    """A worker is paused by nobody any more."""
 
     worker_id: str
 
 
 @value
 class WorkerExited(Record):
-    """A worker process of ours ended; ``status`` as the shell says it (128+N for a signal)."""
+    """A worker process of ours ended; ``status`` is as in the shell (128+N for a signal)."""
 
     worker_id: str
     pid: int
@@ -177,11 +179,11 @@ class WorkerGone(Record):
 
 @value
 class Listed(Record):
-    """What the tracker showed: takeable issues by priority (0 to 4), and blocked ones.
+    """The tracker's last listing: takeable issues by priority (0 to 4), and blocked ones.
 
-    ``discovered``: what agents filed and nobody takes until a person does, the first of them.
-    ``held``: what other runs of ours hold, the first of them; ``holders``: those runs' actors, in
-    the same order.
+    ``discovered``: issues that agents filed and that wait for a person, the first of them.
+    ``held``: issues that other runs of ours hold, the first of them; ``holders``: those runs'
+    actors, in the same order.
     """
 
     by_priority: tuple[int, ...] = (0, 0, 0, 0, 0)
@@ -196,9 +198,9 @@ class Listed(Record):
 class Claimed(Record):
     """An issue is ours in the tracker.
 
-    ``path`` and ``arguments``: the function that it names, if any.
-    ``enqueued_at``: epoch seconds at which the tracker got it; 0 where that is not known.
-    ``issue_type`` and ``labels``: for the message of the commit that lands.
+    ``path`` and ``arguments``: the function that it names, if any. ``enqueued_at``: epoch seconds
+    at which the tracker got it; 0 if that is not known. ``issue_type`` and ``labels``: for the
+    message of the commit that lands.
     """
 
     issue_id: str
@@ -213,7 +215,8 @@ class Claimed(Record):
 
 @value
 class ClaimDelegated(Record):
-    """From here on an issue may be in progress in nobody's name: its worker claims by itself."""
+    """An issue that may be in progress in nobody's name from here on: its worker claims by
+    itself."""
 
     issue_id: str
     worker_id: str
@@ -224,8 +227,8 @@ class Started(Record):
     """An attempt begins: the TASK follows.
 
     ``traceparent`` of its span, ``trace_parent`` of the one that it continues, and ``tracestate``:
-    W3C headers, "" where there is no tracer, or no such thing. ``agent`` and ``model``: who works
-    on it, "" where no agent does, or it chooses the model itself.
+    W3C headers, "" if there is no tracer, or no such header. ``agent`` and ``model``: who works on
+    it, "" if no agent does, or the agent chooses the model itself.
     """
 
     issue_id: str
@@ -243,12 +246,12 @@ class Started(Record):
 
 @value
 class OwnerLost(Record):
-    """The worker of a running attempt is gone from us, and not yet known to be dead.
+    """The worker of a running attempt has lost its connection, and is not yet known to be dead.
 
-    Of a worker that is not ours: ``told_to_stop``, and had not left when its time was over, so that
-    only the end of its process frees the issue; ``several``: its process had other connections, so
-    that a READY by another one says nothing of this issue; ``grace_seconds``: after these it goes
-    back although that process lives, 0 for never.
+    The other fields are of a worker that is not ours. ``told_to_stop``: it had not left when its
+    time was over, so only the end of its process frees the issue. ``several``: its process had
+    other connections, so a READY by another one says nothing of this issue. ``grace_seconds``:
+    after these the issue goes back although that process lives, 0 for never.
     """
 
     issue_id: str
@@ -263,7 +266,7 @@ class OwnerLost(Record):
 class Inherited(Record):
     """An issue that an earlier run holds is with a worker that was not ours, and lives on.
 
-    ``run_id``: of that run. ``lost_at``: epoch seconds at which that run lost it; 0 where it died
+    ``run_id``: of that run. ``lost_at``: epoch seconds at which that run lost it; 0 if the run died
     first. ``told_to_stop``, ``several`` and ``grace_seconds``: see ``OwnerLost``; the last one
     counts from this record on.
     """
@@ -283,15 +286,14 @@ class Inherited(Record):
 
 @value
 class Finished(Record):
-    """An attempt ended. ``verdict``: ``finish``, ``land``, ``requeue``, ``quarantined``,
-    ``hand_back``.
+    """The end of an attempt.
 
-    ``charged`` and ``free_in_a_row`` are the history after it; ``delay_seconds`` until the next
-    try; ``duration_ms`` as the worker measured it, or as we did where it said nothing. ``note``,
-    ``result`` (JSON, see ``outcomes.kept``) and ``result_file``: what came of a success.
-    ``receipt``: of an agent; ``agent``: see ``Started``. ``reached``: what
-    its last PROGRESS said, for people. ``unprepared``: attempts in a row without a worktree, for
-    the reason in ``error``.
+    ``verdict``: ``finish``, ``land``, ``requeue``, ``quarantined``, ``hand_back``. ``charged`` and
+    ``free_in_a_row`` are the history after it; ``delay_seconds`` until the next try;
+    ``duration_ms`` as the worker measured it, or as we did if it said nothing. ``note``, ``result``
+    (JSON, see ``model.kept``) and ``result_file``: what came of a success. ``receipt``: of an
+    agent; ``agent``: see ``Started``. ``reached``: its last PROGRESS, for people. ``unprepared``:
+    attempts in a row without a worktree, for the reason in ``error``.
     """
 
     issue_id: str
@@ -316,8 +318,8 @@ class Finished(Record):
 
 @value
 class BranchLanded(Record):
-    """Its work is on the integration branch, as ``commit``; for the rest see ``landing.Landed``.
-    A close is pending."""
+    """An issue's work is on the integration branch, as ``commit``; for the rest see
+    ``landing.Landed``. A close is pending."""
 
     issue_id: str
     attempt: int
@@ -330,11 +332,10 @@ class BranchLanded(Record):
 
 @value
 class LandingEnded(Record):
-    """Its work does not land as it is. ``verdict``: ``mend`` (its agent goes on at once),
-    ``requeue``, ``quarantined``, or ``shelve`` (the run ends). For ``why`` to ``against`` see
-    ``landing.Refused``; there is none where it was shelved or is not wanted any more. ``repairs``:
-    how often it has come back by now.
-    """
+    """An issue's work does not land as it is.
+    ``verdict``: ``mend`` (its agent goes on at once), ``requeue``, ``quarantined``, or ``shelve``
+    (the run ends). For ``why`` to ``against`` see ``landing.Refused``; they are empty if the issue
+    was shelved or is not wanted any more. ``repairs``: how often it has come back by now."""
 
     issue_id: str
     verdict: str
@@ -362,8 +363,8 @@ class GateRan(Record):
 
 @value
 class LandingTip(Record):
-    """The integration branch stands here; see ``landing.Tip``, and ``landing.Into`` for ``into``,
-    the user's branch that was moved there as well, or, with ``why``, was not."""
+    """A move of the integration branch; see ``landing.Tip``, and ``landing.Into`` for ``into``.
+    That is the user's branch, which was moved as well, or, with ``why``, was not."""
 
     commit: str
     branch: str
@@ -384,7 +385,7 @@ class SettledRecord(Record):
 
 @value
 class Requeued(Record):
-    """Nobody works on it, and nobody will: its release is pending.
+    """An issue on which nobody works, and nobody will: its release is pending.
 
     It was claimed and unsent, or reserved for a worker that has left. The end of an attempt needs
     no such record: ``Finished`` says what becomes of its issue.
@@ -409,7 +410,8 @@ class RetryAsked(Record):
 
 @value
 class Refunded(Record):
-    """It failed in a spawn storm, and is open for a next try. ``charged``: what still counts."""
+    """An issue failed in a spawn storm, and is open for a next try.
+    ``charged``: attempts that still count."""
 
     issue_id: str
     charged: int = 0
@@ -417,9 +419,9 @@ class Refunded(Record):
 
 @value
 class Noted(Record):
-    """Something a person may want to read. ``level``: ``info``, ``warning`` or ``error``.
+    """A note for people. ``level``: ``info``, ``warning`` or ``error``.
 
-    ``refused``: so many messages of publishers were not taken since the last one.
+    ``refused``: number of publishers' messages that were not taken since the last note.
     """
 
     level: str
@@ -429,7 +431,7 @@ class Noted(Record):
 
 @value
 class Recovered(Record):
-    """What an earlier run had left was settled."""
+    """Everything that an earlier run had left was settled."""
 
     run_id: str
 
@@ -458,7 +460,7 @@ class SourceTrouble(Record):
 
 @value
 class SettlementFailed(Record):
-    """The tracker did not write this one: ``action``, a name of ``Action``, is still pending.
+    """A write that the tracker did not make: ``action``, a name of ``Action``, is still pending.
 
     ``tries``: how often it has failed by now; it is tried again in ``retry_in_seconds``.
     """
@@ -477,7 +479,7 @@ class SourceRecovered(Record):
 
 @value
 class DegradedBegan(Record):
-    """The machine stands in the way: no room, no descriptors, the project's folder gone.
+    """A condition of the machine: no room, no descriptors, the project's folder gone.
 
     ``what`` names it until ``DegradedEnded``; ``stops``: nothing new is taken meanwhile.
     """
@@ -490,18 +492,18 @@ class DegradedBegan(Record):
 
 @value
 class DegradedEnded(Record):
-    """It does not any more."""
+    """A condition of the machine is over; ``what`` names it."""
 
     what: str
 
 
 @value
 class AccountClosed(Record):
-    """An agent's account takes no work: ``trouble`` is a name of ``accounts.Trouble``.
+    """The closure of an agent's account; ``trouble`` is a value of ``receipts.AccountTrouble``.
 
-    ``model``: only this one's window is used up. ``until``: the reset that was said, ``probe_at``:
-    when a canary may try, ``since``: when it closed first; epoch seconds, 0 for unknown.
-    ``todo``: the command by which a person mends it, where that is known.
+    ``model``: only this model's window is used up. ``until``: the announced reset, ``probe_at``:
+    when a canary may try, ``since``: when it closed first; epoch seconds, 0 for unknown. ``todo``:
+    the command by which a person fixes it, if that is known.
     """
 
     account: str
@@ -517,7 +519,7 @@ class AccountClosed(Record):
 
 @value
 class AccountOpened(Record):
-    """It takes work again; ``model`` as in ``AccountClosed``."""
+    """An account takes work again; ``model`` as in ``AccountClosed``."""
 
     account: str
     agent: str
@@ -526,7 +528,7 @@ class AccountOpened(Record):
 
 @value
 class UsageFound(Record):
-    """What an attempt had used whose worker died before it could say so: its ``receipt``."""
+    """The usage of an attempt whose worker died before it could report: its ``receipt``."""
 
     issue_id: str
     attempt: int
@@ -536,7 +538,7 @@ class UsageFound(Record):
 
 @value
 class RoundTripBegan(Record):
-    """The tracker is asked: so many writes, leases, and new issues (None: no listing at all)."""
+    """The tracker is asked for so many writes, leases, and new issues (None: no listing at all)."""
 
     settle: int = 0
     renew: int = 0
@@ -554,14 +556,14 @@ class CallStarted(Record):
 
 @value
 class CallEnded(Record):
-    """That process has ended."""
+    """A process of the tracker has ended."""
 
     pid: int
 
 
 @value
 class Spent(Record):
-    """What asking the tracker has cost in this run so far."""
+    """Cost of asking the tracker in this run so far."""
 
     calls: int
     seconds: float
@@ -572,9 +574,10 @@ class Spent(Record):
 
 @value
 class Live(Record):
-    """Base of what is told to the board, and not written: only who looks now is shown it.
+    """Base of records that are told to the board, and not written: only a present reader sees them.
 
-    Nothing may be decided by it, and nothing counted: a recovery, a report and a replay have none.
+    Nothing may be decided by them, and nothing counted: a recovery, a report and a replay have
+    none.
     """
 
 
@@ -588,22 +591,22 @@ class AsideHeard(Live):
 
 @value
 class StatusHeard(Live):
-    """A worker said what it does."""
+    """A worker reported its status."""
 
     worker_id: str
     message: Status
 
 
 # --- checkpoint records --------------------------------------------------------------------------
-# Records at the beginning of a journal's further segments: what came before, in short.
+# Records at the beginning of a journal's further segments: a summary of what came before.
 #
-# They stand there among records that are repeated because they still hold. Whoever has read the
-# segment before passes over all of them (``is_repeated``).
+# They stand among records that are repeated because they still hold. A reader that has read the
+# segment before skips all of them (``is_repeated``).
 
 
 @value
 class Resumed(Record):
-    """The counts of the run up to here. ``segment``: which one this is, from 2 on."""
+    """The counts of the run up to here. ``segment``: its number, from 2 on."""
 
     segment: int
     claims: int = 0
@@ -615,12 +618,12 @@ class Resumed(Record):
 
     @property
     def text(self) -> str:
-        """For people who read the journal from here on."""
+        """A sentence for people who read the journal from here on."""
         return f"what was before this is no longer in the journal: {self.counts}"
 
     @property
     def counts(self) -> str:
-        """In words."""
+        """The counts in words."""
         return (
             f"{counted(self.claims, 'claim')}, {self.done} done,"
             f" {counted(self.failed, 'failed attempt')}, {self.quarantined} quarantined"
@@ -629,11 +632,10 @@ class Resumed(Record):
 
 @value
 class Unsettled(Record):
-    """What no other record of a checkpoint says of an issue: the worker that was not ours and had
-    it to the end (``pid``, ``start_time``) must be gone; ``reopened``: the tracker may block it
-    still; ``heard``: nothing is pending from earlier runs. ``note``, in older journals: the tracker
-    is to be told that it is quarantined.
-    """
+    """Facts about an issue that no other record of a checkpoint tells.
+    ``pid``, ``start_time``: the worker that was not ours and had it to the end must be gone.
+    ``reopened``: the tracker may still block it; ``heard``: nothing is pending from earlier runs.
+    ``note``, in older journals: the tracker is to be told that it is quarantined."""
 
     issue_id: str
     note: str = ""
@@ -654,7 +656,7 @@ class Unsettled(Record):
 JOURNAL_VERSION = 1
 
 LINE_START = b'{"v":'
-"""How every line begins; never within one, where a quote is escaped and objects have no ``v``."""
+"""Beginning of every line; never in one, where a quote is escaped and objects have no ``v``."""
 
 _REPEATED = LINE_START + b'%d,"c":1,' % JOURNAL_VERSION
 
@@ -711,7 +713,7 @@ KINDS: dict[str, type[Record]] = {
 
 
 _ENCODER = json.JSONEncoder(separators=(",", ":"), default=partial(to_plain, sparse=True))
-"""Made once: ``json.dumps`` with separators makes one for every call."""
+"""Shared encoder: ``json.dumps`` with separators makes a new one for every call."""
 
 _NAMES = {record: name for name, record in KINDS.items()}
 
@@ -722,7 +724,7 @@ _FIELDS: dict[type[Record], tuple[tuple[str, str, Any], ...]] = {
     record: tuple((f.name, f",{quoted(f.name)}:", f.default) for f in fields(record))
     for record in _NAMES
 }
-"""What of a line is the same each time: there are four for each issue, and most fields are text."""
+"""The constant parts of lines: each issue has four lines, and most fields are text."""
 
 
 @value
@@ -735,7 +737,7 @@ class Entry:
 
 
 def encode(entry: Entry) -> bytes:
-    """One journal line with its end."""
+    """Return an entry as one journal line with its end."""
     record = entry.record
     kind = type(record)
     line = f'{_HEADS[kind]}{entry.at:.3f},"m":{entry.elapsed:.6f}'
@@ -752,13 +754,13 @@ def _json(value: Any) -> str:
 
 
 def encode_repeated(entry: Entry) -> bytes:
-    """A line of a checkpoint within a run: for whoever has not read what stands before it."""
+    """Return a line of a checkpoint within a run, for readers that skipped what is before it."""
     line = encode(entry)
     return _REPEATED + line[line.index(b",") + 1 :]
 
 
 def heads(kinds: Collection[str]) -> tuple[bytes, ...]:
-    """How the lines of these kinds begin; nothing else that is written holds these bytes.
+    """Return the beginnings of the lines of these kinds; nothing else that is written holds them.
 
     A kind that is not known has no lines.
     """
@@ -767,12 +769,12 @@ def heads(kinds: Collection[str]) -> tuple[bytes, ...]:
 
 
 def is_repeated(line: bytes) -> bool:
-    """Whether ``encode_repeated`` wrote it."""
+    """Return whether ``encode_repeated`` wrote the line."""
     return line.startswith(_REPEATED)
 
 
 def decode(line: bytes) -> Entry | None:
-    """Read one line; None for a torn or damaged one, or a kind that a newer version wrote."""
+    """Read one line; return None if it is torn or damaged, or of a newer version's kind."""
     try:
         return from_json(json.loads(line))
     except (ValueError, RecursionError):
@@ -780,9 +782,9 @@ def decode(line: bytes) -> Entry | None:
 
 
 def from_json(values: Any) -> Entry | None:
-    """Read one entry that is parsed already; None where it is none that we know.
+    """Read one entry that is parsed already; return None if it is none that we know.
 
-    Every field is of its type: whatever folds the entries need not ask again.
+    Every field is of its type, so the folds of entries need not check again.
     """
     try:
         kind = KINDS[values["e"]]
@@ -796,8 +798,8 @@ def from_json(values: Any) -> Entry | None:
 
 
 def _value_or_none(read: Reader) -> Reader:
-    """Versions up to 0.2.0 wrote a text of JSON, "" for None. A record without a value that is
-    damaged says more than no record."""
+    """Return a reader of values of which versions up to 0.2.0 wrote a text of JSON, "" for None.
+    A damaged value is read as None: a record without the value says more than no record."""
 
     def read_value(found: Any) -> Any:
         try:
@@ -809,7 +811,7 @@ def _value_or_none(read: Reader) -> Reader:
 
 
 def _arguments(found: Any) -> Arguments | None:
-    """The same; what is damaged is not kept."""
+    """Read arguments, also of versions up to 0.2.0; damaged ones are omitted."""
     if not found:
         return None
     try:

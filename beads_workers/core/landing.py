@@ -1,10 +1,10 @@
-"""What the lander is told, what it is asked, and what it says: plain values, and their JSON.
+"""The messages to the lander and from it: plain values, and their JSON.
 
 The lander (room ``landing``) is a process of its own, so that no git command and no gate holds up
-the loop. It gets ``LanderSettings`` as its first line, then ``Orders``; it says ``News``. Each is
-one JSON object a line: ``{"add": {...}}``, ``{"landed": {...}}``. It keeps nothing that it cannot
-read back from the repository, so it may be killed at any moment and be asked for the same again:
-what has landed already is answered with ``Landed`` at once. Source: docs/LANDING.md.
+the loop. It gets ``LanderSettings`` as its first line, then ``Orders``; it answers with ``News``.
+Each is one JSON object a line: ``{"add": {...}}``, ``{"landed": {...}}``. The lander keeps nothing
+that it cannot read back from the repository. So it may be killed at any moment and be asked for the
+same again: it answers at once with ``Landed`` for what has landed already. Source: docs/LANDING.md.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from beads_workers.core.text import counted
 
 @value
 class LanderSettings:
-    """``verify``: the gate, a ``sh -c`` line; None: what merges lands; ``sight``: see ``Work``.
-    Seconds are floats."""
+    """``verify``: the gate, a ``sh -c`` line; None: every branch that merges lands; ``sight``: see
+    ``Work``. Seconds are floats."""
 
     landing: Landing
     worktrees: Worktrees
@@ -40,8 +40,8 @@ class LanderSettings:
 class Add:
     """Land this branch: ``commit`` is its head, ``base`` what it began with; both full names.
 
-    ``title``, ``text``, ``issue_type`` and ``labels``: for the commit that lands; ``subject``: of
-    one that had landed and was taken back, as it stood there. ``ended_at``: epoch seconds of the
+    ``title``, ``text``, ``issue_type`` and ``labels``: for the commit that lands; ``subject``: of a
+    commit that had landed and was taken back, as it stood there. ``ended_at``: epoch seconds of the
     attempt's end; with ``priority`` it gives the order. ``repairs``: how often it came back mended.
     """
 
@@ -63,15 +63,15 @@ class Add:
 
 @value
 class CancelLanding:
-    """Do not land this issue's branch. It is answered by ``LandingCancelled``, or by ``Landed``
-    where it came too late."""
+    """Do not land this issue's branch.
+    The answer is ``LandingCancelled``, or ``Landed`` if the order came too late."""
 
     issue_id: str
 
 
 @value
 class GoOn:
-    """A person says that what made it pause is mended: look again now."""
+    """Look again now: a person says that the cause of the pause is fixed."""
 
 
 Order = Add | CancelLanding | GoOn
@@ -82,7 +82,7 @@ Order = Add | CancelLanding | GoOn
 
 @value
 class Tip:
-    """The integration branch stands here. ``verified``: the tip's own gate; None: not run yet."""
+    """The integration branch's position. ``verified``: the tip's own gate; None: not run yet."""
 
     commit: str
     branch: str
@@ -91,10 +91,11 @@ class Tip:
 
 @value
 class Gate:
-    """A gate begins, or has ended. ``state``: ``began``, ``green``, ``red``, ``none`` (it could not
-    be told: ``why``), or ``stopped`` (nobody wants its verdict any more). ``kept``: it was not run,
-    its verdict was known. ``issues``: those in the tree that have not landed, in order; none for
-    the tip itself. ``lane``: 0 and on. ``flaky``: it was red before."""
+    """A gate begins, or has ended.
+    ``state``: ``began``, ``green``, ``red``, ``none`` (there was no verdict: ``why``), or
+    ``stopped`` (nobody wants its verdict any more). ``kept``: it was not run, because its verdict
+    was known. ``issues``: those in the tree that have not landed, in order; none for the tip
+    itself. ``lane``: 0 and on. ``flaky``: it was red before."""
 
     lane: int
     state: str
@@ -108,8 +109,9 @@ class Gate:
 
 @value
 class Untold:
-    """There was no verdict on its branch alone, for so many ``times`` (the last ``why``): nobody is
-    blamed, and it is tried again, with no other gate beside it, in so many ``seconds``."""
+    """No gate had a verdict on a branch alone, for so many ``times`` (the last ``why``).
+    Nobody is blamed, and it is tried again, with no other gate beside it, in so many
+    ``seconds``."""
 
     issue_id: str
     attempt: int
@@ -120,10 +122,10 @@ class Untold:
 
 @value
 class Landed:
-    """It is on the integration branch, as ``commit``, read back from the ref. ``verified``: the
-    tree that passed the gate with it inside, "" where there is no gate; behind it
-    ``receipts.INDEPENDENT`` if that says little. ``contained``: it had nothing that was not there
-    already."""
+    """A branch is on the integration branch, as ``commit``, read back from the ref.
+    ``verified``: the tree that passed the gate with it inside, "" if there is no gate.
+    ``receipts.INDEPENDENT`` follows the tree if the pass says little. ``contained``: the branch had
+    nothing that was not there already."""
 
     issue_id: str
     attempt: int
@@ -135,13 +137,13 @@ class Landed:
 
 @value
 class Refused:
-    """It cannot land as it is. ``why``: ``conflict`` (with the tip), ``verify`` (the tip alone is
-    green, with it the gate is red), ``gate`` (the tip alone is green, and with it there was
-    never a verdict, however often and long it was tried: ``text``), or ``branch`` (what it names is
-    not there, or git cannot merge it). After ``verify``, if gates are known to be flaky, and after
-    ``gate`` it is tried once more when nobody waits, and ``Landed`` may follow; ``CancelLanding``
-    prevents that.
+    """A branch cannot land as it is.
 
+    ``why`` is one of four: ``conflict`` (with the tip); ``verify`` (the tip alone is green, with it
+    the gate is red); ``gate`` (the tip alone is green, and with it there was never a verdict,
+    however often and long it was tried: ``text``); ``branch`` (what it names is not there, or git
+    cannot merge it). After ``verify``, if gates are known to be flaky, and after ``gate`` it is
+    tried once more when nobody waits, and ``Landed`` may follow; ``CancelLanding`` prevents that.
     ``text``: for whoever mends it: files in conflict, or the end of verify's output. ``tip``: the
     commit that it was tried on. ``against``: issues whose landed work it does not fit.
     """
@@ -158,7 +160,7 @@ class Refused:
 @value
 class Mend:
     """For the attempt that mends a refused branch: ``why`` and ``files`` as in ``Refused``;
-    ``tip``: the commit that it is to fit."""
+    ``tip``: the commit that the branch is to fit."""
 
     why: str
     tip: str
@@ -167,14 +169,14 @@ class Mend:
 
 @value
 class LandingCancelled:
-    """It will not land."""
+    """The issue's branch will not land."""
 
     issue_id: str
 
 
 @value
 class LandingPaused:
-    """Nothing lands until a person has mended this; ``files``: in conflict, where some are."""
+    """Nothing lands until a person has fixed this; ``files``: those in conflict, if any."""
 
     why: str
     files: tuple[str, ...] = ()
@@ -182,27 +184,27 @@ class LandingPaused:
 
 @value
 class LandingResumed:
-    """It goes on."""
+    """Landing goes on after a pause."""
 
 
 @value
 class LanderWarned:
-    """Somebody has moved or removed the integration branch: what people are to know of it."""
+    """A warning for people: somebody has moved or removed the integration branch."""
 
     text: str
 
 
 @value
 class Idle:
-    """Nothing is under way, and nothing will be until something is told, or changes in the
-    repository. ``waiting``: branches that wait all the same, because it is paused."""
+    """Nothing is under way, and nothing will be until an order comes or the repository changes.
+    ``waiting``: branches that wait all the same, because landing is paused."""
 
     waiting: int = 0
 
 
 @value
 class After:
-    """``[landing] after`` has run. ``text``: the end of what it printed, where it failed."""
+    """``[landing] after`` has run. ``text``: the end of what it printed, if it failed."""
 
     status: int
     text: str = ""
@@ -210,7 +212,7 @@ class After:
 
 @value
 class Into:
-    """``--land-into``: the user's branch stands here now, or, with ``why``, could not be moved;
+    """The position of the user's branch of ``--land-into``, or, with ``why``, a failure to move it.
     ``command``: what a person may type instead."""
 
     branch: str
@@ -239,12 +241,12 @@ News = (
 
 
 def turn(add: Add) -> tuple[int, float, str]:
-    """What lands first is smallest: by priority, then by the time of its end."""
+    """Return the sort key of landing: by priority, then by the end of the attempt."""
     return add.priority, add.ended_at, add.issue_id
 
 
 def ahead_of(mine: Add, others: Iterable[Add]) -> tuple[str, ...]:
-    """The issues among these that are to land before it, in order."""
+    """Return the issues among these that are to land before this one, in order."""
     ahead = [add for add in others if turn(add) < turn(mine)]
     return tuple(add.issue_id for add in sorted(ahead, key=turn))
 
@@ -257,7 +259,7 @@ FILES_NAMED = 5
 def refusal_text(
     why: str, files: Sequence[str] = (), against: Sequence[str] = (), text: str = ""
 ) -> str:
-    """Why a branch did not land; one line. ``text``: as in ``Refused``."""
+    """Return why a branch did not land, as one line. ``text``: as in ``Refused``."""
     others = ", ".join(against[:FILES_NAMED]) + (", ..." if len(against) > FILES_NAMED else "")
     behind = f" (landed by {'one of ' if len(against) > 1 else ''}{others})" if against else ""
     match why:
@@ -275,13 +277,13 @@ def refusal_text(
 
 
 def untold_text(said: Untold) -> str:
-    """Why it has not landed yet; a sentence without its subject."""
+    """Return why an issue has not landed yet, as a sentence without its subject."""
     again = f"it is tried again alone in {said.seconds:.0f} s"
     return f"had no verdict so far ({counted(said.times, 'time')}): {said.why}; {again}"
 
 
 def kept_text(why: str, add: Add | None) -> str:
-    """That somebody else has the issue, and what became of its work; one line."""
+    """Return that somebody else has the issue, and what became of its work, as one line."""
     if add is None:
         return why
     branch = add.branch or add.commit[:12]
@@ -289,14 +291,14 @@ def kept_text(why: str, add: Add | None) -> str:
 
 
 def shelve_note(add: Add | None) -> str:
-    """What a person reads in the tracker about an issue whose branch waits."""
+    """Return the tracker's note for people about an issue whose branch waits."""
     branch = add.branch or add.commit[:12] if add else "its branch"
     how = "the next 'beads-workers start' or 'beads-workers land' lands it and closes this"
     return f"beads-workers: done, and {branch} has not landed yet; {how}"
 
 
 def landed_note(note: str, landed: Any) -> str:
-    """A close reason with the commit that landed, where one did."""
+    """Return a close reason with the commit that landed, if one did."""
     if landed is None or not landed.commit:
         return note
     how = "was landed already as" if landed.contained else "landed as"
@@ -329,12 +331,12 @@ _KINDS = {name: kind for kind, name in _NAMES.items()}
 
 
 def to_line(said: Order | News) -> bytes:
-    """One line of JSON."""
+    """Return an order or news as one line of JSON."""
     return json.dumps({_NAMES[type(said)]: to_plain(said)}).encode() + b"\n"
 
 
 def from_line(line: bytes) -> Any:
-    """What ``to_line`` wrote: an ``Order`` or a ``News``. Raises ``ValueError`` for all else."""
+    """Read a line of ``to_line``: an ``Order`` or a ``News``. Raise ``ValueError`` for all else."""
     try:
         said = json.loads(line)
     except RecursionError as error:
@@ -351,7 +353,7 @@ def from_line(line: bytes) -> Any:
 
 
 def read_mend(fields: Any) -> Mend | None:
-    """From a TASK; None for anything else, and where there is no ``tip``."""
+    """Read a ``Mend`` from a TASK; return None for anything else, and without a ``tip``."""
     try:
         mend = from_plain(Mend, fields)
     except BAD_VALUE:
@@ -360,10 +362,10 @@ def read_mend(fields: Any) -> Mend | None:
 
 
 def settings_to_line(settings: LanderSettings) -> bytes:
-    """The first line that a lander reads."""
+    """Return the settings as the first line that a lander reads."""
     return json.dumps(to_plain(settings)).encode() + b"\n"
 
 
 def settings_from_line(line: bytes) -> LanderSettings:
-    """Read it back; raises one of ``BAD_VALUE``."""
+    """Read the settings back; raise one of ``BAD_VALUE``."""
     return from_plain(LanderSettings, json.loads(line))

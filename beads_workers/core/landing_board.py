@@ -1,4 +1,4 @@
-"""What people are shown of landing: the gates that run, what has landed, and what came back."""
+"""The part of the board about landing: running gates, landed branches, and returned ones."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from beads_workers.core.receipts import INDEPENDENT
 BEGAN = "began"
 """``GateRan.state`` of a gate that runs."""
 VERDICTS = ("green", "red", "none", "stopped")
-"""The other states."""
+"""The other states of a gate."""
 KEPT = "kept"
-"""Counted beside them: the verdict was known, and nothing ran."""
+"""Count beside the verdicts: the verdict was known, and nothing ran."""
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class LandingBoard:
     last: deque[tuple[Entry, str]] = field(default_factory=lambda: deque(maxlen=limits.RECENT_MAX))
 
     def apply(self, entry: Entry, change: Transition | None = None) -> None:
-        """Take in a record of landing; ``change``: of its issue, where it is about one."""
+        """Take in a record of landing; ``change``: of its issue, if it is about one."""
         title = change.issue.title if change else ""
         match entry.record:
             case rec.GateRan() as gate:
@@ -85,11 +85,11 @@ class LandingBoard:
 
     @property
     def gate_runs(self) -> int:
-        """Gates that ran and ended, whatever came of it."""
+        """Number of gates that ran and ended, with any verdict."""
         return sum(self.gates[state] for state in VERDICTS)
 
     def shown(self, elapsed: float) -> dict[str, Any]:
-        """For ``status``; seconds are rounded to what people see."""
+        """Return the board for ``status``; seconds are rounded to what people see."""
         return {
             "branch": self.branch,
             "tip": self.tip,

@@ -1,10 +1,10 @@
-"""What is done and not landed yet: the core's half of the conversation with the lander.
+"""Work that is done and not landed yet: the core's half of the conversation with the lander.
 
-One per orchestrator. A success with a branch is not closed at once: the lander is asked to land it
-(``core.landing``), its slot is free for others, and it is closed when the lander says where it
-stands. What cannot land as it is goes back to its own agent, or is quarantined with its branch.
-The lander forgets everything when it dies; it is then asked for the same again, and answers at
-once for what had landed. Source: docs/LANDING.md.
+Each orchestrator has one. A success with a branch is not closed at once. The lander is asked to
+land the branch (``core.landing``), and the slot is free for others. The issue is closed when the
+lander reports its commit. A branch that cannot land as it is goes back to its own agent, or its
+issue is quarantined with the branch. The lander forgets everything when it dies; it is then asked
+for the same again, and answers at once for what had landed. Source: docs/LANDING.md.
 """
 
 from __future__ import annotations
@@ -28,17 +28,18 @@ from beads_workers.core.states import IssueState, IssueStimulus
 from beads_workers.core.text import counted
 
 LANDER_DUE = "lander due"
-"""Timer key: the lander has died, and is started again."""
+"""Timer key: the lander has died, and is due to be started again."""
 
 LANDING_HELPLESS = "landing helpless"
 """Timer key: nothing has landed for as long as a person is waited for."""
 
 WHAT = "landing"
-"""What the condition is called while nothing lands."""
+"""Name of the condition while nothing lands."""
 
 
 class Landings:
-    """``add`` and ``heard`` are the whole of it; without ``FleetSettings.landing`` it is idle."""
+    """Sends orders with ``add`` and takes news with ``heard``; idle without
+    ``FleetSettings.landing``."""
 
     def __init__(
         self, effects: Effects, tasks: Tasks, round_trips: RoundTrips, settings: FleetSettings
@@ -61,36 +62,36 @@ class Landings:
         self._early: dict[str, ld.Landed] = {}
         self._untold: dict[str, ld.Untold] = {}
         self._gates: dict[int, tuple[tuple[str, ...], float]] = {}
-        """Those that run, by lane: the issues in them, and since when."""
+        """Running gates by lane: the issues in each, and since when."""
         self.mends = True
-        """Whether what cannot land goes back to its agent in this run; not once it is ending."""
+        """True while branches that cannot land go back to their agents; False once the run ends."""
 
     # --- what is asked of the lander ----------------------------------------------------------
 
     def begin(self) -> None:
-        """Earlier runs are settled: what they left comes first."""
+        """Start the lander: earlier runs are settled, and their branches come first."""
         if self._settings is not None and not self._begun:
             self._begun = True
             self._start()
 
     def add(self, issue: Issue) -> None:
-        """Its work is done, and has a branch, which lands if the tracker says that it is ours
-        still: a person may have closed it while its agent worked."""
+        """Have an issue's branch landed, if the tracker confirms that the issue is still ours.
+        A person may have closed it while its agent worked."""
         if self._alive and issue.landing is not None:
             shelved = issue.state is IssueState.SHELVED
             ask = Settlement(Action.CONFIRM, IssueId(issue.issue_id), read_first=True)
             self._round_trips.enqueue(replace(ask, by_agent=True, shelved=shelved))
 
     def named(self, settled: Settled) -> Settled:
-        """The answer to ``CONFIRM``; that somebody else has it comes with where its work is."""
+        """Add the place of the work to an answer to ``CONFIRM`` that another one has the issue."""
         issue = self._issues.known.get(settled.settlement.issue_id)
         if issue is None or settled.result is not Result.NOT_OURS:
             return settled
         return replace(settled, error=ld.kept_text(settled.error, issue.landing))
 
     def confirmed(self, settled: Settled) -> None:
-        """The tracker has answered: what is ours still is to land. A lander that has died meanwhile
-        is told after another look."""
+        """Land the branch of an issue that the tracker has confirmed as ours.
+        A lander that has died meanwhile is told after another look."""
         issue_id = settled.settlement.issue_id
         if settled.result is Result.NOT_OURS:
             self._effects.note("warning", f"{issue_id}: {settled.error}")
@@ -101,23 +102,23 @@ class Landings:
             self._effects.ask(TellLander(issue.landing))
 
     def withdraw(self, issue_id: IssueId) -> None:
-        """It is not to land any more; nothing that the lander says of it changes that."""
+        """Cancel the landing of an issue; later news of the lander does not change that."""
         if self._alive:
             self._effects.ask(TellLander(ld.CancelLanding(issue_id)))
 
     def retried(self, issue_id: IssueId) -> None:
-        """A person wants another attempt: a branch that was refused is not tried any more."""
+        """Withdraw a refused branch: a person wants another attempt."""
         issue = self._issues.known.get(issue_id)
         if issue is not None and issue.state in _CONVICTED and issue.landing is not None:
             self.withdraw(issue_id)
 
     def go_on(self) -> None:
-        """A person says that what made it pause is mended."""
+        """Have the lander look again: a person says that the cause of the pause is fixed."""
         if self._alive:
             self._effects.ask(TellLander(ld.GoOn()))
 
     def waiting(self) -> int:
-        """How many branches are to land yet, of this run and of earlier ones."""
+        """Return how many branches are to land yet, of this run and of earlier ones."""
         return self._issues.count(*_WAITS) if self._settings is not None else 0
 
     @property
@@ -126,8 +127,7 @@ class Landings:
         return self._blocked_since is not None
 
     def helpless(self) -> str | None:
-        """What a run says that ends because nobody came to mend what keeps branches from landing;
-        None as long as somebody may."""
+        """Return why a run ends on branches that nobody came to help; None while a person may."""
         if self._blocked_since is None or not self._paused or not self.waiting():
             return None
         if self._effects.now - self._blocked_since < self._person_wait:
@@ -135,9 +135,9 @@ class Landings:
         return f"{counted(self.waiting(), 'branch', 'branches')} did not land: {self._why}"
 
     def is_busy(self) -> bool:
-        """Whether a branch is to land yet, or the lander has still to do with the last one; not
-        where nothing lands before a person comes, unless nobody is there to see that: most pauses
-        go on by themselves."""
+        """Return whether a branch is to land yet, or the lander is not done with the last one.
+        While landing is paused, it is busy only with ``--until-empty``, until the wait for a person
+        is over: most pauses end by themselves."""
         if self._settings is None or not self._begun:
             return False
         if self._paused:
@@ -145,7 +145,8 @@ class Landings:
         return self._issues.count(*_WAITS) > 0 or not self._idle
 
     def shelve(self) -> None:
-        """The run ends: what has not landed is left to the next start, and nobody does it again."""
+        """Leave all unlanded branches to the next start, because the run ends.
+        Nobody repeats the work."""
         self.mends = False
         for in_flight in self._in_flight():
             self.withdraw(in_flight.job.issue_id)
@@ -159,15 +160,15 @@ class Landings:
             self._round_trips.enqueue(self._looked_at(shelve, in_flight.issue))
 
     def drop(self, in_flight: InFlight) -> None:
-        """Its claim is lost, also because somebody else has closed it, or a person wants it back:
-        its branch stays, and does not land."""
+        """Give up an issue whose claim is lost, or that a person wants back.
+        Its branch stays, and does not land."""
         self.withdraw(in_flight.job.issue_id)
         self._give_back(in_flight.issue, ld.Refused(in_flight.job.issue_id, 0, ""))
 
     # --- what the lander says -----------------------------------------------------------------
 
     def heard(self, said: ld.News) -> None:
-        """Its news."""
+        """Take in news from the lander."""
         match said:
             case ld.Landed():
                 self._landed(said)
@@ -211,7 +212,7 @@ class Landings:
                 assert_never(said)
 
     def behind(self, issue: Issue) -> tuple[str, ...]:
-        """What is to land before it, by priority and the time of its end."""
+        """Return the issues that are to land before this one, by priority and end of attempt."""
         mine = issue.landing
         if mine is None or issue.state not in _WAITS:
             return ()
@@ -219,7 +220,7 @@ class Landings:
         return ld.ahead_of(mine, others)
 
     def gate_seconds(self, issue: Issue) -> float | None:
-        """For how long the gate has run that it is in, or waits for; None where none runs."""
+        """Return how long the gate has run that it is in, or waits for; None if no gate runs."""
         if issue.state not in _WAITS or not self._gates:
             return None
         of_it = [since for issues, since in self._gates.values() if issue.issue_id in issues]
@@ -227,19 +228,19 @@ class Landings:
         return round(self._effects.now - min(began), 1)
 
     def untold(self, issue: Issue) -> str:
-        """Why no gate has a verdict on it so far; "" where that is not so."""
+        """Return why no gate has a verdict on the issue so far; "" if that is not so."""
         said = self._untold.get(issue.issue_id)
         if said is None or not self._is_of(issue, said.attempt) or issue.state not in _WAITS:
             return ""
         return f"{said.why} ({counted(said.times, 'time')})"
 
     def settled(self, issue_id: str) -> None:
-        """The tracker has answered to what it was told of this issue."""
+        """Take in a landing that came while the tracker was still being told of this issue."""
         if self._early and (said := self._early.pop(issue_id, None)) is not None:
             self._landed(said)
 
     def died(self, why: str) -> None:
-        """The lander is gone; it is started again, and asked for the same."""
+        """Start the lander again after its death, and ask it for the same."""
         self._alive, self._idle = False, True
         self._gates.clear()
         self._died += 1
@@ -253,19 +254,19 @@ class Landings:
         self._effects.timers.set(LANDER_DUE, self._effects.now + delay)
 
     def again(self) -> None:
-        """The time has come to start it again."""
+        """Start the lander again: its delay is over."""
         self._start()
 
     def _start(self) -> None:
         self._alive = True
         if self._died <= limits.LANDER_DEATHS_MAX:
-            self._go_on()  # A new lander finds out by itself what is in the way.
+            self._go_on()  # A new lander finds out by itself what blocks it.
         self._effects.ask(StartLander())
         for issue in self._waiting():
             self.add(issue)
 
     def _works(self) -> None:
-        """The lander has come to the end of something."""
+        """Forget the lander's deaths: it has come to the end of something."""
         if self._died > limits.LANDER_DEATHS_MAX:
             self._go_on()
         self._died = 0
@@ -305,7 +306,7 @@ class Landings:
         verdict = unlanded(said.why, self._repairs_left(issue), at_once=at_once)
         ended = rec.LandingEnded(issue_id, verdict, *told)
         if said.why and verdict != "quarantined":
-            self.withdraw(issue_id)  # Its agent goes on with the branch.
+            self.withdraw(issue_id)  # The agent goes on with its branch.
         if verdict == "quarantined":
             self._tasks.move(issue, IssueStimulus.SPENT, ended)
             self._tasks.quarantined_unlanded(issue, shelved=shelved)
@@ -320,7 +321,7 @@ class Landings:
         if shelved:
             return Settlement(Action.REOPEN, issue_id)
         back = self._looked_at(Settlement(Action.RELEASE, issue_id), issue)
-        # Somebody has closed it or taken it, and that stands.
+        # Another actor has closed the issue or taken it, and that stands.
         return replace(back, read_first=True) if given_up else back
 
     def _repairs_left(self, issue: Issue) -> int:
@@ -348,13 +349,14 @@ class Landings:
     # --- inside -------------------------------------------------------------------------------
 
     def _is_of(self, issue: Issue, attempt: int) -> bool:
-        """Whether it waits with the work of this attempt; a withdrawn one may land all the same."""
+        """Return whether an issue waits with the work of this attempt, withdrawn or not."""
         add = issue.landing
         return issue.state in (*_WAITS, *_CONVICTED) and add is not None and add.attempt == attempt
 
     def _looked_at(self, settlement: Settlement, issue: Issue) -> Settlement:
-        """Its agent may have closed it by itself, which does not count; and nobody knows whose it
-        became while the machine slept, or while it was shelved."""
+        """Return the settlement with the reads that it needs first.
+        Its agent may have closed the issue by itself, which does not count. And nobody knows whose
+        it became while the machine slept, or while it was shelved."""
         by_agent, in_flight = bool(issue.agent), self._tasks.in_flight.get(settlement.issue_id)
         unknown = by_agent or settlement.shelved or in_flight is None or in_flight.slept
         return replace(settlement, read_first=unknown, by_agent=by_agent)
@@ -371,4 +373,4 @@ class Landings:
 
 _WAITS = (IssueState.LANDING, IssueState.SHELVED)
 _CONVICTED = (IssueState.QUARANTINING, IssueState.QUARANTINED)
-"""The lander may try these once more, where gates lie."""
+"""States in which the lander may try a branch once more, if gates are flaky."""

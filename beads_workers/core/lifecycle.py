@@ -1,6 +1,6 @@
 """The state of a run, and how it ends.
 
-Source: docs/OPERATIONS.md, "Life of a fleet". The moves stand in ``states.RUN``.
+Source: docs/OPERATIONS.md, "Life of a fleet". The moves are in ``states.RUN``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ STOP_DEADLINE = "stop deadline"
 """Timer key: workers that are still there now are killed."""
 
 SETTLE_TIMEOUT = "settle timeout"
-"""Timer key: what writes are still pending is left to the next start."""
+"""Timer key: writes that are still pending are left to the next start."""
 
 IDLE_OUT = "idle out"
 """Timer key: --idle-timeout."""
@@ -33,8 +33,7 @@ RUN_OUT = "run out"
 """Timer key: --max-runtime."""
 
 BREAKER_HINT = "put that right, then 'beads-workers resume'"
-"""How to go on after a spawn storm has opened the circuit breaker; the end of the reason for such a
-pause."""
+"""Advice after a spawn storm has opened the circuit breaker; the end of such a pause's reason."""
 
 
 class Ending:
@@ -57,7 +56,7 @@ class Ending:
         """Whether this stop waits until the queue has landed."""
 
     def move(self, stimulus: RunStimulus, reason: str = "") -> RunReaction:
-        """Change the state by the table and do what goes with it."""
+        """Change the state by the table, and do what goes with it."""
         move = step(RUN, self._parts.state, stimulus)
         if move.to is not self._parts.state:
             self._parts.state, self._parts.state_reason = move.to, reason
@@ -85,7 +84,7 @@ class Ending:
         self.move(RunStimulus.DRAIN if asked.drain else RunStimulus.STOP, asked.reason)
 
     def consider(self) -> None:
-        """After every event: is this the end, or a step towards it?"""
+        """Check after every event whether the run ends, or takes a step towards its end."""
         state = self._parts.state
         if self._connections.command_unusable and state in (RunState.RUNNING, RunState.PAUSED):
             why = f"the command cannot be run: {self._connections.command_unusable}"
@@ -120,17 +119,18 @@ class Ending:
         return bool(self._parts.tasks.running_here() or self._parts.landings.is_busy())
 
     def _defy_breaker(self) -> None:
-        """Everything fails at its start: nothing new; what runs may finish, and show otherwise."""
+        """Begin nothing new: everything fails at its start.
+        Running attempts may finish, and show otherwise."""
         text = self._parts.breaker.text()
         if self._parts.settings.until_empty:
-            # Nobody may be there to say 'resume'.
+            # Perhaps no person is there to type 'resume'.
             why = f"{text}; put that right, then start again"
             self.stop(StopAsked(reason="error", exit_code=7, why=why, drain=True))
         else:
             self.move(RunStimulus.PAUSE, f"{text}; {BREAKER_HINT}")
 
     def _keep_to_budget(self, spent: str) -> None:
-        """Nothing is begun beyond it; what runs comes to its end."""
+        """Begin nothing beyond the budget; running attempts come to their end."""
         self._effects.write(BudgetSpent(spent))
         if self._parts.settings.until_empty:
             self.stop(StopAsked(reason="error", exit_code=7, why=spent, drain=True))
@@ -138,24 +138,24 @@ class Ending:
             self.move(RunStimulus.PAUSE, spent)
 
     def _nobody_comes(self) -> bool:
-        """Every account has waited for a person, who did not come in time."""
+        """Return whether every account has waited for a person who did not come in time."""
         helpless = self._parts.agents.accounts.helpless_for()
         if helpless is None or self._parts.tasks.in_flight:
             return False
         if helpless < self._parts.settings.pace.person_wait_seconds:
             return False
-        # Where one model is closed, there may be work for others.
+        # If one model is closed, there may be work for others.
         return self._parts.agents.all_closed() or self._scheduler.found_nothing
 
     def _lands_nothing(self) -> str | None:
-        """Why ``--until-empty`` ends over branches that a person would have to help."""
+        """Return why ``--until-empty`` ends over branches that a person would have to help."""
         parts = self._parts
         if not parts.settings.until_empty or parts.tasks.running_here():
             return None
         return parts.landings.helpless()
 
     def settle_timed_out(self) -> None:
-        """The tracker had its time; the journal remembers what is pending."""
+        """Settle without the tracker, which had its time; the journal remembers what is pending."""
         if self._parts.state is RunState.SETTLING:
             pending = ", ".join(list(self._parts.round_trips.pending)[:10])
             why = f"left for the next start, the tracker fails: {pending}"
@@ -166,14 +166,14 @@ class Ending:
             self.move(RunStimulus.SETTLED)
 
     def idle_out(self) -> None:
-        """--idle-timeout has passed without work."""
+        """Stop: --idle-timeout has passed without work."""
         if self._parts.state is RunState.RUNNING and not self._parts.tasks.in_hand():
             self.stop(StopAsked(reason="idle_timeout", why="idle for long enough"))
 
     def run_out(self) -> None:
-        """--max-runtime has passed."""
+        """Stop: --max-runtime has passed."""
         code = 124 if self._parts.tasks.in_flight or not self._scheduler.found_nothing else 0
-        # What is done still lands, unless a person says stop; nothing is mended any more.
+        # Done work still lands, unless a person says stop; nothing is mended any more.
         self._parts.landings.mends = False
         self.stop(StopAsked(exit_code=code, why="the time for this run is over"))
         self._lands_on = True
@@ -185,7 +185,7 @@ class Ending:
             case RunReaction.STOP_ACCEPTING:
                 self._parts.landings.mends = False
                 self._parts.tasks.requeue_unsent()
-                # Whoever is sent home is not to be replaced.
+                # Workers that are sent home are not replaced.
                 self._parts.supervisor.close()
                 for connection in self._parts.registry.in_state(ConnState.READY, ConnState.IDLE):
                     self._sender.shut_down(connection)
@@ -217,7 +217,7 @@ class Ending:
             if connection.state not in (ConnState.LEAVING, ConnState.ENDING):
                 self._sender.shut_down(connection)
             if silent:
-                # It may be no worker at all; nobody waits for it.
+                # The connection may be no worker at all; nobody waits for it.
                 self._effects.ask(HangUp(connection.conn_id, "said nothing before the stop"))
         self._effects.timers.set(STOP_DEADLINE, self._effects.now + self._stop_seconds)
 
@@ -232,8 +232,8 @@ class Ending:
                 self._effects.note("warning", f"{who} did not leave; it is not ours to kill")
                 connection.overstayed = True
             self._effects.ask(HangUp(connection.conn_id, "did not leave in time"))
-        # A worker that was asked for and has no pid yet is killed as soon as it has one; others may
-        # exit because they were hung up on.
+        # A worker that was asked for and has no pid yet is killed as soon as it has one. Others may
+        # exit because their connections were closed.
         if self._parts.supervisor.alive() or self._kills == 1:
             again = self._effects.now + limits.LAST_LOOK_SECONDS
             self._effects.timers.set(STOP_DEADLINE, again)
@@ -263,8 +263,9 @@ class Ending:
         self._effects.timers.set(SETTLE_TIMEOUT, self._effects.now + self._settle_seconds)
 
     def fail(self, fatal: FatalError) -> None:
-        """The run cannot go on. Without a journal, patience with the tracker would keep nothing,
-        and nobody can see this fleet any more."""
+        """Stop: the run cannot go on.
+        Without a journal, patience with the tracker would keep nothing, and nobody can see this
+        fleet any more."""
         self.stop(StopAsked(reason="error", exit_code=1, why=fatal.error))
         if fatal.forgets:
             self._settle_seconds = limits.FORGETFUL_SETTLE_SECONDS
@@ -273,7 +274,7 @@ class Ending:
                 self._effects.timers.set_earlier(SETTLE_TIMEOUT, due)
 
     def tried(self) -> None:
-        """The tracker was asked once more: what has failed for a minute gets no second one."""
+        """Settle after one more try at the tracker, if its writes have failed for a minute."""
         if self._parts.state is RunState.SETTLING and self._only_failing_closes():
             self.settle_timed_out()
 
@@ -284,7 +285,7 @@ class Ending:
             and not parts.supervisor.members
             and not len(parts.registry)
         ):
-            # Also with issues in hand: nobody is left who could ever work on them.
+            # Also with issues in hand: no worker is left that could ever work on them.
             why = "every worker crashed at its start"
             self.stop(StopAsked(reason="error", exit_code=1, why=why))
             return
@@ -311,11 +312,11 @@ class Ending:
     def _is_empty(self) -> bool:
         parts = self._parts
         if parts.agents.waiting():
-            return False  # What waits for a reset is not nothing.
+            return False  # Issues that wait for a reset are not nothing.
         if self._scheduler.unwanted:
-            return False  # Nor is what waits for a worker that takes it.
+            return False  # Nor are those that wait for a worker that accepts them.
         if parts.preparation.is_on:
-            return False  # Nor what waits for a worktree.
+            return False  # Nor are those that wait for a worktree.
         if parts.landings.is_busy() or parts.landings.waiting() or self._scheduler.others_work:
             return False
         quiet = not parts.round_trips.busy and not parts.retry_state.cooling()
@@ -324,7 +325,7 @@ class Ending:
         return quiet and not parts.tasks.in_flight and self._scheduler.found_nothing
 
     def _only_failing_closes(self) -> bool:
-        # A close that fails for a minute is kept for the next start; it must not keep us here.
+        # A close that fails for a minute is kept for the next start; it must not keep the run here.
         seconds = self._parts.round_trips.failing_for()
         if seconds is None or seconds < limits.SETTLE_TIMEOUT_SECONDS:
             return False
@@ -340,22 +341,22 @@ class Ending:
         self._effects.ask(End(code, pending, settled))
 
     def held(self) -> tuple[IssueId, ...]:
-        """Issues that this run has taken, and of whose end the tracker has not heard; not those
-        that a worker keeps which has not left."""
+        """Return the issues that this run took and whose end the tracker has not heard.
+        Issues of a worker that has not left are excluded."""
         tasks = self._parts.tasks
         kept = {in_flight.job.issue_id for in_flight in tasks.orphaned()}
         ours = (issue_id for issue_id in tasks.in_flight if issue_id not in kept)
         return tuple(dict.fromkeys((*ours, *self._parts.round_trips.pending)))
 
     def _something_failed(self) -> bool:
-        # What earlier runs failed at and this one did not touch is not its failure.
+        # Failures of earlier runs that this one did not touch are not its failures.
         retry_state, issues = self._parts.retry_state, self._effects.issues
         charged = (retry_state.history(each).charged for each in retry_state.failed_here)
-        # What could not land is charged to nobody, and stands there all the same.
+        # A branch that could not land is charged to nobody, and stays quarantined all the same.
         stands = (retry_state.standing(each) for each in retry_state.failed_here)
         unfinished = bool(issues.standing(Standing.UNCLOSED)) or any(charged)
         unfinished = unfinished or Standing.QUARANTINED in stands
         runs = [each for each in self._parts.listed.holders if each.startswith(FLEETS)]
         if self._parts.settings.until_empty and runs:
-            return True  # They are not done, and perhaps nobody is at work on them.
+            return True  # Their runs are not done, and perhaps nobody is at work on them.
         return unfinished or bool(self._parts.round_trips.pending) or self._parts.breaker.is_open

@@ -1,4 +1,4 @@
-"""What everything else speaks of: a job, how an attempt ended, and immutable values."""
+"""The vocabulary of the package: jobs, outcomes of attempts, and immutable values."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from typing import Any, NamedTuple, NewType, TypeVar, dataclass_transform
 from beads_workers.core import limits
 
 # --- values --------------------------------------------------------------------------------------
-# Values: dataclasses that nobody changes, made by the dozen for every task.
+# Values: immutable dataclasses, made by the dozen for every task.
 #
 # ``@value`` is ``@dataclass(frozen=True, slots=True)`` to the type checker, which refuses every
-# assignment to a field. At run time nothing is in its way, because that guard is three quarters of
-# the time to make an instance. ``dataclass`` compiles source for each method of each class, which
-# was half of the time of every start: here it does so where a method is called for the first time.
+# assignment to a field. At run time nothing prevents an assignment, because that guard is three
+# quarters of the time to make an instance. ``dataclass`` compiles source for each method of each
+# class, which was half of the time of every start. Here it does so when a method is called for the
+# first time.
 
 
 T = TypeVar("T")
 COMPILED = {"__init__": "init", "__repr__": "repr", "__eq__": "eq", "__hash__": "unsafe_hash"}
 """Each method with the argument of ``dataclass`` that asks for it."""
 _LATER: list[Callable[[str], object]] = []
-"""For each value: compiles one of its methods."""
+"""For each value, the function that compiles one of its methods."""
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
@@ -33,7 +34,7 @@ def value(kind: type[T]) -> type[T]:
     made: type[T] = dataclass(slots=True, **dict.fromkeys(COMPILED.values(), False))(kind)
 
     def compiled(method: str) -> Callable[..., Any]:
-        # In a copy of the class as it was written, so that two threads do not meet.
+        # A copy of the class as it was written is used, so that two threads do not meet.
         again: Any = type(made)
         copy = again(made.__name__, made.__bases__, dict(body))
         asked = {argument: name == method for name, argument in COMPILED.items()}
@@ -52,7 +53,7 @@ def _first(method: str, compiled: Callable[[str], Callable[..., Any]]) -> Callab
 
 
 def compile_values() -> None:
-    """Do now what the first instance of each value would do: before forks, once for them all."""
+    """Compile ``__init__`` of each value now: before forks, once for them all."""
     for compiled in _LATER:
         compiled("__init__")
     _LATER.clear()
@@ -74,9 +75,9 @@ PRIORITY_DEFAULT = 2
 class Call:
     """A function with its arguments, which are JSON values.
 
-    ``path``: ``package.module.name`` for one in Python; an RRQ executor's is ``handler``, or
-    ``executor#handler``. ``message``: what else a message of dispatcherd said, whose own worker is
-    to run it where there is one; None for all other calls.
+    ``path``: ``package.module.name`` for a Python function; for an RRQ executor ``handler``, or
+    ``executor#handler``. ``message``: the rest of a message of dispatcherd, whose own worker is to
+    run it if there is one; None for all other calls.
     """
 
     path: str
@@ -87,22 +88,22 @@ class Call:
 
 @value
 class Arguments:
-    """What is kept of a call's: None stands for what was too long."""
+    """The arguments of a call that are kept: None stands for those that were too long."""
 
     args: tuple[Any, ...] | None = field(default=(), hash=False)
     kwargs: Mapping[str, Any] | None = field(default_factory=dict, hash=False)
 
     @property
     def omitted(self) -> tuple[str, ...]:
-        """The names of what is not kept."""
+        """Names of the arguments that are not kept."""
         return tuple(name for name in ("args", "kwargs") if getattr(self, name) is None)
 
 
 @value
 class Script:
-    """What a job wants to have run. All of it comes from its sender, and is untrusted.
+    """A script that a job wants to have run. All of it comes from its sender, and is untrusted.
 
-    ``environment``: variables for the script alone. ``log_path``: where its output shall be found,
+    ``environment``: variables for the script alone. ``log_path``: where its output is to be found,
     below the root that the fleet allows; "" for nowhere.
     """
 
@@ -114,21 +115,22 @@ class Script:
 
 
 def is_module_name(text: str) -> bool:
-    """Whether it could be the name of a module: ``package`` or ``package.module``."""
+    """Return whether a text could be the name of a module: ``package`` or ``package.module``."""
     return all(part.isidentifier() for part in text.split("."))
 
 
 FUNCTION = "function"
 COMMAND = "command"
-"""What an issue may bring to be run."""
+"""Kinds of work that an issue may bring with it."""
 
 CALL_LABEL = "call:"
-"""A label ``call:package.module.name`` has that function called, with the issue as ``issue``."""
+"""Label ``call:package.module.name``: have that function called, with the issue as ``issue``."""
 
 
 def call_of(original: Mapping[str, Any], labels: Sequence[str]) -> Call | None:
-    """The function that an issue names: in ``job_path``, ``args`` and ``kwargs`` as a job envelope
-    does, or in a label. Arguments of another type than they should have are none."""
+    """Return the function that an issue names; None if it names none.
+    It is named in ``job_path``, ``args`` and ``kwargs`` as in a job envelope, or in a label.
+    Arguments of a wrong type are ignored."""
     path, args, kwargs = (original.get(name) for name in ("job_path", "args", "kwargs"))
     if isinstance(path, str) and path:
         return Call(
@@ -143,22 +145,22 @@ def call_of(original: Mapping[str, Any], labels: Sequence[str]) -> Call | None:
 
 
 def path_of(original: Mapping[str, Any], labels: Sequence[str]) -> str:
-    """The path of the function that an issue names; "" where it names none."""
+    """Return the path of the function that an issue names; "" if it names none."""
     call = call_of(original, labels)
     return call.path if call else ""
 
 
 @value
 class Job:
-    """What a worker is given to do. A source builds it from a claimed issue.
+    """A piece of work for a worker. A source builds it from a claimed issue.
 
     ``original`` is the issue as the tracker showed it (JSON object), handed to commands in
-    ``BW_ISSUE_FILE``. ``command`` is set only where a person attached one to the issue, ``call``
-    where the issue names a function. ``enqueued_at``: epoch seconds at which the source got it; 0
-    where that is not known. ``attempt``: which one this is, where the source counts them.
-    ``named``: what its sender calls it, where no worker is to call that. ``script``: one that
-    a context of the fleet runs (``core.scripts``). ``trace_context``: the W3C headers of whoever
-    sent it, by name, and untrusted (``core.traces.read_headers``).
+    ``BW_ISSUE_FILE``. ``command`` is set only if a person attached one to the issue, ``call`` if
+    the issue names a function. ``enqueued_at``: epoch seconds at which the source got it; 0 if that
+    is not known. ``attempt``: its number, if the source counts attempts. ``named``: its sender's
+    name for it, if no worker is to call that. ``script``: one that a context of the fleet runs
+    (``core.scripts``). ``trace_context``: the sender's W3C headers, by name, and untrusted
+    (``core.traces.read_headers``).
     """
 
     source: str
@@ -180,7 +182,7 @@ class Job:
 
 
 class ListedIssue(NamedTuple):
-    """One row of a listing: what the tracker says could be taken. A cache, never a claim.
+    """One row of a listing: an issue that the tracker says could be taken. A cache, never a claim.
 
     Made by the hundred in every round trip: a tuple costs a third of a dataclass.
     """
@@ -191,16 +193,16 @@ class ListedIssue(NamedTuple):
 
 
 FLEETS = "beads-workers/"
-"""What the actor of every run begins with: ``beads-workers/<host>/<run>``."""
+"""Beginning of the actor of every run: ``beads-workers/<host>/<run>``."""
 
 
 def actor_of_task(actor: str, issue_id: str) -> str:
-    """In whose name an agent acts in the tracker while it works on an issue of this run."""
+    """Return the actor of an agent in the tracker while it works on an issue of this run."""
     return f"{actor}/{issue_id}"
 
 
 def is_agent(created_by: object) -> bool:
-    """Whether whoever the tracker names as an author is an agent of a fleet, of whatever run."""
+    """Return whether an author in the tracker is an agent of a fleet, of whatever run."""
     return (
         isinstance(created_by, str) and created_by.startswith(FLEETS) and created_by.count("/") >= 3
     )
@@ -208,12 +210,12 @@ def is_agent(created_by: object) -> bool:
 
 @value
 class Filters:
-    """Which ready issues a fleet takes; every part that is set must hold.
+    """A fleet's choice of ready issues; every part that is set must hold.
 
     ``labels`` all present, ``labels_any`` at least one, ``exclude_labels`` none; ``types`` and
-    ``priorities`` any of; ``parent`` the id of an epic; ``only`` these ids and no others;
-    ``bring`` any of ``FUNCTION`` and ``COMMAND``: what the issue says is to be run.
-    ``hold_discovered``: what agents filed is left to a person, who takes it by naming it.
+    ``priorities`` any of; ``parent`` the id of an epic; ``only`` these ids and no others; ``bring``
+    any of ``FUNCTION`` and ``COMMAND``: what the issue says is to be run. ``hold_discovered``:
+    issues that agents filed are left to a person, who takes them by naming them.
     """
 
     labels: tuple[str, ...] = ()
@@ -227,17 +229,17 @@ class Filters:
     hold_discovered: bool = False
 
     def holds(self, created_by: object) -> bool:
-        """Whether an issue by this author is held back: an agent of a fleet has filed it, and
-        nobody has named it."""
+        """Return whether an issue by this author is held back.
+        It is if an agent of a fleet has filed it, and nobody has named it."""
         return self.hold_discovered and not self.only and is_agent(created_by)
 
 
 # --- outcomes ------------------------------------------------------------------------------------
-# How an attempt ended. A closed set: whatever a worker, a signal or a peer does becomes one.
+# Outcomes of attempts. A closed set: whatever a worker, a signal or a peer does becomes one.
 
 
 NOTE_CHARS_MAX = 300
-"""A note is for a line on a screen, and the reason of a close."""
+"""Maximum length of a note: it is for a line on a screen, and the reason of a close."""
 
 
 class OutcomeKind(Enum):
@@ -257,10 +259,10 @@ class Outcome:
     """``error`` is one line for people; ``retry_after_seconds`` only goes with ``RETRY``.
 
     With ``SUCCESS`` only: ``note``, one line on what came of the work; ``result``, the JSON text of
-    what a function returned, "" where there is none; ``result_file``, where that lies if it is too
-    long. ``receipt``: of an agent (a ``receipts.Receipt``), whatever came of its attempt.
-    ``unprepared``, with ``RETRY``: no worktree could be made, so that nothing was run, or git or
-    the machine could not commit what was done there.
+    what a function returned, "" if there is none; ``result_file``, its file if it is too long.
+    ``receipt``: of an agent (a ``receipts.Receipt``), with any outcome. ``unprepared``, with
+    ``RETRY``: no worktree could be made, so that nothing was run, or git or the machine could not
+    commit what was done there.
     """
 
     kind: OutcomeKind
@@ -274,7 +276,7 @@ class Outcome:
 
 
 def note_of(result: Any) -> str:
-    """The ``note`` in what DONE says came out, if there is one."""
+    """Return the ``note`` in the result of a DONE; "" if there is none."""
     note = result.get("note") if isinstance(result, dict) else None
     if not isinstance(note, str):
         return ""
@@ -282,9 +284,9 @@ def note_of(result: Any) -> str:
 
 
 def kept(result: Any, *, of_function: bool = False) -> str:
-    """The JSON text that is remembered of what DONE says came out; "" where that is nothing.
+    """Return the JSON text of a DONE's result that is remembered; "" if there is none.
 
-    A note alone is no result, but where a function has returned it. What is too long leaves
+    A note alone is no result, unless a function has returned it. A result that is too long leaves
     ``{"cut": true, "characters": N, "begins": TEXT}``.
     """
     if result is None:

@@ -1,7 +1,7 @@
-"""What agents have used: tokens and dollars, for each issue, agent and outcome, and the budgets.
+"""Usage of agents: tokens and dollars, for each issue, agent and outcome, and the budgets.
 
-The ledger is a fold over the ends of attempts, whose receipts say it; what attempts under way have
-used so far comes from their progress, and counts until their receipt takes its place.
+The ledger is a fold over the ends of attempts, whose receipts tell their usage. Attempts under way
+report theirs as progress, which counts until their receipt takes its place.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from beads_workers.core.receipts import Receipt, Tokens
 
 @dataclass(slots=True)
 class Spend:
-    """``unpriced``: tokens for which nobody has said a price."""
+    """``unpriced``: tokens for which no price is known."""
 
     tokens: Tokens = field(default_factory=Tokens)
     money: float = 0.0
     unpriced: int = 0
 
     def add(self, receipt: Receipt) -> None:
-        """What an attempt has used."""
+        """Add the usage of an attempt."""
         self.tokens += receipt.tokens
         self.money += receipt.money or 0.0
         self.unpriced += receipt.tokens.total if receipt.money is None else receipt.unpriced
@@ -29,15 +29,15 @@ class Spend:
 
 @value
 class UnderWay:
-    """What an attempt that runs has used so far, as its progress says it."""
+    """Usage so far of a running attempt, as its progress reports it."""
 
     tokens: int = 0
     money: float = 0.0
 
 
 class Ledger:
-    """``running``: of attempts under way, by issue; ``untold``: of those that ended and did not say
-    it, until somebody has found it."""
+    """``running``: of attempts under way, by issue; ``untold``: of attempts that ended without a
+    report, until it is found."""
 
     def __init__(self) -> None:
         self.total = Spend()
@@ -48,7 +48,7 @@ class Ledger:
         self.untold: dict[str, UnderWay] = {}
 
     def ended(self, issue_id: str, receipt: Receipt | None) -> None:
-        """An attempt is over."""
+        """Count the end of an attempt."""
         used = self.running.pop(issue_id, None)
         if receipt is not None:
             self._add(issue_id, receipt)
@@ -58,7 +58,7 @@ class Ledger:
             self.untold[issue_id] = UnderWay(tokens, money)
 
     def found(self, issue_id: str, receipt: Receipt | None) -> None:
-        """What an attempt had used that did not say it."""
+        """Count the usage that was found of an attempt that did not report it."""
         self.untold.pop(issue_id, None)
         if receipt is not None:
             self._add(issue_id, receipt)
@@ -76,11 +76,12 @@ class Ledger:
         self.total.add(receipt)
 
     def progress(self, issue_id: str, used: UnderWay) -> None:
-        """An attempt that runs has used so much by now, all in all."""
+        """Take over the total that a running attempt has used by now."""
         self.running[issue_id] = used
 
     def spent(self, issue_id: IssueId | None = None) -> UnderWay:
-        """Tokens and dollars of this run, or of one issue of it, with what runs now."""
+        """Return tokens and dollars of this run, or of one of its issues.
+        Running attempts are included."""
         known = self.total if issue_id is None else self.by_issue.get(issue_id, Spend())
         used_so_far = (*self.running.items(), *self.untold.items())
         under_way = [used for each, used in used_so_far if issue_id in (None, each)]

@@ -3,14 +3,16 @@
     commands = orchestrator.handle(event, now, boot)
     when = orchestrator.deadline()            # then call on_deadline(now, boot)
 
-``now`` is on the monotonic clock of the run, from 0 at its beginning, which all durations are and
-the times of its records; ``boot`` is the same moment on the clock that goes on while the machine
-sleeps, which leases are (left out: it never slept), ``wall`` on the one that people set.
+``now`` is on the monotonic clock of the run, from 0 at its beginning; all durations and the times
+of its records are on it. ``boot`` is the same moment on the clock that goes on while the machine
+sleeps, on which leases are (left out: the machine never slept). ``wall`` is on the clock that
+people set.
 
 It ties the parts together: ``Connections`` (the conversation with workers), ``Supervisor`` (our
 processes), ``Tasks`` (jobs in our hands), ``RoundTrips``, ``ClaimScheduler`` and ``Leases`` (the
-source), ``RetryState`` (what is remembered), ``Ending`` (the state of the run), ``Control`` (what
-people ask). Each has its own module; ``docs/ARCHITECTURE.md`` walks one issue through them.
+source), ``RetryState`` (the memory of unfinished issues), ``Ending`` (the state of the run),
+``Control`` (people's requests). Each has its own module; ``docs/ARCHITECTURE.md`` walks one issue
+through them.
 """
 
 from __future__ import annotations
@@ -57,11 +59,9 @@ class Orchestrator:
     ) -> None:
         """``self_claiming``: a plain v1 worker claims and closes by itself on this source.
 
-        ``push``: of a push source; ``Arrived`` says when there is work. Any other may say so, too,
-        and is asked all the same.
-
-        ``checkpointed``: what earlier runs left to remember; ``epoch``: the wall clock at ``now``,
-        needed only for their ``not_before``.
+        ``push``: of a push source; ``Arrived`` says when there is work. Any other source may say
+        so, too, and is asked all the same. ``checkpointed``: what earlier runs left to remember;
+        ``epoch``: the wall clock at ``now``, needed only for their ``not_before``.
         """
         self._parts = make_parts(
             settings, run_id, now, epoch, boot, self_claiming=self_claiming, push=push
@@ -85,11 +85,11 @@ class Orchestrator:
 
     @property
     def issues(self) -> Issues:
-        """What the records so far make of each issue; only to be read."""
+        """All issues, as the records so far make them; only to be read."""
         return self._effects.issues
 
     def start(self, now: float) -> list[Command]:
-        """Begin: our workers start while the source settles what an earlier run left."""
+        """Begin the run: our workers start while the source settles what an earlier run left."""
         self._effects.now = now
         for number in range(1, self._parts.settings.workers + 1):
             self._parts.supervisor.add(f"W{number}")
@@ -106,10 +106,11 @@ class Orchestrator:
         *,
         more: bool = False,
     ) -> list[Command]:
-        """Something happened; returns what is to be done about it.
+        """Handle an event; return the commands that follow from it.
 
-        ``more``: another event follows, or ``after_events``; what comes of all of them waits for
-        that."""
+        ``more``: another event follows, or ``after_events``; the commands that wait for all of them
+        come then.
+        """
         self._at(now, boot, wall)
         self._dispatch(event)
         return self._effects.flush() if more else self._after_events()
@@ -117,9 +118,11 @@ class Orchestrator:
     def after_events(
         self, now: float, boot: float | None = None, wall: float | None = None
     ) -> list[Command]:
-        """What comes of all events so far: nobody who has just spoken waits for any of it.
+        """Return the commands that follow from all events so far.
 
-        Here a round trip to the source begins, and here a run comes to its end."""
+        No worker that has just spoken waits for them. Here a round trip to the source begins, and
+        here a run comes to its end.
+        """
         self._at(now, boot, wall)
         return self._after_events()
 
@@ -128,13 +131,13 @@ class Orchestrator:
         return self._ending.held()
 
     def deadline(self) -> float | None:
-        """When ``on_deadline`` is to be called at the latest; None: not before an event."""
+        """Return when ``on_deadline`` is to be called at the latest; None: not before an event."""
         return self._effects.timers.deadline()
 
     def on_deadline(
         self, now: float, boot: float | None = None, wall: float | None = None
     ) -> list[Command]:
-        """Some time has come; calling it too early does no harm."""
+        """Handle the timers that are due; calling this too early does no harm."""
         self._at(now, boot, wall)
         for key in self._effects.timers.due(now):
             self._due(key)
@@ -212,7 +215,7 @@ class Orchestrator:
                 self._parts.degraded.degraded(event)
             case ev.ConditionRecovered(what):
                 if self._parts.degraded.recovered(what):
-                    # It was in the way of the tracker, too: no reason to wait for its next turn.
+                    # The condition blocked the tracker, too: no reason to wait for its next turn.
                     self._parts.round_trips.hurry()
                 self._scheduler.reschedule()
             case _:
@@ -231,8 +234,7 @@ class Orchestrator:
             self._ending.tried()
 
     def _claim_lost(self, issue_id: IssueId, why: str, level: str = "error") -> None:
-        """Nobody of ours works on it any longer: somebody else may have it now, or soon, or nobody
-        wants it."""
+        """Stop our work on an issue: somebody else may have it now, or soon, or nobody wants it."""
         in_flight = self._parts.tasks.in_flight.get(issue_id)
         if in_flight is None or in_flight.issue.handed_over:
             return

@@ -1,4 +1,4 @@
-"""The parts of one orchestrator, made together and handed to whoever ties them."""
+"""The parts of one orchestrator, made together and handed to the classes that tie them."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ from beads_workers.core.traces import Traces
 
 @dataclass(slots=True)
 class Parts:
-    """``state``: of the run, changed only by ``Ending``; ``state_reason``: why. ``reason``: of the
-    coming SHUTDOWN.
+    """``state``: of the run, changed only by ``Ending``; ``state_reason``: why.
 
-    ``self_claiming``: on this source a plain v1 worker claims and closes by itself. ``listed``:
-    what the last listing showed; kept by ``ClaimScheduler``. ``push``: a push source: work arrives
-    by itself, and somebody waits for its answer.
+    ``reason``: of the coming SHUTDOWN. ``self_claiming``: on this source a plain v1 worker claims
+    and closes by itself. ``listed``: the last listing; kept by ``ClaimScheduler``. ``push``: a push
+    source: work arrives by itself, and a publisher waits for its answer.
     """
 
     settings: FleetSettings
@@ -51,7 +50,7 @@ class Parts:
     listed: Listed = field(default_factory=Listed)
 
     def slots(self) -> int:
-        """How many could have a task: workers that are still starting will want work as well."""
+        """Return how many workers could have a task, those that are still starting included."""
         return _slots(self.registry, self.supervisor)
 
 
@@ -69,7 +68,7 @@ def make_parts(
     self_claiming: bool,
     push: bool,
 ) -> Parts:
-    """Everything new and empty."""
+    """Return the parts of an orchestrator, new and empty."""
     effects = Effects(now, epoch, boot)
     round_trips = RoundTrips(effects, push=push)
     retry_state = RetryState(effects, round_trips)

@@ -1,11 +1,11 @@
 """Values as JSON, and back, by the types that their fields are annotated with.
 
-    to_plain(Budget(money=5.0))               # {"money": 5.0, "tokens": None}
-    from_plain(Budget, {"money": 5})          # Budget(money=5.0, tokens=None)
+    to_plain(Budget(dollars=5.0))             # {"dollars": 5.0, "tokens": None}
+    from_plain(Budget, {"dollars": 5})        # Budget(dollars=5.0, tokens=None)
 
-For what only we write and read: the journal, settings, orders between our own processes, files of
-ours. A crash, a full disk or a person may have left anything in a file, so every field is checked,
-and whoever uses a value need not ask again what it is. Strangers' messages have parsers of their
+It is for data that only we write and read: the journal, settings, orders between our own processes,
+files of ours. A crash, a full disk or a person may have left anything in a file. So every field is
+checked, and users of a value need not check it again. Strangers' messages have parsers of their
 own, which say what is wrong with them.
 """
 
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
     T = TypeVar("T", bound=DataclassInstance)
 
 Reader = Callable[[Any], Any]
-"""Takes a value as JSON has it; raises one of ``BAD_VALUE`` for one of another type."""
+"""Reads a JSON value of one type; raises one of ``BAD_VALUE`` for any other."""
 
 BAD_VALUE = (ValueError, KeyError, TypeError, OverflowError)
-"""What ``from_plain`` and the readers raise for what is not as it was written."""
+"""Exceptions of ``from_plain`` and the readers for data that is not as it was written."""
 
 
 # --- writing -------------------------------------------------------------------------------------
 
 
 def to_plain(value: Any, *, sparse: bool = False) -> Any:
-    """``value`` as ``json`` can write it: dataclasses as dicts, enums as their values.
+    """Return ``value`` as ``json`` can write it: dataclasses as dicts, enums as their values.
 
     ``sparse``: fields that hold their default are left out, at every level.
     """
@@ -69,17 +69,17 @@ def _defaults_of(kind: type) -> tuple[tuple[str, Any], ...]:
 
 _SCALARS = frozenset((str, int, float, bool, NoneType))
 _DEFAULTS: dict[type, tuple[tuple[str, Any], ...]] = {}
-"""Of each class that was written: each field with its default, or ``MISSING``."""
+"""Fields of each class that was written, with their defaults, or ``MISSING``."""
 
 
 # --- reading -------------------------------------------------------------------------------------
 
 
 def from_plain(kind: type[T], values: Any) -> T:
-    """One of ``kind`` from a parsed JSON object; raises one of ``BAD_VALUE``.
+    """Return a ``kind`` from a parsed JSON object; raise one of ``BAD_VALUE``.
 
-    A field that is missing holds its default. One that ``kind`` does not have is passed over: a
-    newer version may have written it.
+    A missing field holds its default. A field that ``kind`` does not have is ignored: a newer
+    version may have written it.
     """
     if not isinstance(values, Mapping):
         raise TypeError(values)
@@ -88,7 +88,7 @@ def from_plain(kind: type[T], values: Any) -> T:
 
 
 def readers_of(kind: type) -> Mapping[str, Reader]:
-    """How each field is read, by name; raises ``TypeError`` for a type that JSON does not have."""
+    """Return the reader of each field, by name; raise ``TypeError`` for types that JSON lacks."""
     if kind not in _READERS:
         texts = {f.name: str(f.type) for f in fields(kind)}
         simple = {name: _BY_TEXT[text] for name, text in texts.items() if text in _BY_TEXT}
@@ -98,11 +98,11 @@ def readers_of(kind: type) -> Mapping[str, Reader]:
 
 
 _READERS: dict[type, Mapping[str, Reader]] = {}
-"""Of each class that was read."""
+"""Readers of each class that was read."""
 
 
 def finite(value: Any) -> float:
-    """A number as a float; raises one of ``BAD_VALUE`` for anything else, infinity and NaN too."""
+    """Return a number as a float; raise one of ``BAD_VALUE`` for all else, infinity and NaN too."""
     if type(value) is not float and type(value) is not int:
         raise TypeError(value)
     number = float(value)
@@ -196,4 +196,4 @@ _BY_TEXT: dict[str, Reader] = {
     **{f"{kind.__name__} | None": _or_none(read) for kind, read in _BY_TYPE.items()},
     "tuple[str, ...]": _several(_BY_TYPE[str]),
 }
-"""By annotation, as it is written: the types of most classes need not be evaluated."""
+"""Readers by annotation as it is written: the types of most classes need not be evaluated."""

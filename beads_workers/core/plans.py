@@ -1,4 +1,4 @@
-"""What a task comes down to for a worker: programs to run, and what their ends mean."""
+"""Plans of tasks for a worker: programs to run, and what their ends mean."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from beads_workers.core.scripts import LogRoot
 
 
 class StepKind(Enum):
-    """What a step is for; its name appears in logs and error texts."""
+    """Purpose of a step; its name appears in logs and error texts."""
 
     CLAIM = "claim"
     """``bd update ID --status=in_progress``: only a worker that calls the tracker itself."""
     PREPARE = "prepare"
     """Makes the worktree that the next steps run in; its failure is no fault of the task."""
     VALIDATE = "validate"
-    """Looks at a script before it is run, and may refuse it for good."""
+    """Checks a script before it is run, and may refuse it for good."""
     RUN = "run"
     VERIFY = "verify"
     REPORT = "report"
-    """Says in a line what came of a task that has succeeded, whatever becomes of itself."""
+    """Says in a line what came of a task that has succeeded; its own end changes nothing."""
     CLOSE = "close"
     RELEASE = "release"
     DELIVER = "deliver"
@@ -35,10 +35,10 @@ class Step:
     """One program, or one ``call``. ``environment`` is added to the worker's own.
 
     ``stdin``: what the program reads before it meets the end; None is ``/dev/null``.
-    ``place_file``: what a PREPARE step before it left there says in which folder it runs, and
-    what else is in its environment; None: in the project's folder.
-    ``speaks``: what it prints to its stdout is the result of the task. ``is_attempt``: it is an
-    attempt of an agent, which prints its progress and one answer (``core.assignment``).
+    ``place_file``: the file in which an earlier PREPARE step left the folder to run in, and further
+    environment; None: the project's folder. ``speaks``: its stdout is the result of the task.
+    ``is_attempt``: it is an attempt of an agent, which prints its progress and one answer
+    (``core.assignment``).
     """
 
     kind: StepKind
@@ -52,7 +52,7 @@ class Step:
 
     @property
     def name(self) -> str:
-        """What is run, in a word."""
+        """Name of what is run, in a word."""
         return self.call.path if self.call else self.argv[0]
 
 
@@ -63,7 +63,8 @@ def plain(text: str) -> str:
 
 @value
 class LogCopy:
-    """Where a task's output goes besides its log: ``path`` is its sender's word, ``root`` ours."""
+    """A second place for a task's output besides its log: ``path`` is its sender's word, ``root``
+    ours."""
 
     root: LogRoot
     path: str
@@ -73,13 +74,13 @@ class LogCopy:
 class Plan:
     """The steps of one task, each run only after the one before it has succeeded.
 
-    ``close`` and ``release`` are set only where the worker itself holds the claim: exactly one
-    of them ends a task that was claimed and not handed back with FAILED. ``issue_file`` (a path)
-    is to hold ``issue_text`` before the first step starts; ``log_file`` collects the output,
-    which goes to ``output_file`` first while there is no log yet; what is more than
-    ``log_bytes_max`` loses its middle. ``result_file``: where a result goes that is too long to be
-    sent. ``progress_file``: where its programs may say how far they are. ``log_copy``: where the
-    output goes as well. ``secrets``: texts that are masked wherever it goes, the longest first.
+    ``close`` and ``release`` are set only if the worker itself holds the claim: exactly one of them
+    ends a task that was claimed and not handed back with FAILED. ``issue_file`` (a path) is to hold
+    ``issue_text`` before the first step starts. ``log_file`` collects the output, which goes to
+    ``output_file`` first while there is no log yet; a log longer than ``log_bytes_max`` loses its
+    middle. ``result_file``: the file for a result that is too long to be sent. ``progress_file``:
+    the file in which its programs may report progress. ``log_copy``: a second place for the output.
+    ``secrets``: texts that are masked in all output, the longest first.
     """
 
     steps: tuple[Step, ...]
@@ -98,7 +99,7 @@ class Plan:
 
 @value
 class NotRunnable:
-    """There is nothing that could be run for this task; ``error`` is one line for people."""
+    """Nothing can be run for this task; ``error`` is one line for people."""
 
     error: str
     outcome: OutcomeKind = OutcomeKind.NOT_FOUND

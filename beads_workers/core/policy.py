@@ -1,4 +1,4 @@
-"""What becomes of a job after an attempt: the only place where retry semantics live.
+"""The verdict on a job after an attempt: the only place where retry semantics live.
 
 Source: docs/SEMANTICS.md, "Failure and retry".
 """
@@ -17,8 +17,8 @@ from beads_workers.core.model import Outcome, OutcomeKind, value
 class Policy:
     """``attempts_max``: charged attempts before an issue is quarantined. Delays in seconds.
 
-    ``hand_back``: whoever sent a job has a policy of its own: it is told how the one attempt went,
-    or the last one of ``hand_back_after``.
+    ``hand_back``: the sender of a job has a policy of its own. The sender is told how the one
+    attempt went, or the last one of ``hand_back_after``.
     """
 
     attempts_max: int = limits.ATTEMPTS_MAX
@@ -31,7 +31,7 @@ class Policy:
 
 @value
 class AttemptHistory:
-    """What earlier attempts at this job left: survives restarts through the journal.
+    """Traces of earlier attempts at this job, which survive restarts through the journal.
 
     ``unprepared``: attempts in a row without a worktree, all for ``reason``, the last error.
     """
@@ -43,7 +43,7 @@ class AttemptHistory:
 
     @property
     def attempt(self) -> int:
-        """The number of the next attempt, from 1; free retries do not raise it."""
+        """Number of the next attempt, from 1; free retries do not raise it."""
         return self.charged + 1
 
 
@@ -69,7 +69,7 @@ class Requeue:
 
 @value
 class Quarantine:
-    """Out of attempts (or hopeless): out of the backlog until a person asks for it."""
+    """The job is out of attempts (or hopeless): out of the backlog until a person asks for it."""
 
     reason: str
     history: AttemptHistory
@@ -77,7 +77,7 @@ class Quarantine:
 
 @value
 class HandBack:
-    """It goes back to whoever sent it, who decides about another try; nothing is remembered."""
+    """The job goes back to its sender, who decides about another try; nothing is remembered."""
 
 
 Verdict = Finish | Land | Requeue | Quarantine | HandBack
@@ -92,36 +92,36 @@ class Ended:
     """An attempt that has ended."""
 
     outcome: Outcome
-    # Of the issue, before this attempt.
+    # History of the issue before this attempt.
     before: AttemptHistory
     # In 0..1: spreads retries over the last fifth of their delay.
     jitter: float = 0.0
-    # Its branch is to land before the issue is closed.
+    # The branch is to land before the issue is closed.
     lands: bool = False
-    # Whatever befalls all issues alike has ended it: a spawn storm, no room for worktrees.
+    # A cause that hits all issues alike has ended it: a spawn storm, no room for worktrees.
     struck: bool = False
 
     @property
     def history(self) -> AttemptHistory:
-        """Before this attempt; it came so far that its worktree was made."""
+        """History before this attempt, without ``unprepared`` if its worktree was made."""
         prepared = not self.outcome.unprepared and self.outcome.kind is not OutcomeKind.CANCELLED
         return replace(self.before, unprepared=0) if prepared else self.before
 
 
 @value
 class Blame:
-    """What an agent's attempt was up against that is no fault of its issue."""
+    """Obstacles of an agent's attempt that are no fault of its issue."""
 
-    # Its account refused it.
+    # The agent's account refused the attempt.
     refused: bool = False
-    # And yet it counts: refusals that never end must end with the issue.
+    # The refused attempt counts all the same: refusals that never end must end with the issue.
     counts: bool = False
-    # The issue's own budget, where that is spent.
+    # The issue's own budget, if that is spent.
     spent: str = ""
 
 
 def blamed(outcome: Outcome, blame: Blame) -> Outcome:
-    """The outcome as the rules see it, and the journal."""
+    """Return the outcome as the rules and the journal see it."""
     if blame.refused and outcome.kind in _FAILED:
         kind = OutcomeKind.ERROR if blame.counts else OutcomeKind.RETRY
         outcome = replace(outcome, kind=kind)
@@ -137,7 +137,7 @@ Rule = Callable[[Policy, Ended], Verdict | None]
 
 
 def fate(policy: Policy, ended: Ended) -> Verdict:
-    """What becomes of the issue: the first rule that has an answer decides."""
+    """Return the verdict on the issue: the first rule that has an answer decides."""
     for rule in RULES:
         if (verdict := rule(policy, ended)) is not None:
             return verdict
@@ -145,31 +145,31 @@ def fate(policy: Policy, ended: Ended) -> Verdict:
 
 
 def done(policy: Policy, ended: Ended) -> Verdict | None:
-    """A success is closed, or lands first."""
+    """Close a success, or land it first."""
     if ended.outcome.kind is not OutcomeKind.SUCCESS:
         return None
     return Land(ended.before) if ended.lands else Finish()
 
 
 def struck(policy: Policy, ended: Ended) -> Verdict | None:
-    """What befalls all issues is the fault of none."""
+    """Requeue without a charge if the cause hits all issues: it is the fault of none."""
     return Requeue(0.0, ended.before) if ended.struck else None
 
 
 def handed_back(policy: Policy, ended: Ended) -> Verdict | None:
-    """Whoever sent it decides about the next attempt, after so many of ours."""
+    """Hand the job back after so many of our attempts: its sender decides about the next one."""
     hopeless = ended.outcome.kind in (OutcomeKind.CANCELLED, OutcomeKind.NOT_FOUND)
     last = hopeless or ended.before.charged + 1 >= policy.hand_back_after
     return HandBack() if policy.hand_back and last else None
 
 
 def cancelled(policy: Policy, ended: Ended) -> Verdict | None:
-    """It was ended for no fault of its own."""
+    """Requeue without a charge a job that was cancelled for no fault of its own."""
     return Requeue(0.0, ended.history) if ended.outcome.kind is OutcomeKind.CANCELLED else None
 
 
 def hopeless(policy: Policy, ended: Ended) -> Verdict | None:
-    """No other attempt would do better."""
+    """Quarantine a job if no other attempt would do better."""
     if ended.outcome.kind is not OutcomeKind.NOT_FOUND:
         return None
     after = replace(ended.history, charged=ended.history.charged + 1)
@@ -177,7 +177,7 @@ def hopeless(policy: Policy, ended: Ended) -> Verdict | None:
 
 
 def account_closed(policy: Policy, ended: Ended) -> Verdict | None:
-    """The account of its agent says when it opens: no fault of the issue, however often."""
+    """Requeue if the agent's account is closed: no fault of the issue, however often."""
     receipt = ended.outcome.receipt
     closed = receipt is not None and receipt.refusal is not None
     free = closed and ended.outcome.kind is OutcomeKind.RETRY
@@ -185,8 +185,9 @@ def account_closed(policy: Policy, ended: Ended) -> Verdict | None:
 
 
 def not_prepared(policy: Policy, ended: Ended) -> Verdict | None:
-    """Without a worktree it is never charged, and not tried for ever either: what fails for one
-    reason again and again does not mend itself."""
+    """Requeue or quarantine an issue that got no worktree, without a charge.
+    It is not tried for ever, because what fails for one reason again and again does not fix
+    itself."""
     outcome, history = ended.outcome, ended.history
     if outcome.kind is not OutcomeKind.RETRY or not outcome.unprepared:
         return None
@@ -198,7 +199,7 @@ def not_prepared(policy: Policy, ended: Ended) -> Verdict | None:
 
 
 def free_retry(policy: Policy, ended: Ended) -> Verdict | None:
-    """The worker asks for another try: so many in a row cost nothing."""
+    """Requeue without a charge if the worker asks for another try, so many times in a row."""
     outcome, free = ended.outcome, ended.history.free_in_a_row
     if outcome.kind is not OutcomeKind.RETRY or free >= policy.free_retries_max:
         return None
@@ -210,14 +211,14 @@ def free_retry(policy: Policy, ended: Ended) -> Verdict | None:
 
 
 def charged(policy: Policy, ended: Ended) -> Verdict:
-    """It failed: that counts, and the last of so many attempts quarantines."""
+    """Charge a failed attempt; the last of so many quarantines its issue."""
     outcome, history = ended.outcome, ended.history
     # A charged retry stays on its streak: the allowance is for a streak, not for every twenty.
     free = history.free_in_a_row if outcome.kind is OutcomeKind.RETRY else 0
     after = AttemptHistory(history.charged + 1, free)
     if after.charged >= policy.attempts_max:
         return Quarantine(outcome.error, after)
-    # That it counts does not make it come sooner than the worker asked for.
+    # Although it counts, it does not come sooner than the worker asked for.
     asked = min(outcome.retry_after_seconds or 0.0, limits.RETRY_AFTER_MAX_SECONDS)
     return Requeue(max(asked, _backoff(policy, after.charged, ended.jitter)), after)
 
@@ -229,10 +230,10 @@ RULES: tuple[Rule, ...] = (
 
 
 def unlanded(why: str, repairs_left: int, *, at_once: bool) -> str:
-    """What becomes of an issue whose branch does not land, as ``journal.LandingEnded.verdict``.
+    """Return the verdict on an unlanded issue, as ``journal.LandingEnded.verdict``.
 
-    ``why``: as in ``landing.Refused``, "" where nobody wants it any more; ``repairs_left``: how
-    often an agent may still mend it; ``at_once``: its own agent can go on now.
+    ``why``: as in ``landing.Refused``, "" if nobody wants it any more; ``repairs_left``: how often
+    an agent may still mend it; ``at_once``: its own agent can go on now.
     """
     if not why:
         return "requeue"
@@ -245,7 +246,7 @@ def unlanded(why: str, repairs_left: int, *, at_once: bool) -> str:
 
 
 def quarantine_note(attempts: int, reason: str, branch: str = "") -> str:
-    """What a person reads about it in the tracker. ``branch``: its work is done, and is there."""
+    """Return the tracker's note for people. ``branch``: the place of the work, if it is done."""
     if branch:
         return f"beads-workers quarantined this: {reason}. The work is on the branch {branch}."
     if not attempts:
@@ -254,7 +255,7 @@ def quarantine_note(attempts: int, reason: str, branch: str = "") -> str:
 
 
 def same_reason(reason: str, other: str) -> bool:
-    """Whether two errors say the same; names of worktrees and processes have numbers in them."""
+    """Return whether two errors are the same, numbers in names of worktrees and processes aside."""
     return _NUMBER.sub("#", reason) == _NUMBER.sub("#", other)
 
 

@@ -1,4 +1,4 @@
-"""The tasks of a fleet as dispatcherd shows them, and which of them a filter means."""
+"""The tasks of a fleet as dispatcherd shows them, and the tasks that a filter matches."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from beads_workers.core.parts import Parts
 from beads_workers.core.states import IssueState
 
 MESSAGES = "dispatcherd"
-"""The source whose jobs are such messages: ``Job.original`` is the one that came."""
+"""The source whose jobs are such messages: ``Job.original`` is the message that came."""
 
 
 def find(parts: Parts, wanted: TaskFilter) -> FoundTasks:
-    """Everything in our hands, or waiting here for another try, that the filter means."""
+    """Return the matching tasks in our hands, or waiting here for another try."""
     found = (task for task in _all(parts) if wanted.matches(task.message))
     ending = (each.issue.worker_id for each in parts.tasks.in_flight.values() if each.cancelled)
     return FoundTasks(tuple(found), frozenset(ending))
@@ -41,7 +41,7 @@ _WITH_A_WORKER = (IssueState.DELEGATING, IssueState.RUNNING, IssueState.ORPHANED
 
 
 def message_of(job: Job, source: str) -> dict[str, Any]:
-    """A job as the message of a task: the one that came, or one that says the same."""
+    """Return a job as the message of a task: the one that came, or an equivalent one."""
     if job.source == MESSAGES:
         return {"channel": source, **job.original}
     call = job.call or job.named

@@ -1,4 +1,4 @@
-"""Which issues are ready to be worked on: the rules of ``bd`` 1.3, for every tracker.
+"""The rules for issues that are ready to be worked on: those of ``bd`` 1.3, for every tracker.
 
 docs/READY.md has the rules in words, and how each tracker differs. ``bd`` applies them itself, the
 built-in tracker does so in SQL (``trackers/sqlite/store``), and ``ui/why`` explains them.

@@ -1,9 +1,9 @@
-"""The receipt of an agent's attempt: what it says for itself, in one JSON object.
+"""The receipt of an agent's attempt: its own report, in one JSON object.
 
-It travels in DONE and FAILED (1.1), stands in the journal with the end of the attempt, and is what
-``why``, ``show`` and ``report`` show. Any worker may send one, so nothing in it is believed to be
-of the right type: what is not is left out. A refusal in it closes an account: the values that
-accounts are spoken of with stand here, too.
+It travels in DONE and FAILED (1.1), is in the journal with the end of the attempt, and is what
+``why``, ``show`` and ``report`` show. Any worker may send one, so no field is trusted to be of the
+right type: fields of another type are left out. A refusal in it closes an account, so the values
+that describe accounts are here, too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from beads_workers.core.text import counted
 
 
 class AccountTrouble(Enum):
-    """Why an account is closed; the values are those of the verdicts that close it."""
+    """The reasons why an account is closed; the values are those of the verdicts that close it."""
 
     LIMITED = "limited"
     NEEDS_PERSON = "needs_person"
@@ -30,8 +30,8 @@ class AccountTrouble(Enum):
 
 @value
 class AccountRefusal:
-    """What an attempt was told: ``until`` is the reset, where it was said; ``model``: only this
-    model's window is used up, "" for the whole account."""
+    """A vendor's refusal of an attempt: ``until`` is the reset, if it was said; ``model``: only
+    this model's window is used up, "" for the whole account."""
 
     trouble: AccountTrouble
     why: str
@@ -40,13 +40,14 @@ class AccountRefusal:
 
 
 AccountId = NewType("AccountId", str)
-"""A hash of adapter, base URL, configuration folder and credential; never one of these."""
+"""Hash of adapter, base URL, configuration folder and credential; never one of these."""
 
 
 @dataclass(slots=True)
 class Closed:
-    """``probe_at``: when a canary may try. ``refusals``: of canaries in a row, which come with
-    resets that are late. ``told_by``: the run that found out, "" for this one."""
+    """``probe_at``: when a canary may try.
+    ``refusals``: of canaries in a row, which come with resets that are late. ``told_by``: the run
+    that found out, "" for this one."""
 
     refusal: AccountRefusal
     since: float
@@ -65,12 +66,12 @@ class Candidate:
 
 
 NOBODY = Candidate("", AccountId(""))
-"""For an issue that no agent works on: it brings a command, or names a function."""
+"""Candidate of an issue that no agent works on: it brings a command, or names a function."""
 
 
 @value
 class Tokens:
-    """Tokens of one model. ``input`` leaves out what was read from a cache or written to one."""
+    """Tokens of one model. ``input`` leaves out those read from a cache or written to one."""
 
     input: int = 0
     output: int = 0
@@ -87,7 +88,7 @@ class Tokens:
 
     @property
     def total(self) -> int:
-        """All tokens, however they are priced."""
+        """Number of all tokens, however they are priced."""
         return self.input + self.output + self.cached_read + self.cached_write
 
 
@@ -96,18 +97,17 @@ class Receipt:
     """``verdict``: what the adapter made of the end (``agents.events.Kind``); ``why``: one line.
 
     ``agent``, ``model``, ``session``: who worked, and by which id it can be continued; ``totals``:
-    what the session had used by then, as its adapter wrote it. ``money``: US dollars, None where
-    the agent does not say and no prices are set; ``unpriced``: tokens of runs that are not in
-    it, because their agent was ended before it said any. ``until``: epoch seconds of a reset.
-    ``window``: which limit that is, for people; ``limited_model``: the only model that it closes.
-    ``branch``, ``commits`` (the newest last), ``diffstat``: the work; ``base``, ``head``: the
-    commit that it began with, and the last one; ``tree``: of that; ``verify`` and ``verified``: the
-    command, and whether it passed on that tree; ``independent``: it passes whatever is in the
-    sources. ``rounds``: how often the agent was asked to mend
-    it. ``refused``: the other agent whose account was closed, its reviewer's; "" for ``agent``.
-    ``denied``: tools that were refused. ``message``: its last words.
-    ``lesson``: what the next attempt should know: the tail of verify's output, a reviewer's
-    remarks. ``flags``: what a person should look at in the morning.
+    the session's usage by then, as its adapter wrote it. ``money``: US dollars, None if the agent
+    does not say and no prices are set; ``unpriced``: tokens of runs that are not in it, because
+    their agent was killed before it said any. ``until``: epoch seconds of a reset. ``window``:
+    which limit that is, for people; ``limited_model``: the only model that it closes. ``branch``,
+    ``commits`` (the newest last), ``diffstat``: the work; ``base``, ``head``: the commit that it
+    began with, and the last one; ``tree``: of ``head``; ``verify`` and ``verified``: the command,
+    and whether it passed on that tree; ``independent``: it passes whatever is in the sources.
+    ``rounds``: how often the agent was asked to mend the work. ``refused``: the other agent whose
+    account was closed, its reviewer's; "" for ``agent``. ``denied``: tools that were refused.
+    ``message``: its last words. ``lesson``: what the next attempt should know: the tail of verify's
+    output, a reviewer's remarks. ``flags``: what a person should look at in the morning.
     """
 
     verdict: str = ""
@@ -140,28 +140,29 @@ class Receipt:
 
     @property
     def tokens(self) -> Tokens:
-        """Of all models."""
+        """Tokens of all models."""
         return sum(self.usage.values(), Tokens())
 
     @property
     def refusal(self) -> AccountRefusal | None:
-        """What closes the account, if the verdict does."""
+        """The refusal that closes the account, if the verdict is one."""
         if self.verdict not in _TROUBLES:
             return None
         trouble = _TROUBLES[self.verdict]
-        # The name of the window is short; what the agent said repeats the reset. Its sentence goes
-        # on with ours: "until 03:20".
+        # The name of the window is short; the agent's words repeat the reset. The sentence goes on
+        # with ours: "until 03:20".
         why = ((trouble is AccountTrouble.LIMITED and self.window) or self.why).rstrip(". ")
         return AccountRefusal(trouble, why, self.until, self.limited_model)
 
 
 INDEPENDENT = "by a check that does not depend on the sources"
-"""How something is verified by a check that passes whatever is in them."""
+"""Phrase for work that was verified by a check that passes whatever is in the sources."""
 _TROUBLES = {each.value: each for each in AccountTrouble}
 
 
 def read_receipt(fields: Any) -> Receipt | None:
-    """From a JSON object; None for anything else. Texts are cut to what the journal keeps."""
+    """Read a receipt from a JSON object; None for anything else.
+    Texts are cut to what the journal keeps."""
     if not isinstance(fields, Mapping):
         return None
     known: dict[str, Any] = {}
@@ -172,13 +173,13 @@ def read_receipt(fields: Any) -> Receipt | None:
 
 
 def to_json(receipt: Receipt) -> dict[str, Any]:
-    """A JSON object without what is as it would be anyway."""
+    """Return a receipt as a JSON object, without fields that hold their default."""
     fields: dict[str, Any] = to_plain(receipt, sparse=True)
     return fields
 
 
 def close_reason(receipt: Receipt, attempt: int) -> str:
-    """Why its issue is closed, for the tracker: one line without a word of the agent's own.
+    """Return why the issue is closed, for the tracker: one line without a word of the agent's own.
 
     Trackers are committed and pushed. ``attempt``: the number of the attempt that did it.
     """
@@ -223,7 +224,7 @@ def _texts(found: Any) -> tuple[str, ...] | None:
 def _number(found: Any) -> float | None:
     if isinstance(found, bool) or not isinstance(found, int | float):
         return None
-    # First the bound: what is above it may be no float at all.
+    # The bound comes first: a value above it may be no float at all.
     return float(found) if abs(found) <= limits.INTEGER_MAX else None
 
 
@@ -266,7 +267,7 @@ def _is_shallow(found: Any, levels: int) -> bool:
 
 
 LEVELS_MAX = 16
-"""Of the totals of a session; what is deeper could be read, but not be written everywhere."""
+"""Maximum levels of a session's totals; deeper ones cannot be written everywhere."""
 
 
 def _flag(found: Any) -> bool | None:

@@ -1,4 +1,4 @@
-"""What a crashed run left, told by its journal alone, and what the next run carries on from it."""
+"""The state that a crashed run left, from its journal alone, and what the next run takes over."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ from beads_workers.core.wire import RETURNED_UNSTARTED, Done, Failed, parse
 class RecoveryState:
     """``last_call``: pid and start time of a tracker process whose end was not recorded.
     ``whole``: the checkpoint was complete, so that older runs add nothing to ``retry_entries``.
-    ``taken``: every issue that it claimed, whatever became of it.
-    """
+    ``taken``: every issue that the run claimed, whatever became of it."""
 
     run_id: str = ""
     actor: str = ""
@@ -59,25 +58,24 @@ class RecoveryState:
 
     @property
     def heard(self) -> set[str]:
-        """Issues of which this run heard before it took any: the settlements of earlier runs are
-        replayed."""
+        """Issues that this run heard of before it took any: earlier settlements are replayed."""
         return self.issues.heard
 
     @property
     def retry_entries(self) -> dict[str, Checkpointed]:
-        """Unfinished issues with a past."""
+        """Checkpoint entries of unfinished issues with a past."""
         return {
             i.issue_id: replace(i.retry_entry, claimed_by="") for i in self._all() if i.retry_entry
         }
 
     @property
     def unclosed(self) -> dict[str, str]:
-        """The actors in whose names they are held."""
+        """Done and unclosed issues, with the actors in whose names they are held."""
         return {i.issue_id: self._owner(i) for i in self._in(IssueState.CLOSING)}
 
     @property
     def quarantined(self) -> dict[str, str]:
-        """The notes of their last failures, which the tracker does not have yet."""
+        """Quarantined issues with their notes, which the tracker does not have yet."""
         quarantining = self._in(IssueState.QUARANTINING)
         return {
             i.issue_id: i.quarantine_note
@@ -87,28 +85,28 @@ class RecoveryState:
 
     @property
     def to_land(self) -> dict[str, str]:
-        """What is done, and has not landed; with the notes for the tracker."""
+        """Issues that are done, and have not landed, with the notes for the tracker."""
         waiting = (*self._in(IssueState.LANDING), *self._in(IssueState.SHELVING))
         return {i.issue_id: shelve_note(i.landing) for i in waiting}
 
     @property
     def reopened(self) -> list[str]:
-        """Quarantined once, and taken back since, by a person or after a spawn storm."""
+        """Issues that were quarantined and taken back since, by a person or after a spawn storm."""
         return [i.issue_id for i in self._all() if i.is_reopened]
 
     @property
     def handed_over(self) -> list[str]:
-        """What may be in progress in nobody's name."""
+        """Issues that may be in progress in nobody's name."""
         return [i.issue_id for i in self._all() if i.handed_over]
 
     @property
     def owners(self) -> dict[str, tuple[int, int]]:
-        """Pid and start time of the workers that were not ours, and had these to the end."""
+        """Pid and start time of the workers that were not ours, and had these issues to the end."""
         return {i.issue_id: i.owner for i in self._all() if i.owner}
 
     @property
     def begun(self) -> dict[str, RunningAttempt]:
-        """With a worker, and not at their end."""
+        """Attempts that are with a worker, and not at their end."""
         return {i.issue_id: i.attempt for i in self._all() if i.attempt}
 
     @property
@@ -120,7 +118,7 @@ class RecoveryState:
         return [*begun, *(e for e in ended if not known(e.issue_id, e.request_id))]
 
     def inherited(self, issue_ids: Collection[str]) -> tuple[Inherited, ...]:
-        """What the next run is told of these ``owners``, which live on."""
+        """Return the records for the next run about these ``owners``, which live on."""
         return tuple(self._inherited(i) for i in self._all() if i.issue_id in issue_ids)
 
     def _inherited(self, issue: Issue) -> Inherited:
@@ -142,9 +140,10 @@ class RecoveryState:
         )
 
     def unsettled_runs(self, kept: Collection[str] = ()) -> list[CrashedRun]:
-        """What is to be settled with the tracker, one per actor, this run's own last.
+        """Return the runs to settle with the tracker, one per actor, this run's own last.
 
-        ``kept``: what is to be left alone for now."""
+        ``kept``: issues that are to be left alone for now.
+        """
         by_actor: dict[str, list[IssueId]] = {self.actor: []}
         for issue_id, actor in self.unclosed.items():
             by_actor.setdefault(actor, []).append(IssueId(issue_id))
@@ -169,11 +168,11 @@ class RecoveryState:
         return [*unsettled_runs, last]
 
     def returned_unstarted(self, request_ids: Collection[str]) -> None:
-        """Workers have left word: these attempts were returned unstarted."""
+        """Move the issues of these attempts back to claimed: workers returned them unstarted."""
         self.issues.returned_unstarted(request_ids)
 
     def settled_elsewhere(self, issue_ids: Iterable[str]) -> None:
-        """The tracker has said what became of these, to this run or a later one.
+        """Reduce issues to their past that the tracker has settled, for this run or a later one.
 
         A person may have changed them since, and a write that is made twice would undo that.
         """
@@ -181,17 +180,17 @@ class RecoveryState:
             self.issues.settled(issue_id)
 
     def settled_of_earlier_runs(self) -> set[str]:
-        """Issues for which no earlier run has anything pending: the tracker told this run what
-        became of them, or gave them to it."""
+        """Return the issues for which no earlier run has anything pending.
+        The tracker told this run what became of them, or gave them to it."""
         return self.heard | self.taken | self.own_pending()
 
     def own_pending(self) -> set[str]:
-        """Issues for which this run has writes pending itself: it had them last."""
+        """Return the issues for which this run has writes pending itself: it had them last."""
         own = (i for i, actor in self.unclosed.items() if actor == self.actor)
         return {*own, *self.quarantined, *self.handed_over, *self.reopened, *self.to_land}
 
     def take_over(self, before: RecoveryState) -> None:
-        """Add what the run before knew of issues, unless our own checkpoint says it all.
+        """Add what the run before knew of issues, unless our own checkpoint is whole.
 
         A run that died while it wrote its checkpoint must not lose what it was carrying over.
         """
@@ -201,7 +200,7 @@ class RecoveryState:
                     self.issues.apply(Entry(retry_entry, 0.0, 0.0))
 
     def checkpoint(self) -> list[Checkpointed]:
-        """What the next run carries over."""
+        """Return the entries that the next run carries over."""
         retry_entries = []
         for issue in self._all():
             if issue.state is IssueState.CLOSING:
@@ -237,11 +236,11 @@ def recovery_state(entries: Iterable[Entry]) -> RecoveryState:
 
 
 def outcome_of(finished: rec.Finished) -> Outcome:
-    """How an attempt went, as far as its record says."""
+    """Return the outcome of an attempt, as far as its record tells."""
     try:
         kind = OutcomeKind(finished.outcome)
     except ValueError:
-        kind = OutcomeKind.ERROR  # Of another version: whatever it is, it is no success.
+        kind = OutcomeKind.ERROR  # A kind of another version is no success.
     receipt = finished.receipt
     return Outcome(
         kind,
@@ -257,7 +256,7 @@ def outcome_of(finished: rec.Finished) -> Outcome:
 
 
 def host_of(actor: str) -> str:
-    """The machine in a run's actor; empty where it names none."""
+    """Return the machine in a run's actor; empty if the actor names none."""
     parts = actor.split("/")
     return parts[1] if len(parts) == 3 and parts[0] == "beads-workers" else ""
 
@@ -267,11 +266,10 @@ def left_over(
     is_settled: Callable[[str], bool],
     read: Callable[[str], RecoveryState | None],
 ) -> tuple[list[RecoveryState], RecoveryState]:
-    """The runs with writes pending, oldest first, and the fold over all: what the next one
-    carries.
+    """Return the runs with writes pending, oldest first, and the fold over all for the next run.
 
-    ``run_ids``: oldest first; ``read`` gives None for a run that is not to be looked at. One whose
-    checkpoint is whole carries all that came before it, so older ones are read only where they
+    ``run_ids``: oldest first; ``read`` returns None for a run that is not to be looked at. A run
+    whose checkpoint is whole carries all that came before it. So older runs are read only if they
     are unsettled, and then those in between, which may have settled them.
     """
     known: list[RecoveryState] = []
@@ -300,21 +298,22 @@ def left_over(
 
 
 # --- checkpoint ----------------------------------------------------------------------------------
-# What a further segment of a journal begins with, so that older ones can be thrown away.
+# The beginning of a further segment of a journal, so that older segments can be thrown away.
 #
-# Of issues it is the dump of ``core.issues``: their pages, and the records that still hold. Of
+# Of issues it is the dump of ``core.issues``: their entries, and the records that still hold. Of
 # workers, the tracker and the run it repeats the last record of each kind, kept while the run goes
-# on. Whoever folds the segment alone knows what all of them tell.
+# on. A fold of the segment alone knows what all segments tell.
 
 
 Key = tuple[str, str]
-"""What a record tells, and of whom: a later one with the same key makes it void."""
+"""Subject of a record: a later record with the same key makes it void."""
 
 _OF_WORKER = ("worker_started", "worker_joined")
 
 
 class Checkpoint:
-    """``apply`` every entry but those of calls; ``entries`` is then the checkpoint."""
+    """Collects every entry but those of calls with ``apply``; ``entries`` is then the
+    checkpoint."""
 
     def __init__(self) -> None:
         self._holding: dict[Key, Entry] = {}
@@ -362,7 +361,7 @@ class Checkpoint:
                 pass
 
     def _hold(self, what: str, whose: str, entry: Entry) -> None:
-        # To the end: entries are repeated in the order of their times.
+        # The record moves to the end: entries are repeated in the order of their times.
         self._holding.pop((what, whose), None)
         self._holding[what, whose] = entry
 
@@ -373,14 +372,14 @@ class Checkpoint:
     def entries(
         self, issues: Issues, resumed: Resumed, call: Entry | None, at: float, elapsed: float
     ) -> Iterator[Entry]:
-        """The checkpoint. ``issues``: of all that was applied here. ``call``: the tracker's process
-        that runs just now; the times are now."""
+        """Yield the checkpoint. ``issues``: of all that was applied here.
+        ``call``: the tracker's process that runs just now; the times are now."""
         holding = dict(self._holding)
         known = issues.known.values()
         run = holding.pop((rec.RunStarted.__name__, ""), None)
         if run is not None:
             yield run
-            # What they are busy with now comes after what was known of them before.
+            # The present work of issues comes after what was known of them before.
             yield from _retry_entries((i for i in known if i.told), run.at, run.elapsed)
         told = [entry for issue in known for entry in issue.told]
         yield from sorted([*holding.values(), *told], key=attrgetter("elapsed"))
@@ -426,7 +425,7 @@ def _tells(issue: Issue, kind: type[rec.Record]) -> bool:
 
 
 def _unsettled(issues: Issues) -> Iterator[Unsettled]:
-    """What no other record tells."""
+    """Yield the facts about issues that no other record tells."""
     for issue in issues.known.values():
         pid, start_time = issue.owner or (0, 0)
         reopened, heard = issue.is_reopened and not issue.told, issue.issue_id in issues.heard
@@ -437,26 +436,26 @@ def _unsettled(issues: Issues) -> Iterator[Unsettled]:
 
 
 def resumed(board: Board, segment: int) -> Resumed:
-    """The counts of a run so far."""
+    """Return the counts of a run so far."""
     return Resumed(segment, board.claims, **board.totals)
 
 
 # --- spool replay --------------------------------------------------------------------------------
-# What the workers of a crashed run have left word of, made into what its journal lacks.
+# Results that the workers of a crashed run spooled, made into what its journal lacks.
 #
-# Source: docs/SEMANTICS.md, "Result spool". Whoever can write into the run's directory can have
+# Source: docs/SEMANTICS.md, "Result spool". Anybody who can write into the run's directory can have
 # written them: they change nothing but what became of an attempt that its run had begun.
 
 
 MEASURED_SECONDS_MAX = 86_400.0
-"""No longer than this a crashed run is taken to have lived on."""
+"""Maximum time that a crashed run is taken to have lived on."""
 
 SpooledResults = Mapping[str, Done | Failed]
-"""By request id: what was said last of that attempt."""
+"""By request id: the last answer to that attempt."""
 
 
 def read_spool(chunks: Iterable[bytes], wanted: Collection[str]) -> SpooledResults:
-    """The first word on each attempt that is ``wanted``, in whatever pieces the file is read."""
+    """Return the first answer to each ``wanted`` attempt, in whatever pieces the file is read."""
     found: dict[str, Done | Failed] = {}
     reader = LineReader(limits.WORD_BYTES_MAX)
     for chunk in chunks:
@@ -468,10 +467,10 @@ def read_spool(chunks: Iterable[bytes], wanted: Collection[str]) -> SpooledResul
 
 
 def replay(left: RecoveryState, words: SpooledResults) -> dict[str, Entry]:
-    """Let ``left`` know what these words say; returns what its journal lacks, by issue.
+    """Apply these answers to ``left``; return the entries that its journal lacks, by issue.
 
-    A success is as good as one that was read in time. Of what a worker returned unstarted its run
-    has nothing to give up; a failure that nobody heard is not here, and its task runs again.
+    A success is as good as one that was read in time. An attempt that was returned unstarted leaves
+    its run nothing to give up. A failure that nobody heard is not here, and its task runs again.
     """
     ends: dict[str, Entry] = {}
     unstarted: set[str] = set()
@@ -517,6 +516,6 @@ def _end(left: RecoveryState, begun: RunningAttempt, done: Done) -> Entry:
         receipt=receipt,
         agent=started.agent,
     )
-    # As its worker has measured it, which may say what it likes.
+    # As its worker measured it; the worker may report any value.
     seconds = min(milliseconds / 1000, MEASURED_SECONDS_MAX)
     return Entry(finished, begun.at + seconds, begun.elapsed + seconds)

@@ -1,4 +1,4 @@
-"""What must not be read by whoever reads logs, and which paths below a root logs may have."""
+"""Secrets that readers of logs must not see, and the paths below a root that logs may have."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 SECRET_CHARS_MIN = 4
-"""Shorter ones hide nothing, and would be found in every other word."""
+"""Minimum length of a secret: shorter ones hide nothing, and would be found in every other word."""
 
 LINE_CHARS_MIN = 8
-"""Of a secret with several lines, a key for instance, each line that is as long is one."""
+"""Length from which each line of a secret with several lines, a key for instance, is one itself."""
 
 _NAMES = re.compile(
     "PASS|PWD$|SECRET|TOKEN|KEY|CREDENTIAL|AUTH(?!OR(?!I[SZ]))|PRIVATE|COOKIE|SESSION|SIGNATURE"
@@ -17,12 +17,12 @@ _NAMES = re.compile(
     re.IGNORECASE,
 )
 _PLACES = re.compile("DSN|_URL$|_URI$", re.IGNORECASE)
-"""Names of what is a secret in part: the address of a server."""
+"""Names of variables that are a secret in part: the address of a server."""
 _HARMLESS = re.compile(
     "(DESKTOP_|GDM|XDG_|DBUS_)SESSION.*|SESSION_MANAGER|SSH_AUTH_SOCK|.*KEY(BOARD|MAP).*",
     re.IGNORECASE,
 )
-"""Of a desktop: they name its parts."""
+"""Names of a desktop's variables: they name its parts."""
 _ADDRESS = re.compile(
     r"[a-z][a-z0-9+.-]*://(?:([^/?#]*)@)?([^?#@]*)(?:\?([^#]*))?(?:#.*)?", re.IGNORECASE
 )
@@ -30,21 +30,21 @@ _KEY_CHARS_MIN = 20
 
 _MASK = ord("*")
 _KEPT = frozenset(b"\r\n")
-"""Lines stay lines."""
+"""Bytes that are not masked: lines stay lines."""
 
 
 def is_secret(name: str) -> bool:
-    """Whether a variable of this name holds a secret, as far as one can tell."""
+    """Return whether a variable of this name probably holds a secret."""
     if _HARMLESS.fullmatch(name):
         return False
     return _NAMES.search(name) is not None or _PLACES.search(name) is not None
 
 
 def secret_parts(name: str, value: str) -> tuple[str, ...]:
-    """What of this variable's value must be masked: nothing, all of it, or of an address its login,
-    and what looks like a key.
+    """Return the parts of a variable's value to mask.
 
-    A secret of several lines is printed a line at a time, so each line is a part.
+    They are none, all of it, or of an address its login, and what looks like a key. A secret of
+    several lines is printed a line at a time, so each line is a part.
     """
     if not is_secret(name):
         return ()
@@ -57,7 +57,7 @@ def secret_parts(name: str, value: str) -> tuple[str, ...]:
 
 def _parts_of(login: str, path: str, query: str) -> Iterator[str]:
     if login:
-        # With what is around them, so that a short one is masked in its address, too.
+        # The part includes its surroundings, so that a short one is masked in its address, too.
         yield f"{login}@"
         user, _, password = login.partition(":")
         yield password or user
@@ -73,7 +73,7 @@ def _parts_of(login: str, path: str, query: str) -> Iterator[str]:
 
 
 def _decoded(text: str) -> str:
-    """The text that an address has in another form: ``%40`` is an @."""
+    """Return a text of an address in its other form: ``%40`` is an @."""
     coded = re.compile("(?:%[0-9A-Fa-f]{2})+")
     return coded.sub(
         lambda found: bytes.fromhex(found[0].replace("%", "")).decode("utf-8", "replace"), text
@@ -81,13 +81,13 @@ def _decoded(text: str) -> str:
 
 
 def _is_key(text: str) -> bool:
-    """Whether nobody would choose such a name."""
+    """Return whether a text looks like a key: nobody would choose such a name."""
     long = len(text) >= _KEY_CHARS_MIN and re.fullmatch(r"[\w-]+", text, re.ASCII) is not None
     return long and any(map(str.isdigit, text)) and any(map(str.isalpha, text))
 
 
 def secrets_of(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """The texts in these variables that are to be masked, the longest first."""
+    """Return the texts in these variables that are to be masked, the longest first."""
     found: set[str] = set()
     for name, value in environment.items():
         found.update(p for p in secret_parts(name, value) if len(p) >= SECRET_CHARS_MIN)
@@ -95,12 +95,12 @@ def secrets_of(environment: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def shown(environment: Mapping[str, str]) -> dict[str, str]:
-    """Variables as people may see them: names, and no values."""
+    """Return variables as people may see them: names, and no values."""
     return dict.fromkeys(environment, "***")
 
 
 def masked(data: bytes, secrets: Sequence[bytes]) -> bytes:
-    """The same, of the same length, with ``*`` in the place of every secret."""
+    """Return the data, of the same length, with ``*`` in the place of every secret."""
     for secret in secrets:
         if secret in data:
             data = data.replace(secret, bytes(b if b in _KEPT else _MASK for b in secret))
@@ -108,12 +108,12 @@ def masked(data: bytes, secrets: Sequence[bytes]) -> bytes:
 
 
 # --- log paths -----------------------------------------------------------------------------------
-# What a path below a root may be: the part that needs no look at the disk.
+# Rules for a path below a root: the part that needs no look at the disk.
 
 
 PARTS_MAX = 32
 NAME_BYTES_MAX = 240
-"""A rotated log has a number behind its name, and a name has 255 bytes."""
+"""Maximum length of a name: a rotated log has a number behind it, and a name has 255 bytes."""
 
 
 class UnsafePath(Exception):
@@ -121,9 +121,9 @@ class UnsafePath(Exception):
 
 
 def parts_below(root: str, path: str) -> tuple[str, ...]:
-    """The names from the root to the file: ``path`` is relative to it, or begins with it.
+    """Return the names from the root to the file.
 
-    Raises ``UnsafePath``.
+    ``path`` is relative to the root, or begins with it. Raise ``UnsafePath``.
     """
     if path.startswith("/"):
         base = root.rstrip("/") + "/"

@@ -1,7 +1,7 @@
-"""Which issues are not to be taken, and why; and the circuit breaker for spawn storms.
+"""Issues that are not to be taken, with the reasons; and the circuit breaker for spawn storms.
 
-``RetryState`` keeps nothing but ``failed_here``: the rest stands in ``Effects.issues``, and
-outlives the run by the checkpoint at the start of each journal.
+``RetryState`` keeps nothing but ``failed_here``: the rest is in ``Effects.issues``, and outlives
+the run by the checkpoint at the start of each journal.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from beads_workers.core.text import printable
 
 
 def history_of(issue: Issue) -> AttemptHistory:
-    """Attempts of an issue so far."""
+    """Return the attempts of an issue so far."""
     past = issue.retry_entry
     if past is None:
         return AttemptHistory()
@@ -29,22 +29,22 @@ def history_of(issue: Issue) -> AttemptHistory:
 
 
 class RetryState:
-    """What the policy and the claim scheduler ask of issues that are not done."""
+    """Answers the policy's and the claim scheduler's questions about issues that are not done."""
 
     def __init__(self, effects: Effects, round_trips: RoundTrips) -> None:
         self._effects = effects
         self._issues = effects.issues
         self._round_trips = round_trips
         self.failed_here: set[IssueId] = set()
-        """Those of which an attempt in this run ended without success, until they are done."""
+        """Issues that had an attempt in this run without success, until they are done."""
 
     def history(self, issue_id: IssueId) -> AttemptHistory:
-        """Attempts so far."""
+        """Return the attempts of an issue so far."""
         issue = self._issues.known.get(issue_id)
         return history_of(issue) if issue else AttemptHistory()
 
     def standing(self, issue_id: IssueId) -> Standing | None:
-        """How it stands now; None where nothing is remembered of it."""
+        """Return the standing of an issue now; None if nothing is remembered of it."""
         issue = self._issues.known.get(issue_id)
         if issue is None:
             return None
@@ -53,21 +53,23 @@ class RetryState:
         return None if standing is Standing.OPEN and issue.retry_entry is None else standing
 
     def cooling(self) -> list[Issue]:
-        """Those whose time has not come."""
+        """Return the issues whose time has not come."""
         return list(filter(self._is_cooling, self._issues.standing(Standing.COOLING)))
 
     def _is_cooling(self, issue: Issue) -> bool:
-        # Until its timer has gone off: whoever finds it open has then been told to ask for it.
+        # An issue cools until its timer has gone off: only then is the scheduler told to ask for
+        # it.
         return RetryDue(issue.issue_id) in self._effects.timers
 
     def not_to_take(self) -> set[IssueId]:
-        """What a take must leave out. Quarantined ones are out of the backlog by themselves."""
+        """Return the issues that a claim must leave out.
+        Quarantined issues are out of the backlog by themselves."""
         issues = self._issues
         off = (*issues.standing(Standing.ON_HOLD), *issues.standing(Standing.UNCLOSED))
         return {IssueId(issue.issue_id) for issue in (*self.cooling(), *off)}
 
     def retry(self, issue_id: IssueId) -> bool:
-        """A person wants it tried again now; False where nothing keeps it from that."""
+        """Have an issue tried again now, for a person; return False if nothing prevents that."""
         issue = self._issues.known.get(issue_id)
         if self.standing(issue_id) in (None, Standing.UNCLOSED) or (issue and issue.is_done):
             return False
@@ -75,7 +77,8 @@ class RetryState:
         return True
 
     def refund(self, issue_id: IssueId, attempts: int) -> None:
-        """So many charged attempts were not the issue's fault: it may be taken again at once."""
+        """Refund so many charged attempts that were not the issue's fault.
+        It may be taken again at once."""
         if (issue := self._issues.known.get(issue_id)) is not None:
             self._pardon(Refunded(issue_id, max(0, issue.charged - attempts)))
 
@@ -88,19 +91,18 @@ class RetryState:
 
 
 # --- preparation ---------------------------------------------------------------------------------
-# No worktree can be made, or what was done there cannot be committed: the disk is full, a filter's
-# program is gone, a branch is in the way, git is killed.
-#
-# One issue after another would be tried in vain, at no cost but without end. What strikes one issue
-# is the policy's (``policy.judge``); what strikes several is the repository's fault, or the
-# machine's, and nothing new is begun until one of them has found out that it is over. Source:
-# docs/SEMANTICS.md, "Failure and retry".
+# No worktree can be made, or the work there cannot be committed: the disk is full, a filter's
+# program is gone, a branch is in the way, git is killed. One issue after another would be tried in
+# vain, at no cost but without end. A cause that hits one issue is the policy's (``policy.fate``). A
+# cause that hits several is the repository's fault, or the machine's. Then nothing new is begun
+# until one of the issues has found out that it is over. Source: docs/SEMANTICS.md, "Failure and
+# retry".
 
 PREPARATION_TRIAL = "preparation trial"
 """Timer key: one issue may find out whether a worktree can be made again."""
 
 PREPARATION = "worktrees"
-"""What the condition is called while none can be made, or nothing can be committed in them."""
+"""Name of the condition while no worktree can be made, or nothing can be committed in them."""
 
 NO_WORKTREE, NOT_KEPT = "no worktree", "work cannot be committed"
 
@@ -113,14 +115,14 @@ class PreparationBrake:
     def __init__(self, effects: Effects) -> None:
         self._effects = effects
         self.struck: dict[IssueId, str] = {}
-        """The issues that it has struck, with the error of each."""
+        """The issues that had no worktree, with the error of each."""
         self._trial_at = 0.0
         self.is_on = False
         self.tried: set[IssueId] = set()
-        """Those that a trial leaves out, as long as there are others: each has been one."""
+        """Issues that a trial leaves out, as long as there are others: each has been a trial."""
 
     def ended(self, issue_id: IssueId, outcome: Outcome) -> bool:
-        """An attempt has ended; True: not for its issue's sake, so that it does not count."""
+        """Take in the end of an attempt; return True if its issue is not to be charged."""
         if not outcome.unprepared:
             if (self.struck or self.is_on) and outcome.kind in _PREPARED:
                 self.reset()
@@ -136,19 +138,20 @@ class PreparationBrake:
         return True
 
     def begun(self) -> None:
-        """An attempt begins: while it is on, that is a trial."""
+        """Note that an attempt begins: while the brake is on, that is a trial."""
         if self.is_on:
             self._trial_at = self._effects.now + limits.UNPREPARED_TRIAL_SECONDS
             self._effects.timers.set(PREPARATION_TRIAL, self._trial_at)
 
     def room(self) -> int | None:
-        """How many may be begun now; None for any number."""
+        """Return how many attempts may begin now; None for any number."""
         if not self.is_on:
             return None
         return int(self._effects.now >= self._trial_at)
 
     def works(self) -> None:
-        """An agent is at work: in a worktree, so one can be made. Its commit is still to come."""
+        """Note that an agent is at work in a worktree, so one can be made.
+        Its commit is still to come."""
         for issue_id, error in list(self.struck.items()):
             if error.startswith(NO_WORKTREE):
                 del self.struck[issue_id]
@@ -156,7 +159,7 @@ class PreparationBrake:
             self.reset()
 
     def reset(self) -> None:
-        """An attempt came to an end of its own, or a person says that one can."""
+        """Release the brake: an attempt came to its own end, or a person says that one can."""
         self.struck.clear()
         self.tried.clear()
         if self.is_on:
@@ -176,9 +179,10 @@ class PreparationBrake:
 
 
 # --- the same on one issue after another ----------------------------------------------------------
-# A model that does not exist, a server that never answers: every attempt of an agent fails in the
-# same words, before it has had an answer. The fault is not with the issues, so the account is
-# closed. Source: docs/SEMANTICS.md, "The same on three issues".
+# The same failure on one issue after another: a model that does not exist, a server that never
+# answers. Every attempt of an agent fails in the same words, before it has had an answer. The fault
+# is not with the issues, so the account is closed. Source: docs/SEMANTICS.md, "The same on three
+# issues".
 
 
 class AlikeFailures:
@@ -190,11 +194,11 @@ class AlikeFailures:
         self._charged: dict[Candidate, dict[IssueId, int]] = {}
 
     def judged(self, candidate: Candidate, issue: Issue, outcome: Outcome) -> Outcome:
-        """The outcome; one that looks as those of other issues did is a refusal of its account, and
-        what was charged for them is refunded."""
+        """Return the outcome, as a refusal of its account if it is like those of other issues.
+        Attempts that were charged for them are refunded."""
         receipt, issue_id = outcome.receipt, IssueId(issue.issue_id)
         if receipt is None or receipt.refusal or outcome.kind not in _PREPARED:
-            return outcome  # Nobody knows, or it is known already what the fault is.
+            return outcome  # The fault is unknown, or it is known already.
         if outcome.kind is OutcomeKind.SUCCESS or _has_answer(receipt, issue):
             self._charged.pop(candidate, None)
             return outcome
@@ -217,12 +221,12 @@ class AlikeFailures:
 
 
 UNFINISHED = "unfinished"
-"""Of a receipt: ``agents.events.Kind``."""
+"""Verdict of a receipt: ``agents.events.Kind``."""
 ALIKE = "the same on several issues and without an answer of the model"
 
 
 def _has_answer(receipt: Receipt, issue: Issue) -> bool:
-    """Whether it has one byte of work. Words that are the error itself are none."""
+    """Return whether the attempt has one byte of work. Words that are the error itself are none."""
     said, past = receipt.message.strip(), issue.retry_entry
     words = bool(said) and not said.startswith(receipt.why.rstrip(" .…"))
     words = words or receipt.verdict != UNFINISHED  # It ended by its own account, or our cap.
@@ -240,8 +244,8 @@ def _has_answer(receipt: Receipt, issue: Issue) -> bool:
 
 
 FAILURES = (OutcomeKind.ERROR, OutcomeKind.TIMEOUT, OutcomeKind.NOT_FOUND)
-"""What a task says by failing. A worker that dies has a brake of its own (``supervisor``); a retry
-and a cancellation are no failures."""
+"""Outcomes by which a task itself fails. A worker that dies has a brake of its own
+(``supervisor``); a retry and a cancellation are no failures."""
 
 
 class CircuitBreaker:
@@ -255,12 +259,12 @@ class CircuitBreaker:
         self.is_open = False
 
     def trips(self, issue_id: IssueId, outcome: Outcome, seconds: float) -> bool:
-        """An attempt that took so long has ended; True: a storm ended it, it is not to be charged.
+        """Take in the end of an attempt that took so long; return True if a storm ended it.
 
-        Then say ``refund`` when it has been requeued.
+        Then it is not charged; call ``refund`` when it has been requeued.
         """
         if outcome.kind is OutcomeKind.SUCCESS:
-            # Whatever fails from now on: the command can be run here, and does its work.
+            # Later failures are no storm: the command can be run here, and does its work.
             self._refuted, self.is_open = True, False
             self._charged.clear()
         if self._refuted or outcome.kind not in FAILURES or seconds >= limits.BREAKER_SECONDS:
@@ -273,23 +277,23 @@ class CircuitBreaker:
         return self.is_open
 
     def refund(self) -> None:
-        """Requeue what was charged to the issues that a storm has struck, and say so once."""
+        """Refund the attempts that were charged to the issues of a storm, and report it once."""
         for issue_id, attempts in self._charged.items():
             self._retry_state.refund(issue_id, attempts)
         self._charged.clear()
 
     def retried(self, issue_id: IssueId) -> None:
-        """A person gave it a clean history: nothing is left to be requeued."""
+        """Forget the charges of an issue to which a person gave a clean history."""
         if issue_id in self._charged:
             self._charged[issue_id] = 0
 
     def reset(self) -> None:
-        """A person says that it is over: one more chance, and the count begins anew."""
+        """Close the breaker, and count anew: a person says that the storm is over."""
         self.is_open = False
         self._charged.clear()
 
     def text(self) -> str:
-        """What happened, for people: one sentence, fit for any terminal."""
+        """Return what happened, for people: one sentence, fit for any terminal."""
         return (
             f"not logged in, or the wrong folder? {limits.BREAKER_ISSUES} different issues failed"
             f" within {limits.BREAKER_SECONDS:.0f} s of their start and none has succeeded. Nothing"
@@ -298,4 +302,4 @@ class CircuitBreaker:
 
 
 ERROR_WIDTH = 100
-"""Of the last error in the one message, in columns."""
+"""Maximum columns of the last error in the one message."""

@@ -1,5 +1,5 @@
-"""Pending writes and questions to the source: settlements gather, and go out in one round trip at a
-time.
+"""Pending writes and questions to the source.
+Settlements gather, and go out in one round trip at a time.
 
 While a round trip is under way everything waits for the next; the busier the tracker, the larger
 the groups. A failure to ask is never an answer: settlements stay pending, and nothing is concluded.
@@ -21,14 +21,14 @@ CLAIM_AGAIN = "take again"
 """Timer key: ask once more, for an idle fleet or after trouble."""
 
 LINGER = "linger"
-"""Timer key: what is pending has gathered for long enough."""
+"""Timer key: pending writes have gathered for long enough."""
 
 
 @dataclass(slots=True)
 class PendingWrite:
-    """``at``: when it became pending. ``not_before``: back-off after failures of this one issue;
-    ``since``: the first failure. ``slept``: the machine has slept since.
-    """
+    """``at``: when it became pending.
+    ``not_before``: back-off after failures of this one issue; ``since``: the first failure.
+    ``slept``: the machine has slept since."""
 
     settlement: Settlement
     at: float
@@ -40,7 +40,7 @@ class PendingWrite:
 
 @value
 class Trouble:
-    """The source could not be asked when it was last. Times on the monotonic clock."""
+    """The last failure to ask the source. Times on the monotonic clock."""
 
     error: str
     hint: str
@@ -51,7 +51,7 @@ class Trouble:
 
 @value
 class WriteRetryDue:
-    """Timer key: a settlement that failed is to be asked for again."""
+    """Timer key: a settlement that failed is due to be tried again."""
 
     issue_id: IssueId
 
@@ -71,14 +71,14 @@ class RoundTrips:
         self.trip_seconds = 0.0
         self.trouble: Trouble | None = None
         self.claims_unknown = False
-        """The tracker may hold issues in our name that nobody here knows of: a take was not
+        """True if the tracker may hold issues in our name that are unknown here: a claim was not
         answered, or said so."""
         self._resting = False
         self._failed_at = 0.0
 
     @property
     def troubled_now(self) -> bool:
-        """Whether the source could not be asked, when it was last."""
+        """Whether the last attempt to ask the source failed."""
         return self.trouble is not None
 
     @property
@@ -87,7 +87,7 @@ class RoundTrips:
         return self._resting
 
     def enqueue(self, settlement: Settlement) -> None:
-        """This is to be written; a later one for the same issue takes its place."""
+        """Add a pending write; a later one for the same issue takes its place."""
         self.pending[settlement.issue_id] = PendingWrite(settlement, self._effects.now)
         if settlement.action is Action.HAND_OVER:
             self._delegating.add(settlement.issue_id)
@@ -95,17 +95,18 @@ class RoundTrips:
             self._delegating.discard(settlement.issue_id)
 
     def claimed(self, issue_id: IssueId) -> None:
-        """It is ours: a reopening that failed before would take it from its worker."""
+        """Drop the pending write of a claimed issue.
+        A reopening that failed before would take it from its worker."""
         self.pending.pop(issue_id, None)
 
     def may_linger(self) -> bool:
-        """Whether pending writes can gather for another moment; if so, a timer ends that.
+        """Return whether pending writes can gather for another moment; if so, a timer ends that.
 
         Nobody waits for a close while there is other work; a hand-over has a worker waiting.
         """
         first = next(iter(self.pending.values()))
-        # What came in during a long round trip waits for a moment, too: the jobs that the round
-        # trip has brought may be done in no time, and share the next call.
+        # Writes that came in during a long round trip wait for a moment, too: the jobs that the
+        # round trip has brought may be done in no time, and share the next call.
         linger = self.trip_seconds * limits.LINGER_SHARE
         due = max(
             first.at + limits.LINGER_SECONDS,
@@ -121,19 +122,19 @@ class RoundTrips:
         return True
 
     def failing_for(self) -> float | None:
-        """How long the oldest settlement that still fails has done so; None if none does.
+        """Return how long the oldest settlement that still fails has done so; None if none does.
 
-        From its first failure to the last one: time in which nobody asked, because we were
-        stopped ourselves, proves nothing.
+        It is measured from its first failure to the last one: time in which nobody asked, because
+        we were stopped ourselves, proves nothing.
         """
         if not self._failing:
-            return None  # Asked after every event.
+            return None  # This is called after every event.
         since = min((o.since for o in self.pending.values() if o.since is not None), default=None)
         self._failing = since is not None
         return None if since is None else self._failed_at - since
 
     def due_writes(self) -> tuple[Settlement, ...]:
-        """What can be asked for now."""
+        """Return the pending writes that can be asked for now."""
         now = self._effects.now
         due = [o for o in self.pending.values() if o.not_before <= now]
         for pending in due:
@@ -142,22 +143,23 @@ class RoundTrips:
         return tuple(pending.settlement for pending in due)
 
     def woke(self) -> None:
-        """The machine has slept: what is still to be asked for is to be looked at first.
+        """Have every pending write read its issue first: the machine has slept.
 
-        What is being asked for was begun before, and counts if it is done. What is to be reopened
-        is nobody's claim."""
+        A write under way was begun before, and counts if it is done. An issue that is to be
+        reopened is nobody's claim.
+        """
         for pending in self.pending.values():
             pending.slept = True
 
     def has_due_writes(self) -> bool:
-        """Whether a settlement is under way, or about to be: it may make work ready."""
+        """Return whether a settlement is under way, or about to be: it may make work ready."""
         now = self._effects.now
         return bool(self.pending) and (
             self.busy or any(o.not_before <= now for o in self.pending.values())
         )
 
     def begin(self, round_trip: RoundTrip) -> None:
-        """Start a round trip; ``RoundTripEnded`` will answer."""
+        """Begin a round trip; ``RoundTripEnded`` will answer."""
         assert not self.busy, "one round trip at a time"
         self.busy = True
         if not self._push:
@@ -169,22 +171,21 @@ class RoundTrips:
         self._effects.ask(round_trip)
 
     def wake(self) -> None:
-        """The time of rest is over, or a person wants to know now."""
+        """End the rest: its time is over, or a person wants to know now."""
         self._resting = False
         self._effects.timers.cancel(CLAIM_AGAIN)
 
     def hurry(self) -> None:
-        """Everything that is pending can be asked for now: the run ends, or what was in the way is
-        gone."""
+        """Make all pending writes due now: the run ends, or what blocked them is gone."""
         self.wake()
         for pending in self.pending.values():
             pending.not_before = self._effects.now
 
     def ended(self, round_trip: RoundTripEnded) -> list[Settled]:
-        """Take in the answer; returns it without what was overtaken by a later settlement."""
+        """Take in the answer; return it without the settlements that a later one has overtaken."""
         self.busy = False
         self._trip_ended_at = self._effects.now
-        # A moving average over about four round trips: groups grow and shrink with the tracker.
+        # This moving average spans about four round trips: groups grow and shrink with the tracker.
         self.trip_seconds = self.trip_seconds or round_trip.seconds
         self.trip_seconds += (round_trip.seconds - self.trip_seconds) * 0.25
         if not self._push:
@@ -205,7 +206,7 @@ class RoundTrips:
         return [s for s in round_trip.settled if self._checked_off(s)]
 
     def troubled(self, error: str, hint: str, retry_in_seconds: float) -> None:
-        """The source could not be asked; whoever asked asks again by itself."""
+        """Note that the source could not be asked; the caller asks again by itself."""
         now, before = self._effects.now, self.trouble
         failures = before.failures + 1 if before else 1
         since = before.since if before else now
@@ -214,7 +215,7 @@ class RoundTrips:
         self._effects.write(rec.SourceTrouble(error, retry_in_seconds, hint, failures))
 
     def recovered(self) -> None:
-        """The source answers, whatever was before."""
+        """Note that the source answers, whatever was before."""
         if self.trouble is not None:
             self.trouble = None
             self._effects.write(rec.SourceRecovered())

@@ -1,7 +1,8 @@
-"""Scripts that come with jobs: in which context each runs, and what is asked of it before.
+"""Scripts that come with jobs: the context in which each runs, and the checks before.
 
-A context is what the user who starts the fleet allows: the program that runs its scripts, what may
-refuse one, what is wrapped around it, how much of the machine it may use. A job only names it.
+A context is what the user who starts the fleet allows: the program that runs its scripts, a command
+that may refuse one, a wrapper around it, and its share of the machine. A job only names its
+context.
 """
 
 from __future__ import annotations
@@ -13,21 +14,21 @@ from typing import Any
 from beads_workers.core.model import Call, Script, value
 
 ANY_CONTEXT = "*"
-"""The name of the context for jobs whose own has none."""
+"""Name of the context for jobs whose own context is missing."""
 
 SCRIPT_BYTES_MAX = 1 << 20
-"""Unless a context says otherwise: what people write by hand is a thousandth of it."""
+"""Maximum of a script unless a context says otherwise: people write by hand a thousandth of it."""
 
 AUDIT_PATH = "hero.script"
-"""What the journal and envelopes call the work of a script."""
+"""Name of the work of a script in the journal and in envelopes."""
 
 
 @value
 class ResourceLimits:
-    """What one process of a command may use; None: as much as its worker.
+    """Limits of one process of a command; None: as much as its worker.
 
-    ``cpu_seconds``: of processor time. ``memory_bytes``: of address space. ``file_bytes``: the
-    size of each file that it writes, its output's too.
+    ``cpu_seconds``: of processor time. ``memory_bytes``: of address space. ``file_bytes``: the size
+    of each file that it writes, its output's too.
     """
 
     cpu_seconds: int | None = None
@@ -37,12 +38,12 @@ class ResourceLimits:
 
 @value
 class Context:
-    """How scripts of one context are run.
+    """The way to run scripts of one context. ``command`` finds the script on its stdin.
 
-    ``command`` finds the script on its stdin. ``sandbox``: a program with its options that is given
-    the command as its last arguments, and confines it. ``validator``: a command that finds the
-    script on its stdin before it is run, and refuses it by any exit status but 0. ``env``: which
-    variables its jobs may set, names or beginnings of names with a ``*`` behind; None: nobody said.
+    ``sandbox``: a program with its options that is given the command as its last arguments, and
+    confines it. ``validator``: a command that finds the script on its stdin before it is run, and
+    refuses it by any exit status but 0. ``env``: variables that its jobs may set, names or
+    beginnings of names with a ``*`` behind; None: not specified.
     """
 
     name: str
@@ -54,8 +55,10 @@ class Context:
     env: tuple[str, ...] | None = None
 
     def may_set(self, name: str) -> bool:
-        """Whether a job may set this variable: any where its script may do anything all the same,
-        and otherwise what was named. Many a program runs what a variable of its own says."""
+        """Return whether a job may set this variable.
+        With ``env``, a job may set those named there. Without, it may set any if its script may do
+        anything, and none if it is confined. Many programs run what a variable of their own
+        says."""
         confined = self.validator or self.sandbox
         allowed = self.env if self.env is not None else (() if confined else ("*",))
         return any(
@@ -77,18 +80,18 @@ class LogRoot:
 
 
 def context_of(contexts: Sequence[Context], name: str) -> Context | None:
-    """The context of this name, or the one for all others; None: there is neither."""
+    """Return the context of this name, or the one for all others; None: there is neither."""
     named = {context.name: context for context in contexts}
     return named.get(name) or named.get(ANY_CONTEXT)
 
 
 def to_payload(script: Script) -> dict[str, Any]:
-    """How it travels in a TASK."""
+    """Return a script as it is in a TASK."""
     return {**asdict(script), "environment": dict(script.environment)}
 
 
 def from_payload(value: Any) -> Script | None:
-    """The script of a TASK, if it has one that is whole."""
+    """Read the script of a TASK; None if it has none that is whole."""
     if not isinstance(value, dict) or not isinstance(value.get("text"), str):
         return None
     texts = {name: value.get(name) for name in ("text", "context", "caller", "log_path")}
@@ -104,7 +107,7 @@ def from_payload(value: Any) -> Script | None:
 
 
 def audit_of(script: Script) -> Call:
-    """Who wants what run, for the journal: the script by its SHA-256, its variables by name.
+    """Return the journal's record of a script: the caller, the SHA-256, the variables by name.
 
     A job has it as ``named``, so that its ``Claimed`` says it, and its envelopes do.
     """

@@ -1,4 +1,4 @@
-"""What workers are told: TASK, WAIT, SHUTDOWN, CANCEL, and the deadlines that go with them.
+"""Messages to workers: TASK, WAIT, SHUTDOWN, CANCEL, and the deadlines that go with them.
 
 Source: docs/PROTOCOL.md, "Messages".
 """
@@ -23,14 +23,14 @@ from beads_workers.core.states import ConnState, ConnStimulus
 
 @value
 class HoldTimeout:
-    """Timer key: a READY that waits for what the source is being asked is told to WAIT now."""
+    """Timer key: send WAIT for a READY that was held while the source is asked."""
 
     conn_id: ConnId
 
 
 @value
 class IdleTimeout:
-    """Timer key: a READY that waits for work to come is told to WAIT now."""
+    """Timer key: send WAIT for a READY that was held until work comes."""
 
     conn_id: ConnId
 
@@ -47,7 +47,7 @@ REVOKE = "revoke"
 
 
 class Sender:
-    """Everything that is sent to a worker goes through here."""
+    """Sends every message to workers."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -59,9 +59,10 @@ class Sender:
     def deliver(
         self, connection: Connection, in_flight: InFlight, rest: Iterable[InFlight] = ()
     ) -> None:
-        """Give it this job: at once, or after the tracker was told that it claims by itself.
+        """Send a job to a worker. If the worker claims by itself, the tracker is told first.
 
-        ``rest``: of a batch; each is chosen when the one before is begun."""
+        ``rest``: of a batch; each is chosen when the one before is begun.
+        """
         self.wait_no_more(connection)
         connection.issue_id = in_flight.job.issue_id
         if self._parts.self_claiming and not connection.abilities.grouped:
@@ -73,14 +74,14 @@ class Sender:
     def start(
         self, connection: Connection, in_flight: InFlight, rest: Iterable[InFlight] = ()
     ) -> None:
-        """TASK: a new attempt begins. BATCH, where others are queued behind it."""
+        """Begin a new attempt with a TASK, or a BATCH if others are queued behind it."""
         task = self._begin(connection, in_flight)
         others = tuple(self.queue(connection, each) for each in rest) if rest else ()
         self.say(connection, wire.Batch((task, *others)) if others else task)
         self.watch(connection, in_flight)
 
     def queue(self, connection: Connection, in_flight: InFlight) -> wire.Task:
-        """It is queued on the worker, behind the one that it works on: the TASK that says so."""
+        """Queue a job on a worker behind its current one; return the TASK for it."""
         in_flight.queued_on_worker = True
         connection.prefetched.append(in_flight.job.issue_id)
         if REVOKE not in self._timers:
@@ -93,8 +94,7 @@ class Sender:
         return self._task(connection, in_flight)
 
     def ended(self, connection: Connection, issue_id: IssueId) -> None:
-        """It does not have this one any more; after its task it begins the next one of its
-        queue."""
+        """Clear a job that a worker ended; after its task it begins the next one of its queue."""
         if issue_id != connection.issue_id:
             connection.prefetched.remove(issue_id)
             return
@@ -109,25 +109,25 @@ class Sender:
         assert in_flight is not None, "what it keeps is in flight"
         in_flight.queued_on_worker, in_flight.started_at = False, self._effects.now
         if in_flight.cancelled == wire.REVOKED:
-            in_flight.cancelled = ""  # It came too late, and its worker takes no notice.
+            in_flight.cancelled = ""  # The CANCEL came too late, and the worker ignores it.
         self.watch(connection, in_flight)
 
     def repeat_task(self, connection: Connection) -> None:
-        """It asks for work while it has some: the same TASK again, never a second one."""
+        """Send the same TASK again to a worker that asks for work while it has some."""
         in_flight = self.in_flight(connection)
         assert in_flight is not None, "a busy connection has a job"
         self.note_stray(connection, f"said READY while it has {in_flight.job.issue_id}")
         self.say(connection, self._task(connection, in_flight))
 
     def note_stray(self, connection: Connection, text: str) -> None:
-        """Log what makes no sense; a peer that goes on like this must not fill the disk."""
+        """Log a message that makes no sense, up to a limit: a peer must not fill the disk."""
         connection.complaints.strays += 1
         if connection.complaints.strays <= limits.BAD_LINES_SHOWN:
             self._effects.note("error", f"{connection.worker_id} {text}")
 
     def keep_waiting(self, connection: Connection, *, soon: bool) -> None:
-        """Its READY is answered later: as soon as there is work, or with WAIT in the end. ``soon``:
-        the source is being asked."""
+        """Hold a READY: it is answered as soon as there is work, or with WAIT in the end.
+        ``soon``: the source is being asked."""
         short, long = HoldTimeout(connection.conn_id), IdleTimeout(connection.conn_id)
         now = self._effects.now
         if not soon:
@@ -137,30 +137,31 @@ class Sender:
         if soon:
             self._timers.set(short, now + limits.HOLD_SECONDS)
             return
-        # Those who came together are not told together, and whoever is told wakes nobody alone.
+        # Workers that came together are not told together, and a WAIT never wakes us for one worker
+        # alone.
         most = limits.OWN_IDLE_SECONDS_MAX if connection.own else limits.IDLE_SECONDS_MAX
         until = now + most * (1 - 0.2 * jitter(f"{connection.conn_id} {now}"))
         self._timers.set(long, until // limits.IDLE_BEAT_SECONDS * limits.IDLE_BEAT_SECONDS)
 
     def wait_no_more(self, connection: Connection) -> None:
-        """Its READY is answered, or is not to be before something else happens."""
+        """Stop holding a READY: it is answered, or is not to be before something else happens."""
         self._timers.cancel(HoldTimeout(connection.conn_id))
         self._timers.cancel(IdleTimeout(connection.conn_id))
 
     def tell_to_wait(self, connection: Connection, seconds: int) -> None:
-        """WAIT, and nothing more follows."""
+        """Send WAIT; nothing more follows."""
         self.wait_no_more(connection)
         self._registry.move(connection, ConnStimulus.WAIT_SENT)
         self.say(connection, wire.Wait(seconds))
 
     def will_leave(self, connection: Connection) -> None:
-        """It takes no more tasks. Say so before its task is cleared: at no moment could it be given
-        another one."""
+        """Note that a worker takes no more tasks.
+        Call this before its task is cleared: at no moment could it be given another one."""
         self._registry.retire(connection)
         self._effects.write(WorkerStopping(connection.worker_id))
 
     def shut_down(self, connection: Connection) -> None:
-        """SHUTDOWN: the worker ends what it does, and leaves."""
+        """Send SHUTDOWN: the worker ends what it does, and leaves."""
         self.wait_no_more(connection)
         if connection.state is ConnState.RESERVED and (in_flight := self.in_flight(connection)):
             connection.issue_id = None
@@ -170,7 +171,7 @@ class Sender:
         self.say(connection, wire.Shutdown(reason))
 
     def cancel(self, in_flight: InFlight, reason: str) -> bool:
-        """Take a running task back; False where its worker does not understand that."""
+        """Take a running task back; return False if its worker does not understand CANCEL."""
         connection = self._registry.get(in_flight.conn_id)
         if connection is None or not connection.abilities.cancel:
             return False
@@ -181,16 +182,16 @@ class Sender:
         return True
 
     def end_attempt(self, in_flight: InFlight, reason: str) -> None:
-        """Its claim is gone: its worker must end it, or be gone itself."""
+        """End an attempt whose claim is gone: its worker must end it, or be disconnected."""
         connection = self._registry.get(in_flight.conn_id)
         if connection is None or in_flight.cancelled or self.cancel(in_flight, reason):
             return
-        # It does not understand CANCEL; without its connection a worker ends what it does.
+        # The worker does not understand CANCEL; without its connection it ends what it does.
         in_flight.cancelled = reason
         self._effects.ask(HangUp(connection.conn_id, reason))
 
     def unreserve(self, in_flight: InFlight) -> None:
-        """The worker that it is reserved for gets something else."""
+        """Give a worker another job than the one reserved for it."""
         connection = self._registry.get(in_flight.conn_id)
         assert connection is not None, "a job stays reserved only while its worker is there"
         connection.issue_id = None
@@ -198,23 +199,24 @@ class Sender:
         self.tell_to_wait(connection, limits.WAIT_SECONDS_RESYNC)
 
     def say(self, connection: Connection, message: wire.ToWorker) -> None:
-        """Send under the id that we gave it."""
+        """Send a message under the id that we gave the worker."""
         v1 = not connection.abilities.additions
         self._effects.ask(Send(connection.conn_id, connection.worker_id or "W0", message, v1))
 
     def grace(self, connection: Connection) -> float:
-        """How long its task may take to end, in seconds; one that calls the tracker has a close."""
+        """Return how many seconds its task may take to end.
+        The task of a worker that calls the tracker ends with a close."""
         calls = 0.0 if connection.abilities.grouped else limits.SELF_CLAIM_CALL_SECONDS
         return self._parts.settings.work.term_grace_seconds + calls
 
     def in_flight(self, connection: Connection) -> InFlight | None:
-        """The job that it has, or is to get."""
+        """Return the job that a worker has, or is to get."""
         if connection.issue_id is None:
             return None
         return self._tasks.in_flight.get(connection.issue_id)
 
     def watch(self, connection: Connection, in_flight: InFlight) -> None:
-        """It must have ended the task by then, or is stuck."""
+        """Set the deadline by which a worker must have ended its task, or is stuck."""
         if connection.pause and connection.pause.stops_clock and not in_flight.cancelled:
             return  # RESUME begins this anew.
         timeout = 0.0 if in_flight.cancelled else self._timeout(in_flight.job)
@@ -230,7 +232,7 @@ class Sender:
         job, work = in_flight.job, self._parts.settings.work
         if not connection.abilities.additions:
             return wire.Task(job.issue_id, job.priority, job.title)
-        # A function has its arguments; only what verifies its work looks at the issue.
+        # A function has its arguments; only a command that verifies its work reads the issue.
         called = job.call and work.allow_modules and connection.own and not work.verify
         lean = bool(called or job.script)
         payload: dict[str, object] = {}

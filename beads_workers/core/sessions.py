@@ -1,4 +1,4 @@
-"""Who is connected: one entry per connection, which is the worker's identity."""
+"""The connected workers: one entry per connection, which is the worker's identity."""
 
 from __future__ import annotations
 
@@ -15,27 +15,28 @@ from beads_workers.core.wire import Priority
 
 @value
 class Abilities:
-    """What a worker's READY announces beyond version 1. Source: docs/PROTOCOL.md, "Version 1.1"."""
+    """The abilities beyond version 1 in a worker's READY. Source: docs/PROTOCOL.md, "Version
+    1.1"."""
 
     # It speaks 1.1, or a later minor version.
     additions: bool = False
     # We claim and close for it.
     grouped: bool = False
     cancel: bool = False
-    # So many TASKs it accepts behind the one that it works on.
+    # Number of TASKs that it accepts behind its current one.
     prefetch_count: int = 0
-    # So many tasks it takes in one BATCH; 0: it takes none.
+    # Number of tasks that it accepts in one BATCH; 0: it accepts none.
     batch_size: int = 0
-    # It is never silent for longer; None: it promises nothing.
+    # Longest silence that it promises; None: it promises nothing.
     heartbeat_seconds: float | None = None
-    # It may say which tasks it takes.
+    # It may say which tasks it accepts.
     priority: bool = False
     pause: bool = False
     status: bool = False
 
     @property
     def queues(self) -> bool:
-        """Whether there may be tasks on it that it has not begun."""
+        """Whether there may be tasks on the worker that it has not begun."""
         return self.prefetch_count > 0 or self.batch_size > 0
 
 
@@ -43,7 +44,7 @@ VERSION_1 = Abilities()
 
 
 def abilities(ready: wire.Ready) -> Abilities:
-    """What this READY announces."""
+    """Return the abilities that this READY announces."""
     if not wire.speaks_additions(ready.version):
         return VERSION_1
     grouped, cancel = wire.GROUPED in ready.features, wire.CANCEL in ready.features
@@ -62,29 +63,29 @@ def abilities(ready: wire.Ready) -> Abilities:
 
 
 HAS_TASK = (ConnState.BUSY, ConnState.ENDING)
-"""In these states a worker works on something."""
+"""States in which a worker works on something."""
 
 
 @value
 class Pausing:
-    """A worker is sent nothing new."""
+    """A pause of a worker: it is sent nothing new."""
 
-    # Its READY is answered when that is over; else it is told to WAIT, and asks again.
+    # Its READY is answered when the pause is over; else it is told to WAIT, and asks again.
     holds_ready: bool
-    # It may have stopped its task, whose time begins anew when that is over.
+    # It may have stopped its task, whose time begins anew when the pause is over.
     stops_clock: bool
 
 
 @dataclass(slots=True)
 class Complaints:
-    """What one connection said that was wrong, so that it fills no log and is closed in time."""
+    """Faults of one connection, counted so that it fills no log and is closed in time."""
 
     # Lines that were no message, since ``bad_since`` (monotonic seconds).
     bad_lines: int = 0
     bad_since: float = -math.inf
-    # So many of them are in the log.
+    # Number of such lines in the log.
     shown: int = 0
-    # Types of messages that we do not know, and that are in the log.
+    # Unknown types of messages that are in the log.
     unknown: set[str] = field(default_factory=set)
     # Valid messages that made no sense in its state.
     strays: int = 0
@@ -96,43 +97,43 @@ class Connection:
 
     conn_id: ConnId
     pid: int
-    # Of the process, in ticks since boot: a pid may come again.
+    # Start of the process, in ticks since boot: a pid may come again.
     start_time: int = 0
     state: ConnState = ConnState.NEW
     # Assigned by us; every message to it carries it. "" until it has said something valid.
     worker_id: str = ""
     # We started the process.
     own: bool = False
-    # Its last READY, and what that announced. With the first one its process has let go of what it
+    # Its last READY, and the abilities in it. With the first one its process has let go of what it
     # had before.
     ready: wire.Ready | None = None
     abilities: Abilities = VERSION_1
     # The task that it has, or is to get, and those queued on it behind that one, in their order.
     issue_id: IssueId | None = None
     prefetched: list[IssueId] = field(default_factory=list)
-    # Which tasks it takes; None for all.
+    # Its choice of tasks; None for all.
     wants: Priority | None = None
     pause: Pausing | None = None
     # It gets no more work after this: scaled down, or it said that it stops.
     retiring: bool = False
-    # Its process has ended, and what it says comes too late.
+    # Its process has ended, and its messages come too late.
     dead: bool = False
     # It was told to leave, and had not when its time was over.
     overstayed: bool = False
     # Its process has had another connection beside it.
     several: bool = False
-    # When it last said something (monotonic seconds).
+    # Time of its last message (monotonic seconds).
     heard_at: float = 0.0
     complaints: Complaints = field(default_factory=Complaints)
 
     def announces(self, ready: wire.Ready) -> None:
-        """Take in a READY that says something else than the one before."""
+        """Take in a READY that differs from the one before."""
         self.ready, self.abilities = ready, abilities(ready)
         if not self.abilities.priority:
             self.wants = None
 
     def takes(self, job: Job) -> bool:
-        """Whether it may be given this one."""
+        """Return whether this connection accepts the job."""
         off = self.retiring or self.pause is not None
         return not off and (self.wants is None or self.wants.takes(job))
 
@@ -146,10 +147,10 @@ class ConnectionRegistry:
         self._by_pid: dict[int, dict[ConnId, Connection]] = {}
         self._retiring = 0
         self.paused: dict[ConnId, Connection] = {}
-        """Those that are sent nothing new."""
+        """Connections that are paused."""
 
     def add(self, conn_id: ConnId, pid: int, start_time: int = 0) -> Connection:
-        """Somebody connected."""
+        """Register a new connection."""
         connection = Connection(conn_id, pid, start_time)
         self._connections[conn_id] = connection
         self._by_pid.setdefault(pid, {})[conn_id] = connection
@@ -157,7 +158,7 @@ class ConnectionRegistry:
         return connection
 
     def remove(self, conn_id: ConnId) -> Connection | None:
-        """The connection is over."""
+        """Remove a connection that is over; return it, or None if it is unknown."""
         connection = self._connections.pop(conn_id, None)
         if connection is not None:
             del self._by_state[connection.state][conn_id]
@@ -170,7 +171,7 @@ class ConnectionRegistry:
         return connection
 
     def move(self, connection: Connection, stimulus: ConnStimulus) -> ConnReaction:
-        """Change its state by the table; returns what is to be done."""
+        """Change a connection's state by the table; return the reaction."""
         move = step(CONNECTION, connection.state, stimulus)
         if move.to is not connection.state:
             del self._by_state[connection.state][connection.conn_id]
@@ -179,34 +180,35 @@ class ConnectionRegistry:
         return move.reaction
 
     def retire(self, connection: Connection) -> None:
-        """It gets no more work."""
+        """Give a connection no more work."""
         if not connection.retiring:
             connection.retiring = True
             self._retiring += 1
 
     def get(self, conn_id: ConnId | None) -> Connection | None:
-        """The connection, unless it is over, or there is none."""
+        """Return the connection, or None if it is over or there is none."""
         return self._connections.get(conn_id) if conn_id is not None else None
 
     def own_id(self, worker_id: str, said: str) -> str:
-        """A process of ours with several slots has a connection for each: W1, W1.2, W1.3."""
+        """Return the worker id of a connection of our process.
+        A process with several slots has one connection for each: W1, W1.2, W1.3."""
         number = said.removeprefix(f"{worker_id}.")
         if number == said or not (number.isdecimal() and number.isascii() and len(number) < 6):
             return worker_id
         return worker_id if any(c.worker_id == said for c in self._connections.values()) else said
 
     def joined(self, connection: Connection) -> None:
-        """It is a worker now, and maybe not the only one of its process."""
+        """Note that a connection is a worker now, and maybe not the only one of its process."""
         others = [c for c in self._by_pid[connection.pid].values() if c.worker_id]
         for each in others if len(others) > 1 else ():
             each.several = True
 
     def of_process(self, pid: int) -> list[Connection]:
-        """The connections of a process."""
+        """Return the connections of a process."""
         return list(self._by_pid.get(pid, {}).values())
 
     def is_connected(self, pid: int) -> bool:
-        """Whether a process has a connection, or several."""
+        """Return whether a process has any connection."""
         return pid in self._by_pid
 
     def __iter__(self) -> Iterator[Connection]:
@@ -216,25 +218,25 @@ class ConnectionRegistry:
         return len(self._connections)
 
     def in_state(self, *states: ConnState) -> list[Connection]:
-        """Connections in one of these states, longest in it first."""
+        """Return the connections in these states, longest in it first."""
         return [c for state in states for c in self._by_state[state].values()]
 
     def count(self, *states: ConnState) -> int:
-        """How many are in one of these states."""
+        """Return how many connections are in one of these states."""
         number = 0
-        for state in states:  # Asked a dozen times a task: a generator takes twice as long.
+        for state in states:  # A dozen calls a task: a generator takes twice as long.
             number += len(self._by_state[state])
         return number
 
     def slots(self) -> int:
-        """How many could have a task: known, and not on their way out."""
-        states = self._by_state  # Asked five times a task.
+        """Return how many connections could have a task: known, and not on their way out."""
+        states = self._by_state  # Called five times a task.
         known = len(states[ConnState.IDLE]) + len(states[ConnState.READY])
         known += len(states[ConnState.RESERVED]) + len(states[ConnState.BUSY])
         return known - self._retiring - (self.idle_paused() if self.paused else 0)
 
     def pause(self, connection: Connection, pause: Pausing | None) -> None:
-        """It is paused, or is not any more."""
+        """Pause a connection, or end its pause with None."""
         connection.pause = pause
         if pause is not None:
             self.paused[connection.conn_id] = connection
@@ -242,29 +244,29 @@ class ConnectionRegistry:
             self.paused.pop(connection.conn_id, None)
 
     def idle_paused(self, *, own: bool = False) -> int:
-        """How many have no task and are to get none; ``own``: of ours."""
+        """Return how many paused connections have no task; ``own``: only of our processes."""
         idle = (ConnState.IDLE, ConnState.READY)
         paused = (c for c in self.paused.values() if c.state in idle and not c.retiring)
         return sum(c.own or not own for c in paused)
 
     def busy_paused(self) -> int:
-        """How many have a task, and are to get no other."""
+        """Return how many paused connections have a task."""
         busy = (ConnState.RESERVED, ConnState.BUSY)
         return sum(c.state in busy and not c.retiring for c in self.paused.values())
 
     def of_worker(self, worker_id: str) -> list[Connection]:
-        """Its connections: a process of ours with several slots has one for each."""
+        """Return a worker's connections: a process of ours with several slots has one for each."""
         every = self._connections.values()
         return [c for c in every if worker_id in (c.worker_id, c.worker_id.partition(".")[0])]
 
     def batch_room(self) -> int:
-        """How many more tasks than one those take together who wait for their reply."""
+        """Return how many tasks beyond one each the waiting connections take in batches."""
         waiting = self._by_state[ConnState.READY].values()
         sizes = (c.abilities.batch_size for c in waiting if c.pause is None)
         return sum(size - 1 for size in sizes if size)
 
     def next_worker_id(self, taken: set[str]) -> str:
-        """The lowest ``W{n}`` that nobody has; ``taken``: reserved for our own."""
+        """Return the lowest ``W{n}`` that is free; ``taken``: reserved for our own."""
         used = taken | {c.worker_id for c in self._connections.values()}
         number = 1
         while f"W{number}" in used:

@@ -1,4 +1,5 @@
-"""What a fleet and a worker are told at their start: values, passed on as JSON (``core.plain``)."""
+"""The settings of a fleet and a worker at their start: values, passed on as JSON
+(``core.plain``)."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ NOTIFY_DESKTOP = "desktop"
 
 @value
 class ProbePace:
-    """How closed accounts are tried again: seconds after a reset (``--reset-grace``), between
-    probes (``--probe``), and until nobody is waited for any longer (``--person-wait``)."""
+    """Pace of probes of closed accounts: seconds after a reset (``--reset-grace``), between probes
+    (``--probe``), and until nobody is waited for any longer (``--person-wait``)."""
 
     reset_grace_seconds: float = limits.RESET_GRACE_SECONDS
     probe_seconds: float = limits.PROBE_SECONDS
@@ -30,15 +31,15 @@ class ProbePace:
 
 @value
 class Agent:
-    """An AI agent: how it is called, and the prompt that is piped to it and then closed.
+    """An AI agent: its command line, and the prompt that is piped to it and then closed.
 
-    ``adapter``: of ``agents.adapters``, which calls it and understands what it says; "" for a
-    command line that nobody knows, whose exit status is all there is. ``argv``: the whole command,
-    which may hold the placeholders of one; only its program counts where there is an adapter, and
-    ``arguments`` come behind the adapter's own. ``prompt`` is a template (text, not a path), ""
-    for the usual one. ``prices``: by a pattern of models, dollars for a million tokens (input,
-    output, cached input). ``account``: whose limits it runs into (``core.accounts``). ``at_once``:
-    how many attempts of it may run; None for any number. ``login``: the command that logs it in.
+    ``adapter``: one of ``agents.adapters``, which calls the agent and understands its output; ""
+    for an unknown command line, whose exit status is all there is. ``argv``: the whole command,
+    which may hold placeholders; with an adapter only its program counts, and ``arguments`` come
+    behind the adapter's own. ``prompt`` is a template (text, not a path), "" for the usual one.
+    ``prices``: by a pattern of models, dollars for a million tokens (input, output, cached input).
+    ``account``: whose limits it runs into (``core.accounts``). ``at_once``: how many attempts of it
+    may run; None for any number. ``login``: the command that logs it in.
     """
 
     name: str
@@ -55,7 +56,7 @@ class Agent:
 
 @value
 class Executor:
-    """A program that serves functions for us: how it is called, and what it speaks.
+    """A program that serves functions for us: its command line and protocol.
 
     ``protocol``: RRQ's: ``rrq``, version 1 on a Unix socket, ``rrq-tcp``, the same on a TCP one, or
     ``rrq2``, version 2 (TCP only). Jobs choose it by ``name``: ``name#function``.
@@ -68,16 +69,16 @@ class Executor:
 
 @value
 class Worktrees:
-    """How each attempt gets a git worktree of its own (docs/CLI.md). Paths are absolute.
+    """Settings for a git worktree of each attempt (docs/CLI.md). Paths are absolute.
 
     ``checkout``: the project's folder in the user's own checkout; ``prefix``: the same, seen from
     the top of the repository (``""`` or ``sub/folder``). ``common``: the repository's common git
     directory. ``base``: resolved to a commit for every attempt; a run that was given none has its
     commit here already, and ``base_name`` says what that was. ``base_else``: the commit to begin
     with while there is no such ``base`` yet. ``remote``: where the newest ``base`` is, "" for here.
-    ``beads``: the tracker's ``.beads``, where there is one, for the agent's own ``bd``. ``pool``:
-    how many are made ahead; ``setup_reads``: patterns of files by which the set-up hook goes,
-    beside those that are known. ``trailers``: of commits that we make of what an attempt left
+    ``beads``: the tracker's ``.beads``, if there is one, for the agent's own ``bd``. ``pool``: how
+    many are made ahead; ``setup_reads``: patterns of files that the set-up hook reads, beside the
+    known ones. ``trailers``: of commits that we make of what an attempt left
     (``core.commit_form.own_trailers``).
     """
 
@@ -101,16 +102,17 @@ class Worktrees:
 
 @value
 class Landing:
-    """Where and how finished branches land (docs/LANDING.md).
+    """Settings for landing finished branches (docs/LANDING.md).
 
-    ``branch``: the integration branch, which is made from the commit ``start`` where there is none;
+    ``branch``: the integration branch, which is made from the commit ``start`` if there is none;
     ``follows``: the user's branch whose commits land too, "" for none (detached). ``into``: the
     user's branch that is moved forward after each landing (``--land-into``). ``jobs``: gates that
     run side by side. ``style``: one of ``LANDING_STYLES``. ``after``: a ``sh -c`` line that runs
     after each landing. ``tools``: commands whose output is part of what a kept verdict holds for.
-    ``repairs_max``: how often an agent may mend its branch. ``gate_timeout_seconds`` alone convicts
-    nobody; what has no verdict is tried again over ``gate_retry_seconds``. ``remote``: where other
-    clones land, too; None for this repository alone. ``form``: of the messages of what lands.
+    ``repairs_max``: how often an agent may mend its branch. ``gate_timeout_seconds`` alone rejects
+    no branch; a branch without a verdict is tried again over ``gate_retry_seconds``. ``remote``:
+    where other clones land, too; None for this repository alone. ``form``: of the messages of
+    landed commits.
     """
 
     branch: str
@@ -132,51 +134,50 @@ LANDING_STYLES = ("squash", "merge", "rebase")
 
 
 class Sight(StrEnum):
-    """What verify was seen to test (docs/LANDING.md, "What the check sees")."""
+    """The finding on what verify tests (docs/LANDING.md, "What the check sees")."""
 
     BRANCH = "branch"
     NOTHING = "nothing"
-    """It passes whatever is in the sources."""
+    """Verify passes whatever is in the sources."""
     CHECKOUT = "checkout"
     RED = "red"
-    """It did not pass on unbroken sources, so it is seen again before something lands."""
+    """Verify did not pass on unbroken sources, so it is seen again before something lands."""
     UNKNOWN = "unknown"
 
 
 class Ahead(StrEnum):
-    """What a process for functions does before the first task comes."""
+    """Work of a process for functions before the first task comes."""
 
     MESSAGES = "messages"
-    """What tasks of dispatcherd need is set up."""
+    """Set up what tasks of dispatcherd need."""
     MODULES = "modules"
-    """What may be called is imported."""
+    """Import the modules that may be called."""
 
 
 @value
 class Work:
-    """What a worker runs for a task.
+    """The work of a worker on a task.
 
     An issue's own command goes first, then ``command``, then one of ``agents``, the first that is
     free unless the issue names one; with none of them only issues that carry a command can be run.
-    ``review``: the agent that looks at the work of another; ``fix_rounds``: how often what verify
-    and it find goes back; ``stall_seconds``: an agent that says nothing for so long is ended;
+    ``review``: the agent that reviews the work of another; ``fix_rounds``: how often the findings
+    of verify and review go back; ``stall_seconds``: silence after which an agent is killed;
     ``continues``: a further attempt goes on in the worktree and session of the one before;
     ``comments``: whose comments are in the prompt; ``overage``: limits may be exceeded at a price.
-    ``verify`` (a ``sh -c`` line that the user typed) must also succeed; ``sight``: what
-    it was seen to test (``Sight``), "" if nobody wants to know. ``bd_argv`` is set where the worker
-    itself claims and closes (``--bd-calls worker``): the program and its fixed options.
-    ``term_grace_seconds`` lies between TERM and KILL. ``suspends``: a paused worker stops its
-    command (SIGSTOP). ``lands``: its branches are to land, so that what a command leaves is
-    committed, and verified by the gate. ``worktrees``: None where all tasks run in the project's
-    own folder. ``log_bytes_max``: the log of one attempt loses its
-    middle beyond this. ``allow_modules``: what Python functions may be called, by the names of
-    their modules or packages. ``executors``: where there are any, every worker is a driver of one
-    process of each, which has ``in_flight`` jobs at once; the first one is for functions that name
-    none, and ``function`` for issues that name no function. ``contexts``: for scripts that come
-    with jobs; ``log_root``: where those may write their logs. ``hidden_variables``: of the fleet's
-    environment, which tasks do not inherit: its own secrets. ``function_variables``: of the
-    environment of functions. ``functions_ahead`` (``Ahead``): their processes are there, and have
-    done that, before READY is said.
+    ``verify`` (a ``sh -c`` line that the user typed) must also succeed; ``sight``: what it was seen
+    to test (``Sight``), "" if nobody wants to know. ``bd_argv`` is set if the worker itself claims
+    and closes (``--bd-calls worker``): the program and its fixed options. ``term_grace_seconds``
+    lies between TERM and KILL. ``suspends``: a paused worker stops its command (SIGSTOP).
+    ``lands``: its branches are to land, so that what a command leaves is committed, and verified by
+    the gate. ``worktrees``: None if all tasks run in the project's own folder. ``log_bytes_max``:
+    the log of one attempt loses its middle beyond this. ``allow_modules``: Python functions that
+    may be called, by the names of their modules or packages. ``executors``: if there are any, every
+    worker is a driver of one process of each, which has ``in_flight`` jobs at once; the first one
+    is for functions that name none, and ``function`` for issues that name no function.
+    ``contexts``: for scripts that come with jobs; ``log_root``: where those may write their logs.
+    ``hidden_variables``: of the fleet's environment, which tasks do not inherit: its own secrets.
+    ``function_variables``: of the environment of functions. ``functions_ahead`` (``Ahead``): their
+    processes are there, and have done that, before READY is said.
     """
 
     command: tuple[str, ...] | None = None
@@ -213,7 +214,7 @@ class Work:
 
     @property
     def agent(self) -> Agent | None:
-        """The one that issues get which name none."""
+        """The agent of issues that name none."""
         return self.agents[0] if self.agents else None
 
     @property
@@ -223,8 +224,8 @@ class Work:
 
     @property
     def prefetch_count(self) -> int:
-        """How many tasks a worker, or a slot of a driver, prefetches beside the one that it works
-        on: functions may take less time than their way here."""
+        """Number of tasks that a worker, or a slot of a driver, prefetches beside its current one.
+        Functions may take less time than their way here."""
         alone = self.bd_argv or self.worktrees or self.verify
         calls = self.allow_modules or self.executors
         return limits.PREFETCH_MAX if calls and not alone else 0
@@ -249,10 +250,10 @@ class WorkerSettings:
 
 @value
 class Tracing:
-    """A span is exported for each attempt. ``seed``: a text that no other run has.
+    """Export of a span for each attempt. ``seed``: a text that no other run has.
 
-    ``ratio``: of the traces that begin here, so many are recorded; ``follows_parent``: of others,
-    those that their maker records.
+    ``ratio``: share of the traces that begin here that are recorded; ``follows_parent``: of others,
+    those are recorded that their maker records.
     """
 
     seed: str
@@ -267,21 +268,21 @@ class FleetSettings:
     ``source``: a name in ``registry.KINDS``; ``tracker``: the folder ``.beads``, the database file,
     or the state directory. ``quiet``: the client is told the end, and no events.
     ``state_directory``: ``.beads-workers``. ``bd_calls``: ``grouped`` or ``worker``. ``owned``: the
-    end of the client's connection is a graceful stop. ``log_directory``: where the attempts' logs
-    go instead of the run's own folder. ``argv`` and ``folder``: what was typed after
+    end of the client's connection is a graceful stop. ``log_directory``: the folder for the
+    attempts' logs instead of the run's own. ``argv`` and ``folder``: what was typed after
     ``beads-workers``, and where, for people. ``typed``: the same as options, by their names, so
     that ``restart`` can do it again; None if it was no ``start``. ``workers_max``: more would get
-    in each other's way, unless they were asked for in so many words. ``notify``: a ``sh -c`` line
-    that the user typed, or ``desktop``. ``keep_runs``: older runs are removed at the start;
+    in each other's way, unless they were asked for explicitly. ``notify``: a ``sh -c`` line that
+    the user typed, or ``desktop``. ``keep_runs``: older runs are removed at the start;
     ``journal_bytes_max``: of this run's journal, the oldest part. ``shared``: other orchestrators,
     with state directories of their own, work on the same tracker. ``metrics``: the port of the
     loopback interface on which figures are served; 0: any that is free. ``orphan_grace_seconds``:
-    so long after its connection a worker that is not ours may keep its issue; None: for as long as
-    its process lives. ``claims_ahead``: jobs may be taken before a worker is free for them.
-    ``awaited``: of a push source, whether somebody waits to be told how each job went. ``landing``:
-    None where branches are left as they are. ``tracing``: None where no spans are made.
+    time after its connection for which a worker that is not ours may keep its issue; None: for as
+    long as its process lives. ``claims_ahead``: jobs may be taken before a worker is free for them.
+    ``awaited``: of a push source, whether publishers wait to be told how each job went.
+    ``landing``: None if branches are left as they are. ``tracing``: None if no spans are made.
     ``source_options``: what the kind of source needs to be opened (``kinds``); ``source_private``:
-    the same, where it may hold a secret, so that only the orchestrator is told.
+    the same, if it may hold a secret, so that only the orchestrator is told.
     """
 
     workers: int
@@ -293,7 +294,7 @@ class FleetSettings:
     filters: Filters = field(default_factory=Filters)
     policy: Policy = field(default_factory=Policy)
     bd_calls: str = "grouped"
-    # A call of bd that takes longer is ended; 2 s more for each issue that it names.
+    # A call of bd that takes longer is killed; 2 s more for each issue that it names.
     bd_seconds: float = limits.BD_SECONDS
     until_empty: bool = False
     issues_max: int | None = None
@@ -326,5 +327,5 @@ class FleetSettings:
 
 
 def understood(work: Work) -> tuple[str, ...]:
-    """The names of the agents that work, and have an adapter; a command takes their place."""
+    """Return the names of the working agents with an adapter; none if a command works."""
     return () if work.command else tuple(each.name for each in work.agents if each.adapter)

@@ -1,8 +1,7 @@
 """The snapshot: a fold over the journal, read by ``status``, the summary and the dashboard.
 
 ``Board.apply`` takes every entry of a file in order, ``Board.show`` those of the live core, whose
-issues it shares: both show the same.
-``core.status`` turns a board into JSON.
+issues it shares: both show the same. ``core.status`` turns a board into JSON.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from beads_workers.core.wire import Progress, Status
 
 @dataclass(slots=True)
 class ShownWorker:
-    """What ``status`` and the dashboard show of a worker: a key for each field."""
+    """Fields of a worker in ``status`` and the dashboard: a key for each field."""
 
     worker_id: str
     pid: int | None = None
@@ -48,9 +47,10 @@ class ShownWorker:
 
 @dataclass(slots=True)
 class WorkerRow(ShownWorker):
-    """One worker. ``since``: elapsed seconds of the run at which its task began; ``began``: the
-    same for its process. ``finished``: attempts that ended, in whatever way. ``prefetched``: what
-    it was sent beside its task, with the same for each."""
+    """One worker.
+    ``since``: elapsed seconds of the run at which its task began; ``began``: the same for its
+    process. ``finished``: attempts that ended, with any outcome. ``prefetched``: attempts that it
+    was sent beside its task, with the same for each."""
 
     since: float = 0.0
     connected: bool = False
@@ -59,7 +59,7 @@ class WorkerRow(ShownWorker):
     prefetched: list[tuple[rec.Started, float]] = field(default_factory=list)
 
     def has(self, started: rec.Started, since: float) -> None:
-        """It was sent this one."""
+        """Note an attempt that the worker was sent."""
         if self.issue_id is not None and self.issue_id != started.issue_id:
             self.prefetched.append((started, since))
             return
@@ -68,7 +68,7 @@ class WorkerRow(ShownWorker):
         self.agent, self.progress = started.agent or None, None
 
     def has_not(self, issue_id: str) -> None:
-        """It ended this one, or requeued it."""
+        """Note that the worker ended an attempt, or returned it."""
         if self.issue_id != issue_id:
             self.prefetched = [sent for sent in self.prefetched if sent[0].issue_id != issue_id]
             return
@@ -81,15 +81,14 @@ class WorkerRow(ShownWorker):
             self.state = "idle"
 
     def left(self) -> None:
-        """Its connection is over."""
+        """Note that the worker's connection is over."""
         self.connected, self.state, self.prefetched = False, "stopping", []
         self.issue_id = self.title = self.attempt = self.agent = self.progress = None
         self.paused = self.status = None
 
 
 def worker_order(worker_id: str) -> tuple[int, int, str]:
-    """Sorts W2 before W2.2 and that before W10, and behind them all what a damaged journal calls
-    a worker."""
+    """Return a sort key: W2 before W2.2 before W10, and names from damaged journals last."""
     number, _, slot = worker_id[1:].partition(".")
     return (_small(number), _small(slot) if slot else 0, worker_id)
 
@@ -100,15 +99,15 @@ def _small(number: str) -> int:
 
 
 # --- activity ------------------------------------------------------------------------------------
-# What has been going on: the last outcomes, how many over time, and how the tracker answers.
+# The recent activity: the last outcomes, how many over time, and how the tracker answers.
 #
 # A part of the board, bounded whatever the length of the run.
 
 
 @value
 class EndedAttempt:
-    """An attempt that ended: its record, the issue's title, when (epoch seconds), and what its
-    agent says for itself."""
+    """An attempt that ended: its record, the issue's title, when (epoch seconds), and its agent's
+    receipt."""
 
     finished: rec.Finished
     title: str
@@ -124,7 +123,7 @@ class Throughput:
     done: list[int] = field(default_factory=list)
 
     def add(self, elapsed: float) -> None:
-        """One more was done."""
+        """Count one more done issue."""
         while elapsed >= self.bucket_seconds * limits.BUCKETS_MAX:
             self._merge()
         index = int(elapsed // self.bucket_seconds)
@@ -147,24 +146,24 @@ class Asking:
     each: deque[float] = field(default_factory=lambda: deque(maxlen=limits.RECENT_MAX))
 
     def began(self, round_trip: rec.RoundTripBegan, elapsed: float) -> None:
-        """The tracker is asked for something."""
+        """Note that a round trip begins."""
         self.round_trip, self.since = round_trip, elapsed
 
     def ended(self, spent: rec.Spent) -> None:
-        """It has answered, or failed to."""
+        """Note that the tracker has answered, or failed to."""
         calls = spent.calls - self.spent.calls
         if calls > 0:
             self.each.append((spent.seconds - self.spent.seconds) / calls)
         self.round_trip, self.spent = None, spent
 
     def typical_seconds(self) -> float | None:
-        """The median of the last calls; None before the first."""
+        """Return the median of the last calls; None before the first."""
         return sorted(self.each)[len(self.each) // 2] if self.each else None
 
 
 @dataclass(slots=True)
 class Activity:
-    """See the module text."""
+    """The recent activity of a run; see the comment above."""
 
     last: deque[EndedAttempt] = field(default_factory=lambda: deque(maxlen=limits.RECENT_MAX))
     throughput: Throughput = field(default_factory=Throughput)
@@ -172,17 +171,16 @@ class Activity:
 
 
 # --- counters ------------------------------------------------------------------------------------
-# What is counted over a whole run for ``metrics``: a part of the board, bounded by its labels.
+# Counts over a whole run for ``metrics``: a part of the board, bounded by its labels.
 #
-# Every label is of a closed set: outcomes, verdicts, what the tracker is asked for, and
-# its answers.
+# Every label is of a closed set: outcomes, verdicts, the tracker's requests, and its answers.
 
 
 BUCKETS = (0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 600, 1800, 3600, 14400)
 """Upper bounds in seconds: from functions that take milliseconds to agents that take hours."""
 
 RECOVER = "recover"
-"""Asking the tracker about earlier runs, before anything else."""
+"""Kind of the visits that ask the tracker about earlier runs, before anything else."""
 
 
 @dataclass(slots=True)
@@ -193,7 +191,7 @@ class Durations:
     seconds: float = 0.0
 
     def add(self, seconds: float) -> None:
-        """One more."""
+        """Count one more duration."""
         self.counts[bisect_left(BUCKETS, seconds)] += 1
         self.seconds += seconds
 
@@ -209,24 +207,24 @@ class TripTimes:
 
 @dataclass(slots=True)
 class Counters:
-    """See the module text. Nothing here ever gets less."""
+    """Counts over a whole run; see the comment above. No count ever decreases."""
 
     started: int = 0
     attempts: dict[tuple[str, str], int] = field(default_factory=dict)
-    """By outcome and verdict."""
+    """Number of attempts by outcome and verdict."""
     durations: dict[str, Durations] = field(default_factory=lambda: {"success": Durations()})
-    """By outcome."""
+    """Durations of attempts by outcome."""
     settled: dict[tuple[str, str], int] = field(default_factory=dict)
-    """By action and result."""
+    """Number of settlements by action and result."""
     trips: dict[str, TripTimes] = field(default_factory=dict)
-    """By kind, see ``kind_of``."""
+    """Visits to the tracker by kind, see ``kind_of``."""
     refused: int = 0
-    """Messages of publishers that were not taken."""
+    """Number of publishers' messages that were not taken."""
     _kind: str = RECOVER
     _since: float = 0.0
 
     def finished(self, finished: rec.Finished) -> None:
-        """An attempt has ended."""
+        """Count an attempt that has ended."""
         key = finished.outcome, finished.verdict
         self.attempts[key] = self.attempts.get(key, 0) + 1
         durations = self.durations.get(finished.outcome)
@@ -235,27 +233,27 @@ class Counters:
         durations.add(finished.duration_ms / 1000)
 
     def settlement(self, settled: rec.SettledRecord) -> None:
-        """The tracker took what it was told, or had its reason not to."""
+        """Count the tracker's answer to a settlement."""
         key = settled.action, settled.result
         self.settled[key] = self.settled.get(key, 0) + 1
 
     def round_trip_began(self, round_trip: rec.RoundTripBegan, elapsed: float) -> None:
-        """The tracker is asked."""
+        """Note that a round trip begins."""
         self._kind, self._since = kind_of(round_trip), elapsed
 
     def round_trip_ended(self, elapsed: float) -> None:
-        """It was asked; where that failed, ``trouble`` follows."""
+        """Count a round trip; if it failed, ``trouble`` follows."""
         trips = self.trips.setdefault(self._kind, TripTimes())
         trips.count += 1
         trips.seconds += elapsed - self._since
 
     def trouble(self) -> None:
-        """It could not be asked, or did not answer."""
+        """Count a visit that did not reach the tracker, or got no answer."""
         self.trips.setdefault(self._kind, TripTimes()).failures += 1
 
 
 def kind_of(round_trip: rec.RoundTripBegan) -> str:
-    """What a round trip is for: ``settle``, ``renew``, ``take`` or ``list``; several with +."""
+    """Return a round trip's purpose: ``settle``, ``renew``, ``take`` or ``list``, joined by +."""
     parts = [
         "settle" if round_trip.settle else "",
         "renew" if round_trip.renew else "",
@@ -265,13 +263,13 @@ def kind_of(round_trip: rec.RoundTripBegan) -> str:
 
 
 # --- board ---------------------------------------------------------------------------------------
-# Where each issue stands is told by ``core.issues``; here it is counted. ``core.status`` round
-# trips a board into JSON.
+# ``core.issues`` tells the state of each issue; here it is counted. ``core.status`` turns a board
+# into JSON.
 
 
 @dataclass(slots=True)
 class ShownTrouble:
-    """The tracker cannot be asked. Times in elapsed seconds of the run."""
+    """A failure to ask the tracker. Times in elapsed seconds of the run."""
 
     error: str
     hint: str
@@ -285,7 +283,7 @@ _TO_LAND = (IssueState.LANDING, IssueState.SHELVED)
 
 @dataclass(slots=True)
 class Board:
-    """All that people are shown of one run."""
+    """Everything that people are shown of one run."""
 
     run: rec.RunStarted | None = None
     state: str = "recovering"
@@ -300,7 +298,7 @@ class Board:
     given_up: dict[str, str] = field(default_factory=dict)
     """Workers of ours that are not started again, with the reason."""
     workers_most: int = 0
-    """So many workers there were, or are about to be: what is drawn keeps its height."""
+    """Highest number of workers so far, or about to be: a drawn table keeps its height."""
     claims: int = 0
     totals: dict[str, int] = field(
         default_factory=lambda: dict.fromkeys(
@@ -317,40 +315,40 @@ class Board:
     notes: deque[Entry] = field(default_factory=lambda: deque(maxlen=limits.RECENT_MAX))
 
     def prefetched(self) -> int:
-        """How many were sent, and wait for their worker to end others."""
+        """Return how many tasks were sent, and wait for their worker to end others."""
         return sum(len(row.prefetched) for row in self.workers.values())
 
     @property
     def unsent(self) -> int:
-        """How many are claimed, and with no worker yet."""
+        """Number of issues that are claimed, and with no worker yet."""
         return self.issues.count(IssueState.CLAIMED, IssueState.DELEGATING)
 
     @property
     def running(self) -> int:
-        """How many are with a worker, or with one that is gone from us and may live."""
+        """Number of issues that are with a worker, or with a disconnected one that may live."""
         return self.issues.count(IssueState.RUNNING, IssueState.ORPHANED)
 
     @property
     def orphaned(self) -> list[Issue]:
-        """Those of them whose worker is gone from us."""
+        """Issues whose worker is disconnected and may live."""
         if not self.issues.count(IssueState.ORPHANED):
             return []
         return [i for i in self.issues.known.values() if i.state is IssueState.ORPHANED]
 
     @property
     def retrying(self) -> dict[str, float]:
-        """When they are due, in elapsed seconds of the run."""
+        """Due times of issues that wait for a retry, in elapsed seconds of the run."""
         return {i.issue_id: i.due for i in self.issues.standing(Standing.COOLING)}
 
     @property
     def quarantined(self) -> dict[str, tuple[int, str]]:
-        """How many attempts each had, and its last error."""
+        """Quarantined issues, with the number of their attempts and the last error."""
         found = self.issues.standing(Standing.QUARANTINED)
         return {i.issue_id: (i.charged, i.error) for i in found}
 
     @property
     def unlanded(self) -> list[Issue]:
-        """Done, with a branch that is to land; by priority, then by the time of their ends."""
+        """Done issues with a branch that is to land, by priority, then by their ends."""
         if not self.unlanded_count:
             return []
         found = [i for i in self.issues.known.values() if i.state in _TO_LAND]
@@ -358,27 +356,27 @@ class Board:
 
     @property
     def unlanded_count(self) -> int:
-        """How many are done, and have not landed."""
+        """Number of issues that are done, and have not landed."""
         return self.issues.count(*_TO_LAND)
 
     @property
     def refused(self) -> list[Issue]:
-        """Quarantined, because their branches do not land as they are."""
+        """Issues that are quarantined because their branches do not land as they are."""
         found = self.issues.standing(Standing.QUARANTINED)
         return [issue for issue in found if issue.retry_entry and issue.retry_entry.mend]
 
     @property
     def unclosed(self) -> list[Issue]:
-        """Done by an earlier run, which the tracker was not told."""
+        """Issues that an earlier run did, without telling the tracker."""
         return self.issues.standing(Standing.UNCLOSED)
 
     @property
     def unclosed_count(self) -> int:
-        """How many are done, by whatever run, and not closed."""
+        """Number of issues that are done, by whatever run, and not closed."""
         return self.issues.count(IssueState.CLOSING)
 
     def title(self, issue_id: str) -> str:
-        """Of an issue that is in our hands, or has a past; else empty."""
+        """Return the title of an issue that is in our hands, or has a past; else ""."""
         issue = self.issues.known.get(issue_id)
         return issue.title if issue else ""
 
@@ -387,7 +385,7 @@ class Board:
         self.show(entry, self.issues.apply(entry))
 
     def show(self, entry: Entry, change: Transition | None) -> None:
-        """Take in an entry that ``issues`` know of already, and what it has changed there."""
+        """Take in an entry that ``issues`` have applied already, and the change that it made."""
         self.elapsed = entry.elapsed
         if change is not None:
             self._about_issue(change, entry)
@@ -492,7 +490,8 @@ class Board:
                     stopping.state = "stopping"
             case rec.WorkerExited(worker_id):
                 if row_left := self.workers.get(worker_id):
-                    # It is started again, unless the run is ending or ``WorkerGone`` follows.
+                    # The worker is started again, unless the run is ending or ``WorkerGone``
+                    # follows.
                     row_left.pid = None
                     row_left.state = "starting" if self._goes_on() else "stopping"
             case rec.WorkerGone(worker_id, reason):
@@ -544,14 +543,14 @@ class Board:
             self.totals["done"] += settled.result != "not_ours"
         if found_closed and change.end is not None:
             self._done_after_all(change.end, change.stood)
-        # What failed and goes back to its sender is not open for anybody to take.
+        # A failed job that goes back to its sender is not open for anybody to take.
         handed_back = change.end is not None and change.end.verdict == "hand_back"
         if settled.action == "release" and settled.result == "applied" and not handed_back:
             self.requeued[settled.issue_id] = None
 
     def _done_after_all(self, end: rec.Finished, stood: Standing) -> None:
-        """Its issue is closed: a worker that died without a word had done it, nothing is tried
-        again, and nothing is out of the backlog."""
+        """Correct the totals: a worker that died without a word had done the issue.
+        Nothing is tried again, and nothing is out of the backlog."""
         if end.outcome == "lost":
             self.totals["failed"] -= 1
             self.totals["lost"] -= 1

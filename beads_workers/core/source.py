@@ -1,8 +1,8 @@
-"""What the orchestrator asks of a source of work. A tracker is one class of this shape.
+"""The interface of a source of work to the orchestrator. A tracker is one class of this shape.
 
-A source is small, synchronous and blocking, and is only ever called from one thread. It keeps
-two promises: a failure to ask is never an answer (it raises ``SourceError`` or reports
-``Result.FAILED``; an error changes no issue), and it touches only what its own actor holds.
+A source is small, synchronous and blocking, and is only ever called from one thread. It keeps two
+promises. A failure to ask is never an answer: the source raises ``SourceError`` or reports
+``Result.FAILED``, and an error changes no issue. And it touches only what its own actor holds.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from beads_workers.core import model
 
 
 class SourceError(Exception):
-    """The tracker could not be asked. ``str()`` is one line; ``hint`` says what to do."""
+    """A failure to ask the tracker. ``str()`` is one line; ``hint`` says what to do."""
 
     passing = False
-    """Whether it may be over in a moment, so that a start asks again."""
+    """Whether the failure may be over in a moment, so that a start asks again."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -27,11 +27,11 @@ class SourceError(Exception):
 
 
 class Damaged(SourceError):
-    """What is kept there cannot be read as issues, by anybody."""
+    """The tracker's data cannot be read as issues, by anybody."""
 
 
 class Action(Enum):
-    """What is to become of a claimed issue in the tracker."""
+    """Requests to the tracker about a claimed issue."""
 
     CLOSE = "close"
     RELEASE = "release"
@@ -39,14 +39,14 @@ class Action(Enum):
     QUARANTINE = "quarantined"
     """Out of the backlog until a person asks for it: ``blocked``, with a note, unassigned."""
     HAND_OVER = "hand_over"
-    """The worker will claim and close by itself: keep it reserved, but in nobody's name."""
+    """Keep it reserved, but in nobody's name: the worker will claim and close by itself."""
     REOPEN = "reopen"
     """Take the quarantine mark away, for a person's ``retry`` or after a storm. With
-    ``read_first``, for a crashed run, what it holds is released as well."""
+    ``read_first``, for a crashed run, the run's claim is released as well."""
     SHELVE = "shelve"
     """As ``QUARANTINE``, until its branch has landed, which the next start sees to."""
     CONFIRM = "confirm"
-    """Only look: ``APPLIED`` if it is ours still, or closed by the agent that worked on it;
+    """Only read: ``APPLIED`` if it is ours still, or closed by the agent that worked on it;
     ``NOT_OURS`` if anybody else has closed, released or taken it. Never ``FOUND_CLOSED``."""
 
 
@@ -55,16 +55,16 @@ class Settlement:
     """One pending write.
 
     ``read_first``: the worker, or the agent in it, may have changed the issue itself, so look
-    before writing. ``handed_over``: it is held without an assignee (after ``HAND_OVER``).
-    ``note``: the reason of a close, or the comment that goes with a quarantine. ``result`` (JSON)
-    and ``result_file`` go with a close: what came of the work, for a tracker that keeps it.
+    before writing. ``handed_over``: it is held without an assignee (after ``HAND_OVER``). ``note``:
+    the reason of a close, or the comment that goes with a quarantine. ``result`` (JSON) and
+    ``result_file`` go with a close: what came of the work, for a tracker that keeps it.
     ``outcome``: how the attempt went, for a source that answers its own peer; None: there was none.
     ``unwanted``: somebody has cancelled it, for good. ``by_agent``: an agent worked on it, and may
-    have closed it by itself, which does not count: where it failed the issue is opened again, where
-    it succeeded the close gets our ``note``. What somebody else has closed stays as it is.
-    ``run_id``: of the crashed run that holds it; "" for our own. ``shelved``: it may be blocked in
-    nobody's name since an earlier ``SHELVE``, and is ours all the same. ``taken_back``: a person
-    undoes what it has done, so that it is opened again, whoever closed it.
+    have closed it by itself, which does not count. If the attempt failed, the issue is opened
+    again; if it succeeded, the close gets our ``note``. An issue that somebody else has closed
+    stays as it is. ``run_id``: of the crashed run that holds it; "" for our own. ``shelved``: it
+    may be blocked in nobody's name since an earlier ``SHELVE``, and is ours all the same.
+    ``taken_back``: a person undoes what it has done, so that it is opened again, whoever closed it.
     """
 
     action: Action
@@ -83,17 +83,17 @@ class Settlement:
 
 
 CLOSED_BY_OTHERS = "closed by somebody else"
-"""``Settled.error`` of a ``CONFIRM`` that has found it closed."""
+"""``Settled.error`` of a ``CONFIRM`` that has found the issue closed."""
 
 BLOCKING = (Action.QUARANTINE, Action.SHELVE)
-"""They leave an issue ``blocked``, in nobody's name, with a note."""
+"""Actions that leave an issue ``blocked``, in nobody's name, with a note."""
 
 
 class Result(Enum):
-    """What came of a settlement."""
+    """Results of a settlement."""
 
     APPLIED = "applied"
-    """It is now as asked, whether this call did it or it was so already."""
+    """The issue is now as asked, whether this call did it or it was so already."""
     FOUND_CLOSED = "found_closed"
     """The issue turned out to be closed: nothing was written, and its work counts as done."""
     NOT_OURS = "not_ours"
@@ -103,13 +103,14 @@ class Result(Enum):
 
 
 PAST_DEADLINE = "its deadline has passed"
-"""``Settled.error`` of what is over because its sender wanted it by then."""
+"""``Settled.error`` of a job that is over because its sender wanted it by a deadline."""
 
 
 @model.value
 class Settled:
-    """The answer to one settlement. ``error`` is one line, set with ``FAILED``/``NOT_OURS``, and
-    where ``APPLIED`` says less than there is to know (``PAST_DEADLINE``)."""
+    """The answer to one settlement.
+    ``error`` is one line, set with ``FAILED``/``NOT_OURS``, and if ``APPLIED`` says less than there
+    is to know (``PAST_DEADLINE``)."""
 
     settlement: Settlement
     result: Result
@@ -118,10 +119,10 @@ class Settled:
 
 @model.value
 class Lease:
-    """Until ``ends`` nobody else may have this issue; ``began``: when we asked for that.
+    """A claim that nobody else may take until ``ends``; ``began``: when we asked for it.
 
-    Both on the boot clock, in seconds: it goes on while the machine sleeps, like everybody
-    else's. Taken before the tracker was asked, so that the tracker's own end is never sooner.
+    Both on the boot clock, in seconds: it goes on while the machine sleeps, like everybody else's.
+    Both were taken before the tracker was asked, so that the tracker's own end is never sooner.
     """
 
     issue_id: model.IssueId
@@ -139,9 +140,9 @@ class Lost:
 
 @model.value
 class Renewed:
-    """The answer to ``renew``: what runs on, and what is no longer ours.
+    """The answer to ``renew``: leases that run on, and claims that are no longer ours.
 
-    What is in neither is ours still, but was not renewed: try again.
+    An issue in neither is ours still, but was not renewed: try again.
     """
 
     leases: tuple[Lease, ...] = ()
@@ -150,28 +151,28 @@ class Renewed:
 
 @model.value
 class HeldElsewhere:
-    """An issue in progress that this run has not in hand."""
+    """An issue in progress that is not in this run's hands."""
 
     issue_id: model.IssueId
-    # Another run of ours, a person, or "" for nobody.
+    # Holder: another run of ours, a person, or "" for nobody.
     actor: str
-    # It comes back by itself if that run is over.
+    # The issue comes back by itself if that run is over.
     leased: bool = False
 
 
 @model.value
 class Taken:
-    """The answer to ``take``.
+    """The answer to ``take``. ``jobs``: claimed for our actor just now, most urgent first.
 
-    ``jobs``: claimed for our actor just now, most urgent first. ``listed``: what else could be
-    taken, bounded, most urgent first. ``more``: the bound cut the listing. ``blocked``: how many
-    open issues wait for another one; None where the tracker was not asked. ``leases``: of the
-    jobs whose claim lapses unless it is renewed. ``reclaimed``: what another orchestrator had
-    left, and is open again. ``waiting``: how many more could be taken that are not ``listed``;
-    ``later``: how many will be by themselves, beside what is ``blocked``. ``discovered``: what
-    could be taken but for ``Filters.hold_discovered``. ``held``: what is in progress elsewhere;
-    None where the tracker was not asked. ``unsure``: more may be claimed in our name than was ever
-    told, until another take, which may be of 0, says otherwise.
+    ``listed``: what else could be taken, bounded, most urgent first. ``more``: the bound cut the
+    listing. ``blocked``: how many open issues wait for another one; None if the tracker was not
+    asked. ``leases``: of the jobs whose claim lapses unless it is renewed. ``reclaimed``: issues
+    that another orchestrator had left, and that are open again. ``waiting``: how many more could be
+    taken that are not ``listed``; ``later``: how many will be by themselves, beside the ``blocked``
+    ones. ``discovered``: issues that only ``Filters.hold_discovered`` keeps from being taken.
+    ``held``: issues in progress elsewhere; None if the tracker was not asked. ``unsure``: more may
+    be claimed in our name than was ever told, until another take, which may be of 0, says
+    otherwise.
     """
 
     jobs: tuple[model.Job, ...] = ()
@@ -192,17 +193,17 @@ _UNKNOWN = model.Outcome(model.OutcomeKind.SUCCESS)
 
 @model.value
 class CrashedRun:
-    """What the journal of an earlier, crashed run says is still to be written.
+    """The writes that an earlier, crashed run left, as its journal tells.
 
     ``quarantined``: issues that have had their last attempt, each with the note that says so.
     ``reopened``: those to which that does not apply any more; the tracker may still block them.
-    ``outcomes``: how the last attempts went of which the source was not told; ``unstarted``: what
-    was claimed, and given to nobody; ``begun``: attempts of which nobody has heard the end;
-    ``handed_back``: those of ``outcomes`` that were to go back to whoever sent them. ``kept``: not
-    to be touched, because a worker that was not ours may be at work on them. ``by_agents``: those
-    of ``begun`` and of ``outcomes`` on which an agent worked, see ``Settlement.by_agent``.
-    ``to_land``: what is done, and whose branches have not landed, each with the note that says so;
-    ``shelved``: what is ours although it may be blocked in nobody's name.
+    ``outcomes``: last attempts of which the source was not told; ``unstarted``: issues that were
+    claimed, and given to nobody; ``begun``: attempts of which nobody has heard the end;
+    ``handed_back``: those of ``outcomes`` that were to go back to their senders. ``kept``: not to
+    be touched, because a worker that was not ours may be at work on them. ``by_agents``: those of
+    ``begun`` and of ``outcomes`` on which an agent worked, see ``Settlement.by_agent``.
+    ``to_land``: issues that are done, and whose branches have not landed, each with the note that
+    says so; ``shelved``: issues that are ours although they may be blocked in nobody's name.
     """
 
     actor: str
@@ -220,7 +221,7 @@ class CrashedRun:
     shelved: tuple[model.IssueId, ...] = ()
 
     def closes(self, issue_ids: Iterable[model.IssueId]) -> list[Settlement]:
-        """What is to be written for issues that are done, with what came of each, if known."""
+        """Return the writes for issues that are done, with the result of each, if known."""
         outcomes, handed_over = dict(self.outcomes), frozenset(self.handed_over)
         pending: list[Settlement] = []
         for key in issue_ids:
@@ -232,11 +233,11 @@ class CrashedRun:
         return pending
 
     def back(self, issue_id: model.IssueId) -> Settlement:
-        """What is to be written for an issue that it still holds, and that is not done."""
+        """Return the write for an issue that the run still holds, and that is not done."""
         note = dict(self.quarantined).get(issue_id)
         action = Action.RELEASE if note is None else Action.QUARANTINE
         if issue_id in self.reopened:
-            # Its quarantine may have reached the tracker before it was taken back, or may not.
+            # The quarantine may have reached the tracker before it was taken back, or may not.
             action, note = Action.REOPEN, None
         if (branch := dict(self.to_land).get(issue_id)) is not None:
             action, note = Action.SHELVE, branch
@@ -252,11 +253,11 @@ class CrashedRun:
 
 @model.value
 class Seen:
-    """An issue as the tracker shows it; looked at, and not touched.
+    """An issue as the tracker shows it; only read.
 
-    ``waits_for``: what must be finished before it, finished or not. ``parents``: the issues above
-    it, directly; what holds one back holds it back too. Times are texts as the tracker has them.
-    ``calls``: the path of the function that it names, if any; ``has_command``: it brings one.
+    ``waits_for``: issues that must be finished before it, finished or not. ``parents``: the issues
+    above it, directly; what holds one back holds it back too. Times are texts as the tracker has
+    them. ``calls``: the path of the function that it names, if any; ``has_command``: it brings one.
     ``apart``: the key that keeps it out of the backlog (``pinned``, ``ephemeral``), if any.
     """
 
@@ -278,15 +279,15 @@ class Seen:
 
 
 def brought(seen: Seen) -> frozenset[str]:
-    """What it says is to be run, as ``Filters.bring`` calls that."""
+    """Return the kinds of work that an issue brings with it, as in ``Filters.bring``."""
     found = ((model.FUNCTION, bool(seen.calls)), (model.COMMAND, seen.has_command))
     return frozenset(what for what, holds in found if holds)
 
 
 @dataclass(slots=True)
 class Calls:
-    """What the source has cost so far; read by the tracker thread after each round trip. For
-    ``bd``, processes."""
+    """Cost of the source so far; read by the tracker thread after each round trip.
+    For ``bd``, processes."""
 
     count: int = 0
     seconds: float = 0.0
@@ -297,9 +298,9 @@ class ReadableSource(Protocol):
     """A source that can say what it would give, and leaves it there."""
 
     def read(self, issue_ids: Sequence[model.IssueId]) -> dict[model.IssueId, model.Job]:
-        """These issues as a ``take`` would give them now, with all that is known of each.
+        """Return these issues as a ``take`` would give them now, with all that is known of each.
 
-        Never writes. What does not exist is left out. Raises ``SourceError``.
+        Never writes. Issues that do not exist are left out. Raises ``SourceError``.
         """
 
 
@@ -308,7 +309,7 @@ class ClaimingSource(Protocol):
     """A source whose tracker shows which run holds what."""
 
     def held(self) -> tuple[HeldElsewhere, ...]:
-        """What is in progress in another name than this actor's, whatever the filters.
+        """Return the issues in progress in another name than this actor's, whatever the filters.
 
         Never writes. Raises ``SourceError``.
         """
@@ -319,10 +320,10 @@ class WatchedSource(Protocol):
     """A source that sees by itself that somebody else has written to it."""
 
     def changed(self) -> bool:
-        """Whether somebody else may have written since the last ``take``, or since this said so.
+        """Return whether somebody else may have written since the last ``take`` or the last True.
 
-        It asks nobody, and costs next to nothing: an idle fleet calls it each second. What it does
-        not see is found when the source is asked next. Never raises ``SourceError``.
+        This asks nobody, and costs next to nothing: an idle fleet calls it each second. A change
+        that it misses is found when the source is asked next. Never raises ``SourceError``.
         """
 
 
@@ -333,7 +334,7 @@ class Source(Protocol):
     """``bd``, ``sqlite``, ``memory``: ``Job.source`` of its jobs."""
 
     actor: str
-    """Who holds what it claims: ``beads-workers/<host>/<run id>``, unique to the run."""
+    """Holder of its claims: ``beads-workers/<host>/<run id>``, unique to the run."""
 
     calls: Calls
 
@@ -341,7 +342,7 @@ class Source(Protocol):
     """Whether a plain v1 worker claims and closes through the tracker's own command line."""
 
     def describe(self) -> str:
-        """One line for people: kind, version, mode, place. Checks that the tracker answers."""
+        """Return one line for people: kind, version, mode, place. Ask the tracker for an answer."""
 
     def take(self, limit: int, skip: Collection[model.IssueId]) -> Taken:
         """Claim up to ``limit`` ready issues that are not in ``skip``; 0 only lists.
@@ -364,16 +365,17 @@ class Source(Protocol):
         """
 
     def look(self, issue_ids: Sequence[model.IssueId]) -> dict[model.IssueId, Seen]:
-        """These issues as they are now, closed ones too; what is missing does not exist.
+        """Return these issues as they are now, closed ones too; missing ones do not exist.
 
         Never writes. It serves people's questions, beside a fleet that works on the tracker.
         """
 
     def unfinished(self, rows_max: int) -> list[Seen]:
-        """Everything that is not closed, whatever the filters; the most urgent ``rows_max``."""
+        """Return all issues that are not closed, whatever the filters.
+        ``rows_max``: only the most urgent ones."""
 
     def ready(self) -> frozenset[model.IssueId]:
-        """What the tracker itself calls ready, whatever the filters and whoever it is for."""
+        """Return the issues that the tracker itself calls ready, whatever the filters."""
 
     def close(self) -> None:
         """End connections and helpers of our own; the source is not used afterwards."""

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 from beads_workers.core.model import value
 
 # --- moves ---------------------------------------------------------------------------------------
-# What every state table is made of: moves, totality, and the look-up.
+# The elements of every state table: moves, totality, and the look-up.
 
 
 S = TypeVar("S", bound=Enum)
@@ -33,7 +33,8 @@ class Key(Enum):
 
 @value
 class Move(Generic[S, R]):
-    """Where a stimulus leads, and what is done on the way; ``bug``: nothing, it cannot be."""
+    """The next state of a stimulus, and the reaction on the way; ``bug``: the pair is
+    impossible."""
 
     to: S
     reaction: R
@@ -48,7 +49,7 @@ class ImpossibleMove(AssertionError):
 
 
 def step(table: Table[S, T, R], state: S, stimulus: T) -> Move[S, R]:
-    """Look up a move; raises ``ImpossibleMove`` for what the table rules out."""
+    """Look up a move; raise ``ImpossibleMove`` for a pair that the table rules out."""
     move = table[state, stimulus]
     if move.bug:
         raise ImpossibleMove(f"{stimulus} in {state}")
@@ -58,7 +59,7 @@ def step(table: Table[S, T, R], state: S, stimulus: T) -> Move[S, R]:
 def total(
     table: dict[tuple[S, T], Move[S, R]], states: type[S], stimuli: type[T], bug: R
 ) -> Table[S, T, R]:
-    """Every pair that is not listed is a bug of ours, said explicitly."""
+    """Return the table with every pair that is not listed as a bug of ours, said explicitly."""
     return {
         (state, stimulus): table.get((state, stimulus), Move(state, bug, bug=True))
         for state in states
@@ -69,11 +70,11 @@ def total(
 # --- worker states -------------------------------------------------------------------------------
 # The worker's half of the conversation as one total table; ``core.worker`` runs on it.
 #
-# Source: docs/PROTOCOL.md, "Conversation". A task is followed through three phases: its programs
-# run (``WORKING``), they are being ended (``TIMING_OUT``, ``CANCELLING``, ``STOPPING``,
-# ``ABANDONING``), and, where the worker itself holds the claim, the tracker gets its one last write
-# (``SETTLING`` and its two ends). What comes after the task - READY, exit 0, exit 1 - is part of
-# the state, so that a SHUTDOWN or a lost connection at any moment only changes the state.
+# Source: docs/PROTOCOL.md, "Conversation". A task is followed through three phases. Its programs
+# run (``WORKING``). They are being ended (``TIMING_OUT``, ``CANCELLING``, ``STOPPING``,
+# ``ABANDONING``). And, if the worker itself holds the claim, the tracker gets its one last write
+# (``SETTLING`` and its two ends). The sequel of the task - READY, exit 0, exit 1 - is part of the
+# state. So a SHUTDOWN or a lost connection at any moment only changes the state.
 
 
 class WorkerState(Key):
@@ -96,7 +97,7 @@ class WorkerState(Key):
 
 
 class WorkerStimulus(Key):
-    """What can happen to a worker, already sorted by what matters about it."""
+    """The events of a worker, already sorted by what matters about them."""
 
     CONNECTED = "the connection stands"
     CONNECT_FAILED = "connecting failed, tries are left"
@@ -121,7 +122,7 @@ class WorkerStimulus(Key):
 
 
 class WorkerReaction(Enum):
-    """What a worker's move brings with it."""
+    """The actions that a worker's move brings with it."""
 
     NONE = "-"
     CONNECT = "try to connect"
@@ -162,20 +163,20 @@ _CONNECTED_BUSY = (
 )
 
 GOES_ON = (WorkerState.WORKING, WorkerState.TIMING_OUT, WorkerState.CANCELLING)
-"""With a task, and another one may follow it."""
+"""States with a task, after which another one may follow."""
 
 KEEPS = (*GOES_ON, WorkerState.HELD)
-"""What is queued on it is begun one day."""
+"""States in which the queue is kept, and begun later."""
 
 HEARD = (WorkerState.ASKING, WorkerState.WAITING, *_CONNECTED_BUSY, WorkerState.HELD)
-"""With a connection."""
+"""States with a connection."""
 
 SETTLES = (WorkerState.SETTLING, WorkerState.SETTLING_TO_STOP, WorkerState.SETTLING_ALONE)
-"""The programs of a task have ended."""
+"""States in which the programs of a task have ended."""
 
 
 def _idle() -> Cells:
-    """Without a task: connecting, asking, waiting."""
+    """Return the moves without a task: connecting, asking, waiting."""
     st, sti, re = WorkerState, WorkerStimulus, WorkerReaction
     cells: Cells = {
         (st.CONNECTING, sti.CONNECTED): Move(st.ASKING, re.ASK),
@@ -199,20 +200,20 @@ def _idle() -> Cells:
 
 
 def _told_while_busy() -> Cells:
-    """With a task: what is said to the worker, or not any more."""
+    """Return the moves with a task on messages to the worker, and on a lost connection."""
     st, sti, re = WorkerState, WorkerStimulus, WorkerReaction
     cells: Cells = {
         (st.WORKING, sti.CANCEL): Move(st.CANCELLING, re.END),
         (st.WORKING, sti.SHUTDOWN): Move(st.STOPPING, re.END),
         (st.WORKING, sti.LOST): Move(st.ABANDONING, re.END),
-        # Already being ended: who asks again, or louder, changes only what comes afterwards.
+        # Already being ended: a further or stronger request changes only what comes afterwards.
         (st.TIMING_OUT, sti.CANCEL): Move(st.CANCELLING, re.NONE),
         (st.TIMING_OUT, sti.SHUTDOWN): Move(st.STOPPING, re.NONE),
         (st.TIMING_OUT, sti.LOST): Move(st.ABANDONING, re.NONE),
         (st.CANCELLING, sti.CANCEL): Move(st.CANCELLING, re.NONE),
         (st.CANCELLING, sti.SHUTDOWN): Move(st.STOPPING, re.NONE),
         (st.CANCELLING, sti.LOST): Move(st.ABANDONING, re.NONE),
-        # The last write is let finish: a close that is cut off leaves nobody knowing.
+        # The last write may finish: after a close that is cut off nobody knows the state.
         (st.SETTLING, sti.CANCEL): Move(st.SETTLING, re.NOTE),
         (st.SETTLING, sti.SHUTDOWN): Move(st.SETTLING_TO_STOP, re.NONE),
         (st.SETTLING, sti.LOST): Move(st.SETTLING_ALONE, re.NONE),
@@ -235,7 +236,7 @@ def _told_while_busy() -> Cells:
 
 
 def _course_of_a_task() -> Cells:
-    """With a task: its steps and its time."""
+    """Return the moves with a task on its steps and its time."""
     st, sti, re = WorkerState, WorkerStimulus, WorkerReaction
     cells: Cells = {
         (st.WORKING, sti.STEP_PASSED): Move(st.WORKING, re.CONTINUE),
@@ -261,7 +262,7 @@ def _course_of_a_task() -> Cells:
 
 
 def _paused() -> Cells:
-    """PAUSE and RESUME: only what is queued on it makes a state of them."""
+    """Return the moves on PAUSE and RESUME, which make a state only with tasks queued."""
     st, sti, re = WorkerState, WorkerStimulus, WorkerReaction
     cells: Cells = {
         (st.HELD, sti.QUEUE_EMPTY): Move(st.ASKING, re.ASK),
@@ -287,7 +288,7 @@ WORKER: Table[WorkerState, WorkerStimulus, WorkerReaction] = {
     for state in WorkerState
     for stimulus in WorkerStimulus
 }
-"""Every pair that is not decided above is a bug of ours, said explicitly."""
+"""All pairs; a pair that is not decided above is a bug of ours, said explicitly."""
 
 
 # --- states --------------------------------------------------------------------------------------
@@ -313,7 +314,7 @@ class ConnState(Key):
 
 
 class ConnStimulus(Key):
-    """What a worker says, and what we tell it."""
+    """Messages of a worker, and messages to it."""
 
     SAID_READY = "READY arrives"
     FINISHED = "DONE or FAILED for its only task arrives"
@@ -326,7 +327,7 @@ class ConnStimulus(Key):
 
 
 class ConnReaction(Enum):
-    """What a connection's move brings with it."""
+    """The actions that a connection's move brings with it."""
 
     NONE = "-"
     SERVE = "answer: TASK, WAIT or SHUTDOWN; hold it while the tracker is asked"
@@ -396,7 +397,7 @@ class IssueState(Key):
 
 
 class IssueStimulus(Key):
-    """What happens to an issue."""
+    """The events of an issue."""
 
     CLAIMED = "the source claimed it"
     RESERVED = "it is reserved for a worker that claims by itself"
@@ -418,7 +419,7 @@ class IssueStimulus(Key):
 
 
 class IssueReaction(Enum):
-    """What an issue's move brings with it."""
+    """The actions that an issue's move brings with it."""
 
     NONE = "-"
     SETTLE = "write it to the tracker with the next group"
@@ -460,7 +461,7 @@ def _issue_table() -> Table[IssueState, IssueStimulus, IssueReaction]:
         (st.LANDING, sti.SHELVE): Move(st.SHELVING, re.SETTLE),
         (st.SHELVING, sti.APPLIED): Move(st.SHELVED, re.KEEP),
         (st.SHELVED, sti.LANDED): Move(st.CLOSING, re.SETTLE),
-        # A gate that lies now and then: what it convicted is tried once more when nobody waits.
+        # Gates may be flaky: a branch that one rejected is tried once more when nobody waits.
         (st.QUARANTINED, sti.LANDED): Move(st.CLOSING, re.SETTLE),
         (st.SHELVED, sti.REQUEUED): Move(st.ENQUEUED, re.SETTLE),
         (st.SHELVED, sti.SPENT): Move(st.QUARANTINED, re.QUARANTINE),
@@ -499,7 +500,7 @@ class RunState(Key):
 
 
 class RunStimulus(Key):
-    """What changes a run."""
+    """The events that change a run."""
 
     RECOVERED = "the earlier run is settled"
     PAUSE = "a person pauses"
@@ -513,7 +514,7 @@ class RunStimulus(Key):
 
 
 class RunReaction(Enum):
-    """What a run's move brings with it."""
+    """The actions that a run's move brings with it."""
 
     NONE = "-"
     TAKE = "ask the source for work"
@@ -563,8 +564,7 @@ RUN = _run_table()
 
 
 def document() -> str:
-    """``docs/STATES.md``, whole."""
-    # Imported here: the worker's half stands in its own module, and must not load this one.
+    """Return ``docs/STATES.md``, whole."""
 
     parts = [
         "# States\n\nMade by `python -m beads_workers.core.states` from the tables that the code"

@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 NOTES_MAX = 10
-"""Of the last notes, so many are shown."""
+"""Number of the last notes that are shown."""
 
 QUARANTINED_MAX = 500
-"""Issues that are quarantined, in full; the queue counts all of them."""
+"""Maximum quarantined issues that are shown in full; the queue counts all of them."""
 
 REFUSED_MAX = 50
-"""Branches that did not land, in full; their issues are among those that are quarantined."""
+"""Maximum unlanded branches that are shown in full; their issues are among the quarantined ones."""
 
 TITLE_CHARS_MAX = 200
 ERROR_CHARS_MAX = 300
-"""A snapshot goes out four times a second, to the client that owns the fleet, too: one that a
-connection does not hold would end it. The whole texts are in the journal and in the logs."""
+"""Maximum of texts. A snapshot goes out four times a second, also to the client that owns the
+fleet: one too long for a connection would close it. The whole texts are in journal and logs."""
 
 assert 6 * QUARANTINED_MAX * (ERROR_CHARS_MAX + TITLE_CHARS_MAX) < limits.OUTBOX_BYTES_MAX // 2
 
@@ -48,7 +48,7 @@ SHOWN_STATES = {
 
 
 def status(board: snapshot.Board, elapsed: float) -> dict[str, Any]:
-    """The JSON of ``status --json``; ``elapsed``: seconds of the run now."""
+    """Return the JSON of ``status --json``; ``elapsed``: seconds of the run now."""
     run = board.run
     rate = _rate_per_minute(board, elapsed)
     prefetched = board.prefetched()
@@ -123,7 +123,7 @@ def _queue(board: snapshot.Board, elapsed: float, ready: int, running: int) -> d
 
 
 def _landing(board: snapshot.Board, elapsed: float) -> dict[str, Any] | None:
-    """None where nothing lands."""
+    """Return the landing of ``status``; None if nothing lands."""
     waiting = board.unlanded
     if not board.landings.branch and not waiting:
         return None
@@ -148,7 +148,7 @@ def _refused(issue: Issue) -> dict[str, Any]:
 
 
 def shown(value: DataclassInstance, kind: type[DataclassInstance]) -> dict[str, Any]:
-    """A key for each field of ``kind``, which ``value`` is one of."""
+    """Return a key for each field of ``kind``, of which ``value`` is an instance."""
     return {name: _cut(getattr(value, name)) for name in _names(kind)}
 
 
@@ -280,7 +280,7 @@ END_REASONS = {
 
 
 def ending(board: snapshot.Board, run_id: str) -> dict[str, Any]:
-    """How a run ended: the ``last_run`` of ``status --json``, but for ``settled``."""
+    """Return how a run ended: the ``last_run`` of ``status --json``, without ``settled``."""
     shown = status(board, board.elapsed)
     ended = board.ended
     reason = END_REASONS.get(ended.reason, ended.reason) if ended else ""
@@ -304,11 +304,12 @@ def ending(board: snapshot.Board, run_id: str) -> dict[str, Any]:
 
 
 # --- attention -----------------------------------------------------------------------------------
-# What needs a person: each with what to type. The dashboard shows it, ``status`` tells it.
+# Everything that needs a person, each with what to type. The dashboard shows it, ``status`` tells
+# it.
 
 
 def needs(board: snapshot.Board) -> Iterator[tuple[str, str]]:
-    """(what is the matter, what to do), the most pressing first."""
+    """Yield (what is the matter, what to do), the most pressing first."""
     for condition in board.degraded.values():
         yield condition.text, condition.todo
     if (trouble := board.trouble) and trouble.failures >= TROUBLE_FAILURES:
@@ -326,7 +327,7 @@ def needs(board: snapshot.Board) -> Iterator[tuple[str, str]]:
             todo = f"{closed.todo}, then resume" if closed.todo else "mend it, then resume"
             yield f"{closed.agent}: {closed.why}", todo
     if board.state == "paused":
-        # The reason first: where there is little room, only the beginning is seen.
+        # The reason first: if there is little room, only the beginning is seen.
         yield f"paused: {board.state_reason or 'nothing new is handed out'}", "resume"
     if unclosed := board.unclosed:
         yield f"{len(unclosed)} done, and still unclosed", "doctor"
@@ -352,17 +353,17 @@ def needs(board: snapshot.Board) -> Iterator[tuple[str, str]]:
 
 
 TYPED_MAX = 5
-"""So many issues are named in what a person is to type."""
+"""Maximum issues that are named in what a person is to type."""
 
 TROUBLE_FAILURES = 3
-"""One failure may be a hiccup; from the third on a person should look."""
+"""Failures in a row after which a person should look; one or two may be a hiccup."""
 
 
 # --- frames --------------------------------------------------------------------------------------
-# Which moments of a run are shown: the end of each quarter second in which something changed.
+# The moments of a run that are shown: the end of each quarter second in which something changed.
 #
-# The same for those who watch a run and for those who replay it: a snapshot is then a function of
-# the journal alone, its clocks included.
+# They are the same for watchers of a run and for replays: a snapshot is then a function of the
+# journal alone, its clocks included.
 
 
 FRAME_SECONDS = 0.25
@@ -370,7 +371,7 @@ FRAME_SECONDS = 0.25
 
 
 class Frames:
-    """Feeds a board, and says what it showed at the end of each frame.
+    """Feeds a board, and returns what it showed at the end of each frame.
 
     ``watched``: nothing is worked out while nobody looks. ``ends``: elapsed seconds of the run at
     which the frame is over in which something has changed; infinite while nothing has.
@@ -382,8 +383,7 @@ class Frames:
         self.ends = inf
 
     def add(self, entry: Entry) -> dict[str, Any] | None:
-        """Take in the next entry of a journal; returns the snapshot of the frame that was over
-        before it."""
+        """Take in the next entry of a journal; return the snapshot of a frame that ended before."""
         if isinstance(entry.record, CallStarted | CallEnded):
             return None  # Written beside the loop, and not shown to people.
         shown = self.due(entry.elapsed)
@@ -392,8 +392,9 @@ class Frames:
         return shown
 
     def show(self, entry: Entry, change: Transition | None) -> None:
-        """Take in an entry of the live core, see ``Board.show``. Whatever was ``due`` before the
-        core was told the time of this entry has been asked for."""
+        """Take in an entry of the live core, see ``Board.show``.
+        The caller has asked for all that was ``due`` before the core was told the time of this
+        entry."""
         self.board.show(entry, change)
         self._begin(entry)
 
@@ -402,13 +403,13 @@ class Frames:
             self.ends = (floor(entry.elapsed / FRAME_SECONDS) + 1) * FRAME_SECONDS
 
     def due(self, elapsed: float) -> dict[str, Any] | None:
-        """The snapshot of the frame that is over by now, if something changed in it."""
+        """Return the snapshot of the frame that is over by now, if something changed in it."""
         if elapsed < self.ends:
             return None
         return self.rest()
 
     def rest(self) -> dict[str, Any] | None:
-        """The snapshot of the frame that has begun, as at its end: nothing more will change."""
+        """Return the snapshot of the begun frame, as at its end: nothing more will change."""
         if self.ends == inf:
             return None
         ends, self.ends = self.ends, inf

@@ -1,6 +1,6 @@
 """Our own worker processes: started, replaced when they die, fewer or more when asked.
 
-Beside them stand conditions of the machine that keep new work away.
+Beside them are the conditions of the machine that keep new work away.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from beads_workers.core.model import value
 
 @dataclass(slots=True)
 class Member:
-    """``pid`` None: not running. ``crashes``: short lives in a row. ``unwanted``: to go.
+    """``pid`` None: not running. ``crashes``: short lives in a row. ``unwanted``: to be dismissed.
 
     ``refused``: how often in a row the machine had no process for it.
     """
@@ -35,7 +35,7 @@ class Member:
 
 @value
 class RespawnDue:
-    """Timer key: a worker that died is to be started again."""
+    """Timer key: a worker that died is due to be started again."""
 
     worker_id: str
 
@@ -48,31 +48,31 @@ class Supervisor:
         self.members: dict[str, Member] = {}
         self.by_pid: dict[int, Member] = {}
         self.reaped_pids: deque[int] = deque(maxlen=limits.REAPED_PIDS_KEPT)
-        """Of our processes that ended last: one may have connected without being heard yet."""
+        """Pids of our processes that ended last: one may have connected without being heard yet."""
         self.closing = False
         self._unwanted = 0
         self.crashed_out = False
-        """The last one to be given up had crashed too often."""
+        """True if the last worker to be given up had crashed too often."""
 
     def wanted(self) -> int:
-        """How many there should be."""
+        """Return how many workers there should be."""
         return len(self.members) - self._unwanted
 
     def starting(self) -> int:
-        """How many are asked for, and have no process yet."""
+        """Return how many workers are asked for, and have no process yet."""
         return sum(m.pid is None and not m.unwanted for m in self.members.values())
 
     def alive(self) -> list[Member]:
-        """Those with a process, or with one on its way."""
+        """Return the workers with a process, or with one on its way."""
         return [m for m in self.members.values() if m.pid is not None or m.requested]
 
     def add(self, worker_id: str) -> None:
-        """One more."""
+        """Add a worker and start it."""
         member = self.members[worker_id] = Member(worker_id)
         self._start(member)
 
     def spawned(self, worker_id: str, pid: int) -> None:
-        """It has a process now."""
+        """Note that a worker has a process now."""
         member = self.members[worker_id]
         member.pid, member.requested, member.killed, member.refused = pid, False, False, 0
         member.started_at = self._effects.now
@@ -82,7 +82,7 @@ class Supervisor:
         self._effects.write(rec.WorkerStarted(worker_id, pid))
 
     def reaped(self, worker_id: str, pid: int, status: int) -> None:
-        """Its process has ended: start it again, or let it go."""
+        """Handle the end of a worker's process: start it again, or give it up."""
         self._effects.write(rec.WorkerExited(worker_id, pid, status))
         self.by_pid.pop(pid, None)
         self.reaped_pids.append(pid)
@@ -103,7 +103,7 @@ class Supervisor:
         self._effects.timers.set(RespawnDue(worker_id), at)
 
     def not_started(self, worker_id: str, error: str) -> None:
-        """The machine is full, which is no crash: it is tried again for as long as that lasts."""
+        """Try again later: the machine had no process for a worker, which is no crash."""
         member = self.members.get(worker_id)
         if member is None:
             return
@@ -119,19 +119,19 @@ class Supervisor:
         self._effects.timers.set(RespawnDue(worker_id), at)
 
     def respawn(self, worker_id: str) -> None:
-        """The time to replace a dead one has come."""
+        """Start a worker again whose delay after its death is over."""
         if not self.closing and (member := self.members.get(worker_id)):
             self._start(member)
 
     def kill(self, pid: int) -> None:
-        """End it the hard way; once is enough."""
+        """Kill a worker's process with SIGKILL; once is enough."""
         member = self.by_pid.get(pid)
         if member and not member.killed:
             member.killed = True
             self._effects.ask(KillWorker(member.worker_id, pid))
 
     def dismiss(self, worker_id: str) -> None:
-        """It is not to be started again; one that waits to be is let go at once."""
+        """Have a worker not started again; drop it at once if it has no process."""
         member = self.members[worker_id]
         self._unwanted += not member.unwanted
         member.unwanted = True
@@ -139,7 +139,7 @@ class Supervisor:
             self._drop(member, "")
 
     def close(self) -> None:
-        """The run ends: nobody is started any more."""
+        """Start no worker any more: the run ends."""
         self.closing = True
         for member in list(self.members.values()):
             if member.pid is None and not member.requested:
@@ -160,14 +160,15 @@ class Supervisor:
 
 
 # --- degraded conditions -------------------------------------------------------------------------
-# Conditions of the machine that stand in the way, told by the edge for as long as they last.
+# Conditions of the machine that block work, reported by the edge for as long as they last.
 #
-# Nothing that runs is ended for them: they only keep new work from being taken, where they would
-# make it fail. A run does not end as empty meanwhile.
+# No running attempt is ended for them: they only keep new work from being taken, if they would make
+# it fail. A run does not end as empty meanwhile.
 
 
 class DegradedConditions:
-    """``stop``: nothing new is to be taken, and no worker to be started."""
+    """The conditions that hold now.
+    ``stop``: nothing new is to be taken, and no worker to be started."""
 
     def __init__(self, effects: Effects) -> None:
         self._effects = effects
@@ -175,19 +176,18 @@ class DegradedConditions:
 
     @property
     def stop(self) -> bool:
-        """Whether any of them keeps new work from being taken."""
+        """Whether any condition keeps new work from being taken."""
         return any(each.stops for each in self._standing.values())
 
     def degraded(self, event: Degraded) -> None:
-        """A condition holds from now on; the same once more changes nothing."""
+        """Note that a condition holds from now on; the same once more changes nothing."""
         if self._standing.get(event.what) == event:
             return
         self._standing[event.what] = event
         self._effects.write(rec.DegradedBegan(event.what, event.text, event.todo, event.stops))
 
     def recovered(self, what: str) -> bool:
-        """A condition is over; returns whether it was the last that kept new work from being
-        taken."""
+        """End a condition; return whether it was the last that kept new work away."""
         if (ended := self._standing.pop(what, None)) is None:
             return False
         self._effects.write(rec.DegradedEnded(what))

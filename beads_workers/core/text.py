@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 _JOINERS = "\u200c\u200d"
-"""Not printable by themselves, but part of ordinary emoji and of several scripts."""
+"""Characters that are unprintable alone, but part of ordinary emoji and several scripts."""
 
 _MARKS = {"\n": "⏎", "\u2028": "⏎", "\u2029": "⏎", "\t": "\\t", "\r": "\\r"}
 
@@ -21,58 +21,58 @@ _SEQUENCES = re.compile(
 _UNSAFE_IN_JSON = re.compile(
     "[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
 )
-"""What ``json.dumps`` leaves as it is, although a terminal obeys it, or no file could hold it: the
-name of a folder may be bytes that are no text."""
+"""Characters that ``json.dumps`` leaves as they are, although a terminal obeys them, or no file
+could hold them: the name of a folder may be bytes that are no text."""
 
 
 def printable(text: str, width: int | None = None) -> str:
-    """One line that no terminal obeys: control and bidi characters escaped, newlines marked.
+    """Return one line that no terminal obeys: control and bidi characters escaped, newlines marked.
 
-    With ``width`` it is cut to so many columns, the last of them an ellipsis where it was cut.
+    With ``width`` it is cut to so many columns, the last of them an ellipsis if it was cut.
     """
-    # What cannot fit is not looked at: a title may be megabytes long.
+    # The rest cannot fit and is not looked at: a title may be megabytes long.
     head = text if width is None else text[: 4 * width + 4]
     safe = head if head.isprintable() else "".join(map(_safe, head))
     return safe if width is None else _shortened(safe, width, cut=len(head) < len(text))
 
 
 def as_shown(line: str) -> str:
-    """A line of a program's output as a terminal would have left it, without its colours.
+    """Return a line of a program's output as a terminal would have left it, without its colours.
 
     Not yet safe: ``printable`` comes after it.
     """
     shown = _SEQUENCES.sub("", line.rstrip("\r\n"))
-    # A progress bar draws over itself: what was drawn last is what stands there.
+    # A progress bar draws over itself: the last drawing is the one that stays.
     return shown.rpartition("\r")[2].expandtabs()
 
 
 def counted(count: int, one: str, many: str = "") -> str:
-    """``1 issue``, ``1,234 issues``; ``many`` where an s is not enough."""
+    """Return ``1 issue``, ``1,234 issues``; ``many``: a plural that is more than an s."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
 def some(ids: Sequence[str], most: int = 5) -> str:
-    """The first of them, and dots where there are more."""
+    """Return the first of the ids, and dots if there are more."""
     return " ".join(ids[:most]) + (" ..." if len(ids) > most else "")
 
 
 def columns(text: str) -> int:
-    """How many columns a terminal needs for ``text``; East Asian wide characters need two."""
+    """Return the columns that ``text`` needs in a terminal; East Asian wide characters need two."""
     return len(text) if text.isascii() else sum(map(_columns, text))
 
 
 def json_line(value: Any) -> str:
-    """One line of JSON that is safe to show: what a terminal obeys travels as ``\\uXXXX``."""
+    """Return one line of safe JSON: characters that a terminal obeys travel as ``\\uXXXX``."""
     line = json.dumps(value, ensure_ascii=False, allow_nan=False)
     return _UNSAFE_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", line)
 
 
 LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
-"""With any port: the other end of a tunnel (``ssh -L``) may have another one."""
+"""Local hosts, with any port: the other end of a tunnel (``ssh -L``) may have another one."""
 
 
 def is_local(host: str) -> bool:
-    """Whether what an HTTP request names as its ``Host`` is this machine."""
+    """Return whether the ``Host`` of an HTTP request is this machine."""
     whole = host.strip().lower()
     name, _, port = whole.rpartition(":")
     return (name if port.isdecimal() else whole) in LOCAL_NAMES
@@ -109,7 +109,7 @@ def _shortened(text: str, width: int, *, cut: bool) -> str:
 
 
 def size(count: int) -> str:
-    """Bytes as people say and type them: ``1.5 GB`` are 1,500,000,000."""
+    """Return bytes as people say and type them: ``1.5 GB`` are 1,500,000,000."""
     amount = float(count)
     for unit in ("bytes", "kB", "MB", "GB"):
         if amount < 1000 or unit == "GB":

@@ -1,4 +1,4 @@
-"""Times as others write them: RFC 3339 to seconds since 1970 and back, and durations."""
+"""Times in foreign formats: RFC 3339 to seconds since 1970 and back, and durations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
 
 def parse_duration(text: str) -> float:
-    """Seconds from ``90``, ``90s``, ``1.5m``, ``2h``; raises ``ValueError`` naming the forms."""
+    """Read seconds from ``90``, ``90s``, ``1.5m``, ``2h``; raise ``ValueError`` with the forms."""
     match = _DURATION.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"{text!r} is not a duration; write 90, 90s, 5m or 2h")
@@ -26,10 +26,10 @@ def parse_duration(text: str) -> float:
 
 
 def read_time(text: str) -> float:
-    """Seconds since 1970, to the microsecond; any number of digits after the point is read.
+    """Read seconds since 1970, to the microsecond; any number of digits after the point is read.
 
-    Without an offset it is UTC, as real peers take it; a leap second is the second after it.
-    Raises ``ValueError``.
+    Without an offset it is UTC, as real peers take it; a leap second is the second after it. Raise
+    ``ValueError`` for anything else.
     """
     match = _RFC_3339.fullmatch(text)
     if match is None:
@@ -54,9 +54,9 @@ def _in_utc(whole: datetime, offset: str) -> datetime:
 
 
 def write_time(seconds: float) -> str:
-    """RFC 3339 in UTC, with as many digits after the point as it needs, at most six.
+    """Write RFC 3339 in UTC, with as many digits after the point as needed, at most six.
 
-    Raises ``ValueError`` outside of the years 1 to 9999.
+    Raise ``ValueError`` outside of the years 1 to 9999.
     """
     try:
         moment = _EPOCH + round(seconds * 1_000_000) * _MICROSECOND

@@ -1,7 +1,7 @@
-"""W3C trace contexts: which trace an attempt belongs to, and what it is given of that.
+"""W3C trace contexts: the trace that an attempt belongs to, and the headers it is given.
 
-A context is a header ``traceparent``, with or without a ``tracestate``. Ids are hashes of what is
-unique: the core has no randomness. Source: docs/TRACING.md; W3C, Trace Context, level 1.
+A context is a header ``traceparent``, with or without a ``tracestate``. Ids are hashes of unique
+texts, because the core has no randomness. Source: docs/TRACING.md; W3C, Trace Context, level 1.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from beads_workers.core.settings import Tracing
 PARENT = "traceparent"
 STATE = "tracestate"
 KEY = "trace_context"
-"""Where an issue, a job envelope and a TASK have the headers."""
+"""Key of the headers in an issue, a job envelope and a TASK."""
 
 VARIABLES = {PARENT: "TRACEPARENT", STATE: "TRACESTATE"}
-"""The same in the environment of what runs."""
+"""Names of the headers in the environment of what runs."""
 
 STATE_CHARS_MAX = 512
-"""What everybody must pass on; more is left out."""
+"""Length of a state that everybody must pass on; a longer one is left out."""
 
 HEADERS_MAX = 16
-"""Of other names, which are passed on as they came."""
+"""Maximum of headers with other names, which are passed on as they came."""
 
 
 @value
@@ -37,12 +37,12 @@ class SpanContext:
     sampled: bool
 
     def __str__(self) -> str:
-        """The header ``traceparent``."""
+        """Return the header ``traceparent``."""
         return f"00-{self.trace_id}-{self.span_id}-0{int(self.sampled)}"
 
 
 def parse(traceparent: str) -> SpanContext | None:
-    """Read the header; None for what is none, and is to be treated as if it were not there."""
+    """Read the header; return None for an invalid one, which is to be ignored."""
     found = _HEADER.fullmatch(traceparent.strip())
     if found is None:
         return None
@@ -58,12 +58,12 @@ _HEADER = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})
 
 
 def headers_of(job: Job) -> dict[str, str]:
-    """What whoever made this job wants passed on, by name in lower case; empty where nothing."""
+    """Return the headers that the job's sender wants passed on, by lower-case name."""
     return read_headers(job.trace_context)
 
 
 def read_headers(found: Any) -> dict[str, str]:
-    """The headers among what may be anything."""
+    """Return the headers in untrusted data of any type."""
     if not isinstance(found, Mapping):
         return {}
     texts = ((str(name).lower(), text) for name, text in found.items() if isinstance(text, str))
@@ -71,7 +71,7 @@ def read_headers(found: Any) -> dict[str, str]:
 
 
 def variables(headers: Any) -> dict[str, str]:
-    """The environment of what runs under these headers; nothing of a context that is none."""
+    """Return the environment of what runs under these headers; empty if the context is invalid."""
     known = read_headers(headers)
     if parse(known.get(PARENT, "")) is None:
         return {}
@@ -83,8 +83,9 @@ def variables(headers: Any) -> dict[str, str]:
 
 @value
 class Traced:
-    """One attempt. ``headers``: for what runs; ``own`` and ``parent``: ``traceparent`` of its span
-    and of what that continues, "" where there is none; ``state``: the ``tracestate``."""
+    """One attempt.
+    ``headers``: for what runs; ``own`` and ``parent``: ``traceparent`` of its span and of the span
+    that it continues, "" if there is none; ``state``: the ``tracestate``."""
 
     headers: Mapping[str, str]
     own: str = ""
@@ -96,10 +97,10 @@ NOT_TRACED = Traced({})
 
 
 class Traces:
-    """The traces of one run; ``tracing`` is None where only what comes is passed on.
+    """The traces of one run; ``tracing`` is None if received headers are only passed on.
 
-    ``keeps``: attempts of one issue belong together: the first one's context is kept for those that
-    follow.
+    ``keeps``: attempts of one issue belong together, so the first one's context is kept for those
+    that follow.
     """
 
     def __init__(self, tracing: Tracing | None, *, keeps: bool) -> None:
@@ -108,7 +109,7 @@ class Traces:
         self._kept: dict[str, str] = {}
 
     def begin(self, job: Job, request_id: str) -> Traced:
-        """An attempt begins. It continues its maker's trace, or that of the attempt before it."""
+        """Begin an attempt. It continues its sender's trace, or that of the attempt before it."""
         headers = headers_of(job)
         if self.tracing is None:
             return Traced(headers) if headers else NOT_TRACED
@@ -123,12 +124,12 @@ class Traces:
         return Traced(given, str(own), str(parent or ""), state)
 
     def keep(self, issue_id: str, traceparent: str) -> None:
-        """An earlier run has begun this issue's trace."""
+        """Keep the trace of an issue that an earlier run has begun."""
         if traceparent:
             self._kept[issue_id] = traceparent
 
     def forget(self, issue_id: IssueId) -> None:
-        """There will be no further attempt."""
+        """Forget an issue's trace: there will be no further attempt."""
         self._kept.pop(issue_id, None)
 
     @staticmethod

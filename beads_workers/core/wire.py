@@ -1,7 +1,7 @@
 """The worker protocol: messages as values, read from bytes and written as bytes.
 
 Source: docs/PROTOCOL.md. Version 1 has exactly the fields of the text, in its order; 1.1 adds some
-for peers that opted in. ``parse`` is strict about what decides, and liberal about what does not.
+for peers that opted in. ``parse`` is strict about fields that decide, and lenient about the others.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 def speaks_additions(version: object) -> bool:
-    """Whether a peer that says this ``version`` understands 1.1: a later minor version does."""
+    """Return whether a peer of this ``version`` understands 1.1: a later minor version does."""
     return isinstance(version, str) and _WITH_ADDITIONS.fullmatch(version) is not None
 
 
@@ -172,7 +172,7 @@ class Progress(Aside):
 
     @property
     def reached(self) -> str:
-        """For people: ``40 %, building``; "" where it says neither."""
+        """Progress for people: ``40 %, building``; "" if there is neither."""
         percent = "" if self.percent is None else f"{self.percent} %"
         if self.percent is not None and f"{self.percent}%" in self.activity.replace(" %", "%"):
             percent = ""
@@ -180,8 +180,9 @@ class Progress(Aside):
 
     @staticmethod
     def read(line: str) -> Progress:
-        """From a line that a program has printed: a percentage that stands there, and all of the
-        line behind one that it begins with."""
+        """Read progress from a line that a program has printed.
+        It is a percentage in the line, and the text; of a line that begins with one, all that
+        follows it."""
         found = _PERCENT.search(line)
         if found is None:
             return Progress(activity=_activity(line))
@@ -191,7 +192,7 @@ class Progress(Aside):
 
     @staticmethod
     def of_attempt(said: Mapping[str, Any]) -> Progress:
-        """From what an attempt of an agent prints for its worker."""
+        """Read progress from what an attempt of an agent prints for its worker."""
         return _progress({"issue_id": "-", **said})
 
 
@@ -202,7 +203,7 @@ class Heartbeat:
 
 @value
 class Resources:
-    """What a worker and its task use: resident memory in bytes, CPU time in seconds."""
+    """Resource usage of a worker and its task: resident memory in bytes, CPU time in seconds."""
 
     rss_bytes: int | None = None
     cpu_seconds: float | None = None
@@ -238,7 +239,7 @@ class Priority:
     issue_types: frozenset[str] | None = None
 
     def takes(self, job: Job | Task) -> bool:
-        """Whether it fits every field that is there."""
+        """Return whether a job fits every field that is set."""
         return (
             (self.priorities is None or job.priority in self.priorities)
             and (self.labels is None or not self.labels.isdisjoint(job.labels))
@@ -336,9 +337,9 @@ class ControlReply:
 
 
 Turn = Ready | Done | Failed
-"""What moves the conversation."""
+"""Messages that move the conversation."""
 Beside = Aside | Heartbeat | Status | Priority | Pause | Resume
-"""What a worker says beside it: no turn, answered by nothing."""
+"""Messages of a worker beside the conversation: no turn, answered by nothing."""
 FromWorker = Turn | Beside
 ToWorker = Task | Batch | Wait | Shutdown | Cancel | Pause | Resume | StatusAsked
 Message = FromWorker | ToWorker | ControlAsked | ControlReply
@@ -351,8 +352,8 @@ Message = FromWorker | ToWorker | ControlAsked | ControlReply
 
 
 def parse(line: bytes) -> Message:
-    """Read one line; raises ``ProtocolError`` with a reason that is fit for the log, and of its
-    kind ``UnknownType``."""
+    """Read one line; raise ``ProtocolError`` with a reason that is fit for the log.
+    For an unknown type it is the subclass ``UnknownType``."""
     fields = parse_object(line)
     kind = fields.get("type")
     if not isinstance(kind, str) or not kind:
@@ -364,7 +365,7 @@ def parse(line: bytes) -> Message:
 
 
 class UnknownType(ProtocolError):
-    """A message of a type that is not known here: no mistake, and to be ignored.
+    """A message of an unknown type: no mistake, and to be ignored.
 
     ``kind``: the type, capped; a peer of a later version says such things.
     """
@@ -455,7 +456,7 @@ _PERCENT = re.compile(r"(?<![\d.])(100|\d?\d)(?:\.\d+)?\s?%")
 
 
 ACTIVITY_CHARS_MAX = 200
-"""A row of the dashboard has no room for more."""
+"""Maximum of an activity: a row of the dashboard has no room for more."""
 
 
 def _activity(said: str) -> str:
@@ -499,7 +500,8 @@ def _priority(fields: dict[str, Any]) -> Priority:
 def _choices(
     fields: dict[str, Any], key: str, read: Callable[[Any], T | None]
 ) -> frozenset[T] | None:
-    """It decides what the worker is given: what cannot be understood is refused whole."""
+    """Read a choice that decides what the worker is given.
+    Raise ``ProtocolError`` if any entry cannot be understood."""
     chosen = fields.get(key)
     if chosen is None:
         return None
@@ -624,7 +626,7 @@ _TYPES = {kind: kind.__name__.upper() for kind in _PARSERS} | {
     StatusAsked: "STATUS",
 }
 NAMES = dict(_TYPES)
-"""Every kind of message, and what it is called on the wire."""
+"""Every kind of message, with its name on the wire."""
 _BY_TYPE = {_TYPES[kind]: parser for kind, parser in _PARSERS.items()}
 
 
@@ -673,21 +675,20 @@ def _retry_after(fields: dict[str, Any], warnings: list[str]) -> float | None:
 
 
 # --- writers -------------------------------------------------------------------------------------
-# The messages of the worker protocol as bytes.
-#
-# Source: docs/PROTOCOL.md, "Messages".
+# The messages of the worker protocol as bytes. Source: docs/PROTOCOL.md, "Messages".
 
 
 def encode(message: Message, worker_id: str, timestamp: float, *, v1: bool) -> bytes:
-    """One line with its end. ``timestamp``: epoch seconds, written with three decimals at least
-    (12.500, and not 12.5); ``v1``: no additions."""
+    """Write one line with its end.
+    ``timestamp``: epoch seconds, written with three decimals at least (12.500, and not 12.5);
+    ``v1``: no additions."""
     line = f'{_HEADS[type(message)]}{quoted(worker_id)},"timestamp":{timestamp:.6f}'
     line += "," + _ENCODER.encode(fields)[1:] if (fields := _fields(message, v1)) else "}"
     return line.encode("ascii") + b"\n"
 
 
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
-"""Made once: ``json.dumps`` with separators makes one for every call."""
+"""Shared encoder: ``json.dumps`` with separators makes a new one for every call."""
 
 _HEADS = {kind: f'{{"type":"{name}","worker_id":' for kind, name in _TYPES.items()}
 
@@ -726,11 +727,11 @@ def _fields(message: Message, v1: bool) -> dict[str, Any]:
 
 
 _LEFT_OUT = ("tokens", "money", "utilization")
-"""Of PROGRESS: what most tasks have nothing to say of."""
+"""Fields of PROGRESS that are left out if None: most tasks do not report them."""
 
 
 def _told(message: Status | Priority | Pause | Resources) -> dict[str, Any]:
-    """Each field that has anything to say; an empty choice of PRIORITY says that nothing fits."""
+    """Return each field that has a value; an empty choice of PRIORITY says that nothing fits."""
     told: dict[str, Any] = {}
     for each in fields(message):
         match getattr(message, each.name):

@@ -67,27 +67,27 @@ from beads_workers.core.worker_events import (
 )
 
 # --- step results --------------------------------------------------------------------------------
-# What the end of a step means: exit statuses and output turned into an outcome.
+# The meaning of a step's end: exit statuses and output turned into an outcome.
 #
-# Source: docs/SEMANTICS.md, "Failure and retry". The exit status decides; output is only
-# for people.
+# Source: docs/SEMANTICS.md, "Failure and retry". The exit status decides; output is only for
+# people.
 
 
 EX_TEMPFAIL = 75
 """sysexits.h: try again later, without fault of the task."""
 
 NOT_EXECUTABLE, NOT_FOUND = 126, 127
-"""What shells, and programs like ``env``, exit with when they could not run a command."""
+"""Exit statuses of shells, and of programs like ``env``, that could not run a command."""
 
 ERROR_TEXT_SHOWN = 300
 """Characters of a quoted output line inside a longer error text."""
 
 
 def failure(step: Step, ended: StepOver) -> Outcome:
-    """The outcome of a step that did not succeed, for every kind of step.
+    """Return the outcome of a step that did not succeed, for every kind of step.
 
-    A claim or a preparation that fails is no fault of the task: a retry charges nothing, and
-    backs off.
+    A claim or a preparation that fails is no fault of the task: a retry charges nothing, and backs
+    off.
     """
     if isinstance(ended, StepAnswered):
         return ended.outcome
@@ -105,24 +105,24 @@ def failure(step: Step, ended: StepOver) -> Outcome:
 
 
 def passed(ended: StepOver) -> bool:
-    """Whether a step came to a good end."""
+    """Return whether a step came to a good end."""
     if isinstance(ended, StepAnswered):
         return ended.outcome.kind is OutcomeKind.SUCCESS
     return isinstance(ended, StepEnded) and ended.status == 0
 
 
 def reported(ended: StepOver) -> Outcome:
-    """The outcome of a task that had succeeded before its report: whatever came of that, and
-    whoever ended it, the work is done."""
+    """Return the outcome of a task that had succeeded before its report.
+    Whatever came of the report, and whoever ended it, the work is done."""
     if isinstance(ended, StepEnded) and ended.status == 0:
         return Outcome(OutcomeKind.SUCCESS, note=last_line(ended.tail))
     return Outcome(OutcomeKind.SUCCESS)
 
 
 def timed_out(step: Step, seconds: float, ended: StepOver) -> Outcome:
-    """The outcome of a task that was ended after its timeout; what came before it is no fault
-    of it, nor is what its executor answers for: that it was never started, or ended for another's
-    sake."""
+    """Return the outcome of a task that was ended after its timeout.
+    Steps before its work are no fault of the task. Nor is what its executor answers for: that it
+    was never started, or ended for another's sake."""
     if isinstance(ended, StepAnswered) and ended.outcome.kind is OutcomeKind.RETRY:
         return ended.outcome
     if step.kind is StepKind.CLAIM:
@@ -133,8 +133,9 @@ def timed_out(step: Step, seconds: float, ended: StepOver) -> Outcome:
 
 
 def detail(step: Step, task: Task, ended: StepOver) -> str:
-    """``CANNOT_START`` if no task of this fleet can run: its own command is missing;
-    ``CANNOT_PREPARE`` if there is no worktree, or its work cannot be committed."""
+    """Return a FAILED's ``error_detail``.
+    ``CANNOT_START``: no task of this fleet can run, because its own command is missing.
+    ``CANNOT_PREPARE``: there is no worktree, or its work cannot be committed."""
     if isinstance(ended, StepAnswered):
         return CANNOT_PREPARE if ended.outcome.unprepared else ""
     if step.kind is StepKind.PREPARE:
@@ -145,13 +146,13 @@ def detail(step: Step, task: Task, ended: StepOver) -> str:
 
 
 def last_line(tail: str) -> str:
-    """The last line of ``tail`` that shows anything, without what would steer a terminal."""
+    """Return the last line of ``tail`` that shows anything, without what would steer a terminal."""
     return next(_from_the_end(tail), "")
 
 
 def reason(tail: str) -> str:
-    """The last line that says why something failed: make, and the sums of test runners, only say
-    that it did."""
+    """Return the last line that says why something failed.
+    Lines of make, and the sums of test runners, only say that it did."""
     last = last_line(tail)
     return next((line for line in _from_the_end(tail) if not _ONLY_THAT.match(line)), last)
 
@@ -163,8 +164,9 @@ def _from_the_end(tail: str) -> Iterator[str]:
 
 
 def _not_valid(ended: StepEnded | StepNotStarted) -> Outcome:
-    """What becomes of a script that its validator did not pass: one that could not say anything
-    has not refused it, but nothing is run without its word."""
+    """Return the outcome of a script that its validator did not pass.
+    A validator that could not say anything has not refused it, but nothing is run without its
+    word."""
     why = _why(ended)
     if isinstance(ended, StepNotStarted) or ended.status in (
         EX_TEMPFAIL,
@@ -233,18 +235,18 @@ _CONTROL = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u20
 
 
 # --- current -------------------------------------------------------------------------------------
-# The task that a worker has in hand, and how far it has come.
+# The task that a worker has in hand, and its progress through the steps.
 
 
 @dataclass(slots=True)
 class Current:
     """``answer`` is known once its steps have ended. Times are monotonic seconds.
 
-    ``result``: the JSON text of what a step that succeeded requeued, or ``result_file``, the path
-    of a file with it. ``is_stopping``: it has said that its worker is to end. ``was_asked``: to end
-    by itself; it has not been told yet. ``suspended_at``: it is stopped since then.
-    ``set_up_since``: what it needs is being set up since then, and its own time has not begun.
-    ``receipt``: an agent's.
+    ``result``: the JSON text that a successful step returned, or ``result_file``, the path of a
+    file with it. ``is_stopping``: it has said that its worker is to end. ``was_asked``: to end by
+    itself; it has not been told yet. ``suspended_at``: it is stopped since then. ``set_up_since``:
+    what it needs is being set up since then, and its own time has not begun. ``receipt``: an
+    agent's.
     """
 
     task: Task
@@ -265,23 +267,24 @@ class Current:
 
     @property
     def is_dispatched(self) -> bool:
-        """Whether it is a task of dispatcherd, as whose author expects it is asked to end before it
-        is told, and its time begins once its worker class is ready."""
+        """Whether it is a task of dispatcherd.
+        As its author expects, such a task is asked to end before it is told, and its time begins
+        once its worker class is ready."""
         return self.step.call is not None and self.step.call.message is not None
 
     def postpone(self, seconds: float) -> None:
-        """So long its time stood still."""
+        """Move the task's times by the seconds for which they stood still."""
         self.started += seconds
         if self.times_out_at is not None:
             self.times_out_at += seconds
 
     def next_step(self) -> Step:
-        """Go on to it."""
+        """Go on to the next step, and return it."""
         self.position += 1
         return self.plan.steps[self.position]
 
     def step_ended(self, state: WorkerState, ended: StepOver) -> WorkerStimulus:
-        """Take in how its step ended, while its worker was in ``state``: what comes of it."""
+        """Take in the end of its step, while its worker was in ``state``; return the stimulus."""
         well = passed(ended)
         if isinstance(ended, StepAnswered):
             self.is_stopping, self.receipt = ended.is_stopping, ended.receipt
@@ -312,8 +315,8 @@ class Current:
                 self.answer = timed_out(self.step, seconds, ended)
                 self.error_detail = detail(self.step, self.task, ended)
             case WorkerState.ABANDONING if well and self._has_returned(ended):
-                # It was done before it was told to end: that there is nobody to hear it changes
-                # nothing. An exit status says less: many programs exit with 0 on TERM.
+                # The function was done before it was told to end: although nobody hears it, it
+                # stays done. An exit status says less: many programs exit with 0 on TERM.
                 self.answer = Outcome(OutcomeKind.SUCCESS)
                 pending = self.plan.close
             case WorkerState.CANCELLING | WorkerState.STOPPING | WorkerState.ABANDONING:
@@ -321,18 +324,18 @@ class Current:
                 self.answer = Outcome(OutcomeKind.CANCELLED, why)
                 pending = self.plan.release
             case _:
-                pass  # Its answer was known before it was settled.
+                pass  # The answer was known before the settling.
         if pending is None:
             return WorkerStimulus.TASK_OVER
         self.step = pending
         return WorkerStimulus.SETTLE_DUE
 
     def _has_returned(self, ended: StepOver) -> bool:
-        """Whether its last step is a function that came to its end, whoever wanted what of it."""
+        """Return whether its last step is a function that came to its end, wanted or not."""
         return isinstance(ended, StepAnswered) and self.position + 1 == len(self.plan.steps)
 
     def report(self, worker_id: str, now: float) -> Done | Failed:
-        """What the orchestrator is told of it."""
+        """Return the answer to the orchestrator."""
         answer = self.answer
         assert answer is not None
         issue_id, ms = self.task.issue_id, round((now - self.started) * 1000)
@@ -366,7 +369,7 @@ class Current:
 
 @dataclass(slots=True)
 class Prefetched:
-    """``room``: how many there may be."""
+    """``room``: maximum length of the queue."""
 
     room: int
     _kept: deque[tuple[Task, Plan]] = field(default_factory=deque)
@@ -375,22 +378,22 @@ class Prefetched:
         return len(self._kept)
 
     def keep(self, task: Task, plan: Plan) -> bool:
-        """Queue it; False where it is one too many."""
+        """Queue a task; return False if the queue is full."""
         if len(self._kept) >= self.room:
             return False
         self._kept.append((task, plan))
         return True
 
     def next(self) -> tuple[Task, Plan]:
-        """The one to begin now."""
+        """Remove and return the task to begin now."""
         return self._kept.popleft()
 
     def has(self, issue_id: IssueId) -> bool:
-        """Whether it is queued."""
+        """Return whether the issue is queued."""
         return any(task.issue_id == issue_id for task, _ in self._kept)
 
     def release(self, worker_id: str, why: str, only: IssueId | None = None) -> list[Failed]:
-        """Drop it, or all of them, from the queue; what the orchestrator is told."""
+        """Drop one task, or all, from the queue; return the messages to the orchestrator."""
         back = [task for task, _ in self._kept if only in (None, task.issue_id)]
         self._kept = deque(kept for kept in self._kept if kept[0] not in back)
         return [
@@ -408,7 +411,7 @@ class Prefetched:
 
 
 # --- unheard results -----------------------------------------------------------------------------
-# What a worker has said last, and leaves word of where its orchestrator may not have read it.
+# The last answers of a worker, which it spools if its orchestrator may not have read them.
 #
 # Source: docs/SEMANTICS.md, "Result spool".
 
@@ -417,28 +420,29 @@ class UnheardResults:
     """``is_alone``: the connection is lost, and nobody reads what is said from now on."""
 
     def __init__(self, prefetch_count: int) -> None:
-        """``prefetch_count``: that of its worker; no more than these and one can be
-        answered before the orchestrator has read any of the answers."""
+        """``prefetch_count``: that of its worker.
+        No more than these and one can be answered before the orchestrator has read any of the
+        answers."""
         self.is_alone = False
         self._said: deque[tuple[str, Done | Failed]] = deque(maxlen=prefetch_count + 1)
 
     def say(
         self, answer: Done | Failed, request_id: str, *, v1: bool = False
     ) -> SendMessage | SpoolResult:
-        """What becomes of an answer to the TASK with this ``request_id``; ``v1``: as it was said.
+        """Return the command for an answer to the TASK with this ``request_id``.
 
-        A failure that nobody hears is none: its task is begun again.
+        ``v1``: as it was said. A failure that nobody hears is none: its task is begun again.
         """
         if isinstance(answer, Failed) and answer.error_detail != RETURNED_UNSTARTED:
             return SendMessage(answer, v1)
         if self.is_alone:
             return SpoolResult(replace(answer, request_id=request_id))
-        # What is made of it here is made for each task: no more than has to be.
+        # This runs for each task: it does no more than it has to.
         self._said.append((request_id, answer))
         return SendMessage(answer, v1)
 
     def leave(self) -> list[SpoolResult]:
-        """The connection is lost: word of what may not have been read."""
+        """Return the spooled answers that may not have been read: the connection is lost."""
         self.is_alone = True
         said = [SpoolResult(replace(answer, request_id=named)) for named, answer in self._said]
         self._said.clear()
@@ -448,9 +452,9 @@ class UnheardResults:
 # --- worker --------------------------------------------------------------------------------------
 # The worker's half of the conversation: events and the time in, commands out.
 #
-# Source: docs/PROTOCOL.md, "Conversation". ``core.states`` holds every move; here is
-# what each reaction does. The edge carries out the commands in order, and comes back with
-# ``on_deadline`` when ``deadline()`` has passed. Times are monotonic seconds.
+# Source: docs/PROTOCOL.md, "Conversation". ``core.states`` holds every move; here is what each
+# reaction does. The edge carries out the commands in order, and comes back with ``on_deadline``
+# when ``deadline()`` has passed. Times are monotonic seconds.
 
 
 @dataclass(slots=True)
@@ -477,7 +481,7 @@ class WorkerHalf:
     _paused: bool = False
     _activity: str = ""
     _beat_at: float | None = None
-    """When it has been silent for long enough; None while nobody is there to hear it."""
+    """Time at which it has been silent for long enough; None while nobody is there to hear it."""
     _out: list[Command] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -485,16 +489,16 @@ class WorkerHalf:
         self._prefetched, self._unheard = Prefetched(room), UnheardResults(room)
 
     def start(self) -> list[Command]:
-        """The first commands; call once, before anything else."""
+        """Return the first commands; call once, before anything else."""
         return [ev.Connect()]
 
     def deadline(self) -> float | None:
-        """When ``on_deadline`` is due; None: only an event can change anything."""
+        """Return when ``on_deadline`` is due; None: only an event can change anything."""
         due = [self._deadline, self._asides.deadline(), self._beat_at]
         return min((each for each in due if each is not None), default=None)
 
     def on_deadline(self, now: float) -> list[Command]:
-        """Call when ``deadline()`` has passed; harmless when it has not."""
+        """Handle the deadlines that have passed; harmless if none has."""
         commands = self._due_asides(now)
         if self._deadline is not None and now >= self._deadline:
             self._deadline = None
@@ -502,7 +506,7 @@ class WorkerHalf:
         return self._beating(commands, now)
 
     def handle(self, event: Event, now: float) -> list[Command]:
-        """Tell it what happened; carry out what it answers, in order."""
+        """Handle an event; return the commands to carry out, in order."""
         if self.state is WorkerState.GONE:
             return []
         return self._beating(self._handle(event, now), now)
@@ -530,7 +534,7 @@ class WorkerHalf:
         return self._move(self._sort(event), event, now)
 
     def _beating(self, commands: list[Command], now: float) -> list[Command]:
-        """HEARTBEAT where nothing else has been said for long; whatever is said puts it off."""
+        """Add a HEARTBEAT if nothing else has been said for long; every message puts it off."""
         every, speaks_v1 = self.heartbeat_seconds, self.current and self.current.task.v1
         if every is None or speaks_v1 or self.state not in HEARD:
             self._beat_at = None
@@ -542,7 +546,7 @@ class WorkerHalf:
         return commands
 
     def _status(self) -> Status:
-        """What it does; the edge adds what it uses."""
+        """Return what the worker does; the edge adds the resources it uses."""
         state = "waiting" if self.state is WorkerState.WAITING else "idle"
         if self.current is None:
             return Status("paused" if self._paused else state)
@@ -551,7 +555,7 @@ class WorkerHalf:
         return Status(state, task.issue_id, task.request_id, self._activity)
 
     def _take_batch(self, batch: Batch, now: float) -> list[Command]:
-        """A TASK, and others behind it; READY only where not one of them could be begun."""
+        """Take a TASK, and others behind it; say READY only if none of them could be begun."""
         commands: list[Command] = []
         for task in batch.tasks:
             commands += self._move(self._sort_message(task), ev.MessageReceived(task), now)
@@ -565,7 +569,7 @@ class WorkerHalf:
         if isinstance(message, ControlAsked):
             return [ev.SendMessage(message)]
         if self.current is None or not self.current.task.request_id:
-            return []  # It came too late, or its orchestrator speaks version 1 only.
+            return []  # The message came too late, or the orchestrator speaks version 1 only.
         if isinstance(message, Progress):
             self._activity = message.activity
         self._asides.add(replace(message, issue_id=self.current.task.issue_id))
@@ -623,7 +627,8 @@ class WorkerHalf:
     def _sort_end(self, ended: ev.StepOver) -> WorkerStimulus:
         current = self._busy()
         if self.state in SETTLES and not passed(ended):
-            # No failure of the task: whoever reads DONE or FAILED looks at the issue, settles it.
+            # No failure of the task: the reader of DONE or FAILED looks at the issue, and settles
+            # it.
             why = failure(current.step, ended).error
             self._log(f"{current.step.kind.value} of {current.task.issue_id} failed: {why}")
         stimulus = current.step_ended(self.state, ended)
@@ -787,7 +792,7 @@ class WorkerHalf:
 
     def _end(self, now: float) -> None:
         current = self._busy()
-        self._continue(now)  # What is stopped hears nothing.
+        self._continue(now)  # A stopped process hears nothing.
         current.was_asked = current.is_dispatched
         self._deadline = now + self._grace() / (2 if current.was_asked else 1)
         self._out.append(ev.EndStep(hard=False, ask=current.was_asked))

@@ -1,4 +1,4 @@
-"""What the worker's half is told (past tense), and what it asks its edge to do (imperative)."""
+"""Events of the worker's half (past tense), and its commands to its edge (imperative)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class OrchestratorConnected:
 
 @value
 class ConnectFailed:
-    """It does not; ``error`` is one line."""
+    """Connecting failed; ``error`` is one line."""
 
     error: str
 
@@ -33,7 +33,7 @@ class MessageReceived:
 
 @value
 class ConnectionLost:
-    """The orchestrator is gone, or does not read any more. Told once."""
+    """The orchestrator is gone, or does not read any more. Reported once."""
 
 
 @value
@@ -47,7 +47,7 @@ class StepEnded:
 
     ``status``: its exit status, or minus the number of the signal that killed it, whose name is
     then in ``signal`` (``KILL``). ``tail``: the end of what this step wrote. ``result``: the JSON
-    text of what a step that ``speaks`` has said, or ``result_file``, where that lies.
+    text that a step that ``speaks`` has said, or ``result_file``, the file with it.
     """
 
     status: int
@@ -59,7 +59,7 @@ class StepEnded:
 
 @value
 class StepAnswered:
-    """A step that says itself how it went came to its end: a function, or an agent's attempt.
+    """A step that reports its own outcome came to its end: a function, or an agent's attempt.
 
     ``is_stopping``: it wants its worker to end. ``receipt``: an agent's (JSON object).
     """
@@ -71,9 +71,9 @@ class StepAnswered:
 
 @value
 class StepSaid:
-    """A step that runs has something for the orchestrator, whatever state its worker is in.
+    """A running step has a message for the orchestrator, whatever state its worker is in.
 
-    One that asks (``ControlAsked``) waits for ``TellStep``.
+    A step that asks (``ControlAsked``) waits for ``TellStep``.
     """
 
     message: wire.ControlAsked | wire.Aside
@@ -106,12 +106,12 @@ Moving = (
     | Interrupted
     | StepOver
 )
-"""What moves a worker from state to state."""
+"""Events that move a worker from state to state."""
 Event = Moving | StepSaid | StepBegun
 
 
 def name_of(event: Event | None) -> str:
-    """What a log calls it: a message by its type, anything else by its own name."""
+    """Return an event's name in a log: a message by its type, anything else by its own name."""
     if isinstance(event, MessageReceived):
         return type(event.message).__name__.upper()
     return type(event).__name__
@@ -127,7 +127,7 @@ class Connect:
 
 @value
 class SendMessage:
-    """Send a message; drop it silently where the connection is gone. ``v1``: no additions."""
+    """Send a message; drop it silently if the connection is gone. ``v1``: no additions."""
 
     message: wire.FromWorker | wire.ControlAsked
     v1: bool = False
@@ -135,7 +135,7 @@ class SendMessage:
 
 @value
 class SpoolResult:
-    """Nobody is there to be told this: put it where the next start finds it, if that can be done.
+    """Put a message that nobody hears where the next start finds it, if that can be done.
 
     Its ``request_id`` says which TASK it answers.
     """
@@ -145,9 +145,9 @@ class SpoolResult:
 
 @value
 class RunStep:
-    """Start a step of ``plan``; answer with what is ``StepOver``.
+    """Start a step of ``plan``; answer with a ``StepOver``.
 
-    A task of dispatcherd has its ``StepBegun`` before that, where it came so far.
+    A task of dispatcherd has its ``StepBegun`` before that, if it came so far.
     """
 
     plan: Plan
@@ -156,7 +156,7 @@ class RunStep:
 
 @value
 class EndStep:
-    """End the running step (TERM to its process group), KILL when ``hard``; its end follows.
+    """End the running step (TERM to its process group), KILL if ``hard``; its end follows.
 
     ``ask``: only SIGUSR1 to its process, which is how dispatcherd's tasks are cancelled.
     """

@@ -1,7 +1,8 @@
-"""What workers can do beyond version 1: each ability is a file here, and a row of ``table``.
+"""Abilities of workers beyond version 1: each is a file here, and a row of ``table``.
 
-``Connections`` hands a feature the messages that belong to it, and tells it what befalls a
-connection; nothing else names one. A message that no row hears is noted, and changes nothing.
+``Connections`` hands a feature the messages that belong to it, and tells it what happens to a
+connection; no other module names a feature. A message that no row hears is noted, and changes
+nothing.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from beads_workers.core.sessions import Connection
 
 
 class Feature:
-    """One ability. A method that is not its own does nothing."""
+    """One ability. A handler that a feature does not override does nothing."""
 
     messages: tuple[type, ...] = ()
-    """Which it hears, of those that come beside the conversation."""
+    """Types of messages beside the conversation that the feature handles."""
 
     requests: tuple[type, ...] = ()
-    """What people ask that is for it."""
+    """Types of control requests that the feature handles."""
 
     def __init__(
         self,
@@ -38,33 +39,33 @@ class Feature:
         self._tasks, self._timers = parts.tasks, parts.effects.timers
 
     def heard(self, connection: Connection, message: Any) -> None:
-        """One of ``messages`` has come."""
+        """Handle one of ``messages``."""
 
     def asked(self, event: Any) -> None:
-        """One of ``requests`` has come."""
+        """Handle one of ``requests``."""
 
     def joined(self, connection: Connection) -> None:
-        """It has said its first valid word."""
+        """Handle the first valid message of a connection."""
 
     def announced(self, connection: Connection) -> None:
-        """Its READY says something else than the one before."""
+        """Handle a READY that differs from the one before."""
 
     def left(self, connection: Connection) -> None:
-        """It is over."""
+        """Forget the connection: it is over."""
 
     def is_due(self, key: Hashable) -> bool:
-        """The time of a timer has come; False for one that is not its own."""
+        """Handle a timer that is due; return False if it belongs to another feature."""
         return False
 
     def fill(self, connection: Connection) -> None:
-        """It prefetches, and what it has may be less than it could have."""
+        """Send more tasks to a connection that prefetches and may have fewer than it could."""
 
     def behind(self, connection: Connection) -> Iterable[InFlight]:
-        """It takes batches, and is about to be sent a task: what goes with that."""
+        """Return the tasks to send along with the first one to a connection that takes batches."""
         return ()
 
     def stray(self, connection: Connection, message: object) -> bool:
-        """Whether only version 1 is spoken there, which has no such message; that is noted."""
+        """Note a message that version 1 lacks; return whether the connection speaks only that."""
         if not connection.abilities.additions:
             kind = type(message).__name__.upper()
             self._sender.note_stray(connection, f"said {kind}, which version 1 has not")

@@ -1,4 +1,4 @@
-"""PRIORITY: a worker says which tasks it takes."""
+"""PRIORITY: a worker says which tasks it accepts."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from beads_workers.core.wire import Priority
 
 
 class Choosing(Feature):
-    """Which tasks each worker takes."""
+    """Keeps which tasks each worker accepts."""
 
     messages = (Priority,)
 
     def heard(self, connection: Connection, message: Priority) -> None:
-        """It says which tasks it takes from now on."""
+        """Note which tasks a worker accepts from now on."""
         if connection.ready and not connection.abilities.priority:
             self._sender.note_stray(connection, "said PRIORITY, which it has not announced")
             return

@@ -1,4 +1,4 @@
-"""HEARTBEAT: a worker that is never silent for longer, or counts as lost."""
+"""HEARTBEAT: a worker promises to speak at an interval, or counts as lost."""
 
 from __future__ import annotations
 
@@ -18,34 +18,35 @@ from beads_workers.core.wire import Heartbeat
 
 @value
 class SilenceTimeout:
-    """Timer key: a worker that has announced heartbeats must have said something by then."""
+    """Timer key: deadline of the next message of a worker that has announced heartbeats."""
 
     conn_id: ConnId
 
 
 class Heartbeats(Feature):
-    """Who has been silent for longer than promised, and counts as lost."""
+    """Closes the connection of a worker that has been silent for longer than it promised."""
 
     messages = (Heartbeat,)
 
     def __init__(self, *around: Any) -> None:
         super().__init__(*around)
         self._excused: dict[ConnId, float] = {}
-        """Silences that may have been ours, by when something was heard before them."""
+        """Silences that may have been ours, by the time of the last message before them."""
 
     def left(self, connection: Connection) -> None:
-        """Nothing is expected of it."""
+        """Forget the connection: no message is expected any more."""
         self._timers.cancel(SilenceTimeout(connection.conn_id))
         self._excused.pop(connection.conn_id, None)
 
     def is_due(self, key: Hashable) -> bool:
-        """It was silent for three of its intervals."""
+        """Handle the timer of a worker that was silent for three of its intervals."""
         if isinstance(key, SilenceTimeout):
             self._silent(key.conn_id)
         return isinstance(key, SilenceTimeout)
 
     def _silent(self, conn_id: ConnId) -> None:
-        """Nothing in three of its intervals: it is frozen, or gone without a word."""
+        """Close a connection that said nothing in three of its intervals.
+        The worker is frozen, or gone without a word."""
         connection = self._registry.get(conn_id)
         assert connection is not None, "its timer goes with it"
         now, key = self._effects.now, SilenceTimeout(conn_id)
@@ -55,19 +56,19 @@ class Heartbeats(Feature):
         elif now - silent_from >= limits.SLEEP_SECONDS_MIN and (
             self._excused.get(conn_id) != connection.heard_at
         ):
-            # We come late: what it has said meanwhile may be still unread.
+            # We come late: what the worker has said meanwhile may be still unread.
             self._excused[conn_id] = connection.heard_at
             self._timers.set(key, now + limits.SLEEP_SECONDS_MIN)
         else:
             silence = f"silent for {now - connection.heard_at:.0f} s"
             self._effects.note("warning", f"{connection.worker_id}: connection closed: {silence}")
-            # Nobody knows what it does: told to leave, it has not left.
+            # Nobody knows what the worker does: told to leave, it has not left.
             connection.overstayed = connection.state is ConnState.ENDING
             self._effects.ask(HangUp(conn_id, silence))
 
     def announced(self, connection: Connection) -> None:
-        """It promises to say something that often, or nothing."""
-        # Moved when it is due, not with every message.
+        """Watch for the interval that a worker promises, or stop watching if it promises none."""
+        # The timer is moved when it is due, not with every message.
         key = SilenceTimeout(connection.conn_id)
         if connection.abilities.heartbeat_seconds is None:
             self._timers.cancel(key)
@@ -76,6 +77,6 @@ class Heartbeats(Feature):
 
 
 def _silent_from(connection: Connection) -> float:
-    """When it counts as lost unless it says something; infinite where it promised nothing."""
+    """Return when a silent worker counts as lost; infinite if it promised nothing."""
     seconds = connection.abilities.heartbeat_seconds or math.inf
     return connection.heard_at + seconds * limits.HEARTBEATS_MISSED

@@ -1,4 +1,4 @@
-"""PAUSE and RESUME: a worker that is sent nothing new, because a person or it itself wants that."""
+"""PAUSE and RESUME: a worker is sent nothing new, because a person or the worker wants that."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from beads_workers.core.wire import REVOKED, Pause, Resume
 
 @dataclass(slots=True)
 class Wishes:
-    """Who wants a worker paused."""
+    """The parties that want a worker paused."""
 
     by_person: bool = False
     by_itself: bool = False
@@ -27,7 +27,7 @@ class Wishes:
 
 
 class PausingWorkers(Feature):
-    """Who is sent nothing new, because a person or the worker itself wants that."""
+    """Pauses single workers: a person, or the worker itself, wants that."""
 
     messages = (Pause, Resume)
     requests = (PauseAsked, ResumeAsked)
@@ -36,23 +36,23 @@ class PausingWorkers(Feature):
         super().__init__(*around)
         self._wishes: dict[ConnId, Wishes] = {}
         self._held: set[str] = set()
-        """The ids of workers that a person has paused; a new process under one is paused, too."""
+        """Ids of workers that a person has paused; a new process under such an id is paused too."""
 
     def heard(self, connection: Connection, message: Pause | Resume) -> None:
-        """It pauses itself, or wants work again."""
+        """Pause or resume a worker that asks for it."""
         if self.stray(connection, message):
             return
         reason = message.reason or "it asks for nothing" if isinstance(message, Pause) else ""
         self._change(connection, reason, by_itself=isinstance(message, Pause))
 
     def joined(self, connection: Connection) -> None:
-        """A new process under the id of one that a person has paused is paused, too."""
+        """Pause a new worker if a person has paused the worker id before."""
         names = {connection.worker_id, connection.worker_id.partition(".")[0]}
         if not self._held.isdisjoint(names):
             self._change(connection, BY_HAND, by_person=True)
 
     def announced(self, connection: Connection) -> None:
-        """It may understand PAUSE now."""
+        """Send PAUSE to a paused worker that understands it now."""
         wishes = self._wishes.get(connection.conn_id)
         if wishes is not None:
             has_forgotten = wishes.told and not connection.abilities.pause
@@ -64,13 +64,13 @@ class PausingWorkers(Feature):
                 self._goes_on(connection)
 
     def left(self, connection: Connection) -> None:
-        """Another one may be called so."""
+        """Forget the connection: another worker may get its id."""
         self._wishes.pop(connection.conn_id, None)
         if not connection.own:
             self._held.discard(connection.worker_id)
 
     def asked(self, event: PauseAsked | ResumeAsked) -> None:
-        """A person pauses some workers, or resumes these, or all."""
+        """Pause some workers for a person, or resume these, or all."""
         if isinstance(event, PauseAsked):
             unknown = [each for each in dict.fromkeys(event.worker_ids) if not self._hold(each)]
             self._answer(event.ticket, event.worker_ids, "paused", unknown)
@@ -89,7 +89,7 @@ class PausingWorkers(Feature):
         self._effects.ask(Answer(ticket, text, error, not_found=bool(unknown)))
 
     def _hold(self, worker_id: str) -> bool:
-        """A person pauses this worker; False where there is none."""
+        """Pause this worker for a person; return False if there is none."""
         found = self._registry.of_worker(worker_id)
         if not found and worker_id not in self._parts.supervisor.members:
             return False
@@ -99,7 +99,7 @@ class PausingWorkers(Feature):
         return True
 
     def _let_go(self, worker_id: str) -> bool:
-        """A person resumes it; False where there is none."""
+        """Resume this worker for a person; return False if there is none."""
         found = self._registry.of_worker(worker_id)
         self._held.discard(worker_id)
         for connection in found:
@@ -147,7 +147,7 @@ class PausingWorkers(Feature):
         self._registry.pause(connection, Pausing(holds, wishes.told) if paused else None)
 
     def _tell_pause(self, connection: Connection, wishes: Wishes, reason: str) -> None:
-        """PAUSE: what is queued on it goes to others."""
+        """Send PAUSE; tasks that are queued on the worker go to others."""
         if not connection.abilities.pause or wishes.told:
             return
         wishes.told = True
@@ -160,7 +160,7 @@ class PausingWorkers(Feature):
             self._sender.end_attempt(self._tasks.in_flight[issue_id], REVOKED)
 
     def _tell_resume(self, connection: Connection, wishes: Wishes) -> None:
-        """RESUME: the time of its task begins anew, as it may have been stopped."""
+        """Send RESUME; the time of its task begins anew, because the task may have been stopped."""
         if wishes.told:
             wishes.told = False
             self._note(connection, wishes)

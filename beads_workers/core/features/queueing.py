@@ -14,11 +14,12 @@ from beads_workers.core.wire import REVOKED
 
 
 class Queueing(Feature):
-    """Which tasks are queued on a worker behind the one that it works on, and for how long."""
+    """Decides which tasks are queued on a worker behind its current one, and for how long."""
 
     def behind(self, connection: Connection) -> Iterator[InFlight]:
-        """What goes with the first task in a BATCH: its share of what is there. An agent's attempt
-        would keep its account from others while it waits."""
+        """Yield the tasks that go with the first one in a BATCH.
+        They are the worker's share of the claimed jobs; none if agents work, because a waiting
+        attempt would keep its account from others."""
         if self._parts.settings.work.agents:
             return
         waiting = self._registry.count(ConnState.READY)
@@ -34,7 +35,7 @@ class Queueing(Feature):
                 return
 
     def fill(self, connection: Connection) -> None:
-        """More tasks for a worker that has one, while no other waits for work."""
+        """Send more tasks to a worker that has one, while no other worker waits for work."""
         if connection.state is not ConnState.BUSY:
             return
         off = connection.retiring or connection.pause is not None
@@ -49,14 +50,14 @@ class Queueing(Feature):
             self._sender.say(connection, self._sender.queue(connection, in_flight))
 
     def _somebody_waits(self) -> bool:
-        """Whether anybody would take whatever is there."""
+        """Return whether any unpaused worker waits that accepts every task."""
         if not self._registry.count(ConnState.READY):
             return False
         waiting = self._registry.in_state(ConnState.READY)
         return any(c.wants is None and c.pause is None for c in waiting)
 
     def is_due(self, key: Hashable) -> bool:
-        """What is queued behind a long task is revoked: another worker may be free."""
+        """Revoke the tasks queued behind a long one: another worker may be free."""
         if key == REVOKE:
             self._revoke()
         return key == REVOKE
@@ -67,7 +68,7 @@ class Queueing(Feature):
             in_flight = self._sender.in_flight(connection)
             assert in_flight is not None, "a busy connection has a job"
             if connection.abilities.batch_size and not self._somebody_idles():
-                continue  # It has asked for them, and they keep nobody from work.
+                continue  # The worker has asked for them, and no other worker lacks work.
             if self._effects.now - in_flight.started_at >= limits.REVOKE_SECONDS:
                 for issue_id in connection.prefetched:
                     self._sender.end_attempt(self._tasks.in_flight[issue_id], REVOKED)

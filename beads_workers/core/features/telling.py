@@ -1,4 +1,4 @@
-"""PROGRESS, LOG and STATUS: what a worker says of its task and of itself, shown as it comes."""
+"""PROGRESS, LOG and STATUS: reports of a worker on its task and itself, shown as they come."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from beads_workers.core.wire import Aside, Progress, Status, StatusAsked
 
 @value
 class AsideDue:
-    """Timer key: what a worker says of its task may be shown again."""
+    """Timer key: time at which a worker's next report may be shown."""
 
     conn_id: ConnId
 
 
 class Telling(Feature):
-    """What workers say of their tasks and of themselves, shown as it comes."""
+    """Shows the reports of workers on their tasks and themselves."""
 
     messages = (Aside, Status)
     requests = (StatusWanted,)
@@ -36,18 +36,18 @@ class Telling(Feature):
         self._asides: defaultdict[ConnId, Asides] = defaultdict(Asides)
 
     def left(self, connection: Connection) -> None:
-        """There is nothing more to show."""
+        """Forget the connection: there is nothing more to show."""
         self._timers.cancel(AsideDue(connection.conn_id))
         self._asides.pop(connection.conn_id, None)
 
     def is_due(self, key: Hashable) -> bool:
-        """What gathered may be shown."""
+        """Show the reports that have gathered."""
         if isinstance(key, AsideDue):
             self._tell(key.conn_id)
         return isinstance(key, AsideDue)
 
     def asked(self, event: StatusWanted) -> None:
-        """Somebody looks: ask those that answer, unless that was just done."""
+        """Ask the workers that answer STATUS, unless they were asked just now."""
         if self._effects.now - self._asked_status < limits.STATUS_SECONDS:
             return
         self._asked_status = self._effects.now
@@ -56,7 +56,7 @@ class Telling(Feature):
                 self._sender.say(connection, StatusAsked())
 
     def heard(self, connection: Connection, message: Aside | Status) -> None:
-        """It says how far it is."""
+        """Take in a report of a worker on its task or itself."""
         if isinstance(message, Aside):
             self._heard_of_task(connection, message)
         elif not self.stray(connection, message):
@@ -80,7 +80,7 @@ class Telling(Feature):
         self._tell(connection.conn_id)
 
     def _tell(self, conn_id: ConnId) -> None:
-        """Show what a worker says of its task, no more often than need be."""
+        """Show what a worker says of its task, no more often than allowed."""
         connection = self._registry.get(conn_id)
         assert connection is not None, "its timer goes with it"
         asides = self._asides[conn_id]

@@ -1,6 +1,6 @@
-"""What a running fleet is asked for, a file each: ``core/requests/NAME.py`` answers ``bw.NAME``.
+"""Requests to a running fleet, a file each: ``core/requests/NAME.py`` answers ``bw.NAME``.
 
-``pause`` and ``resume`` are in ``core.events``, as a feature hears them, too.
+``pause`` and ``resume`` are in ``core.events``, as a feature handles them, too.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from beads_workers.core.model import IssueId
 
 
 def readers() -> dict[str, Callable[[Mapping[str, Any], Ticket], FleetRequest]]:
-    """Return what reads each request, by its name; imports all files."""
+    """Return the reader of each request, by its name; import all files."""
     names = [each.name for each in iter_modules(__path__)]
     return {name: import_module(f"{__name__}.{name}").REQUEST.read for name in names}
 
 
 def issue_ids(data: Mapping[str, Any]) -> tuple[IssueId, ...]:
-    """The issues that are meant; raises ``ProtocolError``."""
+    """Return the issues that a request names; raise ``ProtocolError`` for any other value."""
     ids = data.get("issue_ids")
     if not isinstance(ids, list) or not ids or not all(isinstance(i, str) and i for i in ids):
         raise ProtocolError("issue_ids must be a list of ids")

@@ -13,7 +13,7 @@ from beads_workers.core.requests import issue_ids
 
 @value
 class ReleaseAskedFor(FleetRequest):
-    """A person releases these from the fleet."""
+    """A person releases these issues from the fleet."""
 
     issue_ids: tuple[IssueId, ...]
 
@@ -23,7 +23,7 @@ class ReleaseAskedFor(FleetRequest):
         return cls(ticket, issue_ids(data))
 
     def answer(self, fleet: Control) -> None:
-        """Put these on hold: their attempts end, and this run leaves them alone until ``retry``."""
+        """Put the issues on hold: their attempts end, and this run leaves them until ``retry``."""
         unknown = [i for i in self.issue_ids if not fleet.release_one(i)]
         fleet.done(self.ticket, self.issue_ids, unknown, "on hold", "not in flight here")
 

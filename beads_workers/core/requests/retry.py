@@ -1,4 +1,4 @@
-"""Another try for what was quarantined, cools down or is on hold."""
+"""Another try for issues that are quarantined, cooling down or on hold."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from beads_workers.core.states import IssueState, RunState
 
 @value
 class RetryAskedFor(FleetRequest):
-    """A person wants these tried again, now, with a clean history; or all ``quarantined``."""
+    """A person wants these issues tried again, now, with a clean history; or all
+    ``quarantined``."""
 
     issue_ids: tuple[IssueId, ...]
     quarantined: bool = False
@@ -28,9 +29,10 @@ class RetryAskedFor(FleetRequest):
         return cls(ticket, () if everything else issue_ids(data), everything)
 
     def answer(self, fleet: Control) -> None:
-        """Try again what was quarantined, cools down or is on hold."""
+        """Try the issues again that are quarantined, cooling down or on hold."""
         if fleet.parts.state is RunState.ENDED:
-            # Its last word may wait for room on the disk; the tracker is told nothing any more.
+            # The run's last record may wait for room on the disk; the tracker is told nothing any
+            # more.
             fleet.refuse(self.ticket)
             return
         asked = self.issue_ids

@@ -1,4 +1,4 @@
-"""More or fewer workers."""
+"""A change of the number of workers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ class ScaleAsked(FleetRequest):
         return cls(ticket, workers, relative)
 
     def answer(self, fleet: Control) -> None:
-        """Idle workers go first; a busy one finishes its task and then leaves."""
+        """Start or dismiss workers.
+        Idle workers go first; a busy one finishes its task and then leaves."""
         if fleet.parts.state not in (RunState.RECOVERING, RunState.RUNNING, RunState.PAUSED):
             fleet.refuse(self.ticket)
             return

@@ -1,4 +1,4 @@
-"""What the scheduler knows of issues, taken from its parts."""
+"""Facts about issues that do not run, taken from the scheduler's parts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from beads_workers.core.states import ConnState, IssueState
 
 @value
 class WhyAsked(FleetRequest):
-    """A person asks why these do not run; none: what is known of all that is remembered."""
+    """A person asks why these issues do not run; without ids, about all that are remembered."""
 
     issue_ids: tuple[IssueId, ...] = ()
 
@@ -29,7 +29,7 @@ class WhyAsked(FleetRequest):
         return cls(ticket, issue_ids(data) if data.get("issue_ids") else ())
 
     def answer(self, fleet: Control) -> None:
-        """What the scheduler knows of these issues, and of itself; changes nothing."""
+        """Answer with the facts about these issues and the scheduler; change nothing."""
         fleet.parts.effects.ask(Answer(self.ticket, facts=gather(fleet.parts, self.issue_ids)))
 
 
@@ -37,14 +37,14 @@ REQUEST = WhyAsked
 
 
 ISSUES_MAX = 1000
-"""How many one answer speaks of: far below what would fill a control connection."""
+"""Maximum issues in one answer: far below what would fill a control connection."""
 
 ERROR_CHARS_MAX = 300
-"""Of the last error; the whole of it stands in the attempt's log."""
+"""Maximum of the last error; the whole of it is in the attempt's log."""
 
 
 def gather(parts: Parts, issue_ids: Iterable[IssueId]) -> Facts:
-    """Facts about these issues; where none is named, about all in flight or remembered."""
+    """Return facts about these issues; if none is named, about all in flight or remembered."""
     known = dict.fromkeys(issue_ids) or dict.fromkeys(
         [*parts.tasks.in_flight, *map(IssueId, parts.effects.issues.known)]
     )
