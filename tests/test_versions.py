@@ -37,7 +37,7 @@ def test_what_is_not_about_trackers_is_run_on_one_of_two() -> None:
     assert len({name.partition("[")[0] for name in left}) == len(left) == 40
     assert all(sum(kind in name for name in left) > 5 for kind in versions.EITHER)
     about = [f"t.py::test[{kind}]" for kind in ("embedded", *VERSIONS)]
-    assert len(versions.not_drawn(about)) == 1, "the embedded tracker is no version of bd"
+    assert len(versions.not_drawn(about)) == 1, "the built-in tracker is no version of bd"
 
 
 @pytest.mark.parametrize(

@@ -198,7 +198,7 @@ def chaos(
         int | None, typer.Option(help="Repeat the run of this seed; default: a new one.")
     ] = None,
     kills: Annotated[int, typer.Option(min=1, max=100_000, help="How many kills.")] = 50,
-    source: Annotated[str, typer.Option(help="sqlite (the embedded tracker), or bd.")] = "sqlite",
+    source: Annotated[str, typer.Option(help="sqlite (the built-in tracker), or bd.")] = "sqlite",
     workers: Annotated[
         int | None, typer.Option("-n", "--workers", min=1, max=200, help="Default 8; 6 with bd.")
     ] = None,

@@ -128,7 +128,7 @@ class Embedded:
     """The built-in tracker in the run directory; a trigger of its own records what becomes
     closed."""
 
-    name = "the embedded tracker"
+    name = "the built-in tracker"
 
     def __init__(self, state: Path) -> None:
         self._file = state / TRACKER_FILE
@@ -208,7 +208,7 @@ class Bd:
 def _find_bd() -> str:
     program = shutil.which("bd")
     if program is None:
-        hint = "install beads, or leave out '--source bd': the embedded tracker needs nothing"
+        hint = "install beads, or leave out '--source bd': the built-in tracker needs nothing"
         raise CommandError("bd is not on PATH", hint, EXIT_TRACKER)
     return program
 

@@ -48,7 +48,7 @@ def shared_without_leases(options: Options, kind: SourceKind) -> Check | None:
         return None
     able = " or ".join(each.name for each in kinds() if each.capabilities.leases)
     text = f"--shared goes with {able} only: {kind.called} has no leases"
-    alone = kind.called.replace("the ", "an ")
+    alone = kind.called.replace("the ", "a ")
     return misused("settings", text, f"leave it out; one orchestrator drains {alone}")
 
 

@@ -56,9 +56,9 @@ def find_tracker(source: str | None, kind: SourceKind | None, here: Path) -> Tra
         make = "bd init" if source == "bd" else "beads-workers init"
         return fail(
             "tracker",
-            "no tracker here: neither a .beads folder nor an embedded tracker, up to /",
+            "no tracker here: neither a .beads folder nor a built-in tracker, up to /",
             make,
-            "run 'bd init' for beads, or 'beads-workers init' for the embedded tracker",
+            "run 'bd init' for beads, or 'beads-workers init' for the built-in tracker",
             EXIT_TRACKER,
         )
     if source not in (None, "bd", "sqlite"):
@@ -97,7 +97,7 @@ def both_here(tracker: TrackerChoice, file: Path | None) -> Check | None:
     """Warn of two trackers if nobody chose between them; ``file``: the settings."""
     if tracker.passed_over is None:
         return None
-    text = "both trackers are here, a .beads and an embedded one: 'start' takes bd"
+    text = "both trackers are here, a .beads and a built-in one: 'start' takes bd"
     hint = "--source sqlite takes the other"
     return warn("tracker", text, _settle_on_bd(file, tracker.folder), hint)
 

@@ -64,7 +64,7 @@ def embedded(looked: Looked) -> list[Check]:
     """Report on the built-in tracker of this fleet."""
     fleet = looked.fleet
     assert fleet is not None, "its tracker was found"
-    return _listed(fleet, "embedded, ", lambda error: cannot_open(Path(fleet.tracker), error))
+    return _listed(fleet, "built-in, ", lambda error: cannot_open(Path(fleet.tracker), error))
 
 
 def _listed(fleet: FleetSettings, lead: str, wrong: Callable[[SourceError], Check]) -> list[Check]:

@@ -7,7 +7,9 @@ import selectors
 import socket
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any, Protocol
 
 from beads_workers import registry
@@ -210,7 +212,10 @@ def _worker_ids(data: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 _EVENTS: dict[str, Callable[[Mapping[str, Any], Ticket], Event]] = {
-    **{f"{PREFIX}{name}": read for name, read in requests.readers().items()},
+    **{
+        f"{PREFIX}{each.name}": import_module(f"{requests.__name__}.{each.name}").REQUEST.read
+        for each in iter_modules(requests.__path__)
+    },
     STOP: _stop,
     "bw.pause": lambda data, ticket: ev.PauseAsked(ticket, _worker_ids(data)),
     "bw.resume": lambda data, ticket: ev.ResumeAsked(ticket, _worker_ids(data)),

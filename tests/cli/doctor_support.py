@@ -137,7 +137,7 @@ def patient(scratch: Path, extra: Mapping[str, str] | None = None) -> Patient:
 
 
 def initialised(scratch: Path) -> Patient:
-    """A project with an embedded tracker and nothing in it."""
+    """A project with a built-in tracker and nothing in it."""
     found = patient(scratch)
     shutil.copytree(_template(), found.folder, dirs_exist_ok=True)
     return found

@@ -16,7 +16,7 @@ from tests.cli.doctor_support import Patient, initialised, patient
 
 @pytest.fixture
 def here(tmp_path: Path) -> Patient:
-    """A project with an embedded tracker."""
+    """A project with a built-in tracker."""
     return initialised(tmp_path)
 
 

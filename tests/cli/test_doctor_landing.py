@@ -12,7 +12,7 @@ from tests.support.repository import IDENTITY, git
 
 @pytest.fixture
 def here(tmp_path: Path) -> Patient:
-    """A repository with an embedded tracker, on ``main``."""
+    """A repository with a built-in tracker, on ``main``."""
     patient = initialised(tmp_path)
     patient.environment |= IDENTITY
     git(patient.folder, "init", "--quiet", "--initial-branch=main")

@@ -27,7 +27,7 @@ def may_mount() -> bool:
 
 @pytest.fixture
 def here(tmp_path: Path) -> Patient:
-    """A project with an embedded tracker."""
+    """A project with a built-in tracker."""
     return initialised(tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""What ``doctor`` says of trackers: both generations of ``bd``, and the embedded one."""
+"""What ``doctor`` says of trackers: both generations of ``bd``, and the built-in one."""
 
 from __future__ import annotations
 
@@ -145,12 +145,12 @@ def test_a_bd_that_cannot_be_understood_is_shown_as_it_is(project_old: BdProject
     assert found.one("tracker")["remedy"]
 
 
-# --- the embedded tracker ---------------------------------------------------------------------
+# --- the built-in tracker ---------------------------------------------------------------------
 
 
 @pytest.fixture
 def here(tmp_path: Path) -> Patient:
-    """A project with an embedded tracker."""
+    """A project with a built-in tracker."""
     return initialised(tmp_path)
 
 

@@ -17,7 +17,7 @@ CLAUDE = '#!/bin/sh\n[ "$*" = --version ] && echo "2.1.0 (Claude Code)"\n'
 
 @pytest.fixture
 def here(tmp_path: Path) -> Patient:
-    """A project with an embedded tracker."""
+    """A project with a built-in tracker."""
     return initialised(tmp_path)
 
 

@@ -19,7 +19,7 @@ from tests.cli.doctor_support import Patient, initialised, patient
 
 @pytest.fixture
 def here(tmp_path: Path) -> Patient:
-    """A project with an embedded tracker and a Makefile."""
+    """A project with a built-in tracker and a Makefile."""
     made = initialised(tmp_path)
     (made.folder / "Makefile").write_text("test:\n\ttouch ran\n")
     return made

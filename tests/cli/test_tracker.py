@@ -1,4 +1,4 @@
-"""The embedded tracker's commands, through the application that they register with."""
+"""The built-in tracker's commands, through the application that they register with."""
 
 from __future__ import annotations
 

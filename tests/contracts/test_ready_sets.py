@@ -1,4 +1,4 @@
-"""One ready set: the embedded tracker hands out what the real ``bd`` calls ready."""
+"""One ready set: the built-in tracker hands out what the real ``bd`` calls ready."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ READY = Path(__file__).parents[2] / "docs" / "READY.md"
 
 
 def handed_out(database: Path, issues: Iterable[Mapping[str, Any]]) -> set[str]:
-    """What the embedded tracker would give a fleet of these."""
+    """What the built-in tracker would give a fleet of these."""
     create(database, PREFIX)
     connection = connect(database)
     lines = [json.dumps(issue).encode() for issue in issues]

@@ -62,7 +62,7 @@ def _project(kind: str, folder: Path) -> EmbeddedProject | BdProject:
 
 @pytest.fixture(params=["embedded", OLD], ids=EITHER)
 def either_project(request: pytest.FixtureRequest, tmp_path: Path) -> EmbeddedProject | BdProject:
-    """A fresh project of the embedded tracker or of a ``bd``: for tests that are not about them."""
+    """A fresh project of the built-in tracker or of a ``bd``: for tests that are not about them."""
     return _project(request.param, tmp_path)
 
 

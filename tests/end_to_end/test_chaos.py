@@ -1,6 +1,6 @@
 """``chaos`` as its users run it: whatever is killed, every promise is kept.
 
-A few kills on the embedded tracker. ``scripts/prove`` has hundreds on every tracker, beside workers
+A few kills on the built-in tracker. ``scripts/prove`` has hundreds on every tracker, beside workers
 that call ``bd`` themselves, with forty running tasks and while branches land, and ``.ci/run`` a
 tenth of them.
 """

@@ -1,6 +1,6 @@
 """Every command that a document shows is run, in order, as its reader would: ``console`` fences.
 
-The reader has a git repository with a program for issues, an embedded tracker with a little work
+The reader has a git repository with a program for issues, a built-in tracker with a little work
 and one run behind it (or what ``bd init`` makes), and the programs that the commands name.
 """
 
@@ -135,7 +135,7 @@ def shown() -> Iterator[object]:
 
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory: pytest.TempPathFactory) -> Reader:
-    """One with the embedded tracker, a little work and one run behind it."""
+    """One with the built-in tracker, a little work and one run behind it."""
     return Reader(tmp_path_factory.mktemp("begun"), bd=False)
 
 

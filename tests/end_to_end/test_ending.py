@@ -268,7 +268,7 @@ def _with(ran: Ran) -> dict[str, Any]:
 def test_a_state_directory_that_is_deleted_ends_the_fleet_with_an_error(
     project_old: Any, start: StartFleet, ran: Ran, tmp_path: Path
 ) -> None:
-    # Of bd: the embedded tracker itself would be gone with it.
+    # Of bd: the built-in tracker itself would be gone with it.
     project_old.create_many([{} for _ in range(40)])
     state = tmp_path / "state"
     fleet = start(

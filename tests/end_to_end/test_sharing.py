@@ -191,7 +191,7 @@ def test_a_bd_without_leases_is_not_shared(project_old: BdProject, tmp_path: Pat
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (("--source", "sqlite"), "the embedded tracker has no leases"),
+        (("--source", "sqlite"), "the built-in tracker has no leases"),
         (("--bd-calls", "worker"), "does not go with --bd-calls worker"),
         (("--term-grace", "61s"), "--term-grace is at most 60s"),
     ],

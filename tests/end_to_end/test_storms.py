@@ -20,7 +20,7 @@ STUB = ("sh", "-c", "[ -e logged-in ] || { echo Not logged in; exit 1; }")
 
 @pytest.fixture(params=["embedded", OLD], ids=ANY[:2])
 def project(request: pytest.FixtureRequest, tmp_path: Path) -> EmbeddedProject | BdProject:
-    """The embedded tracker, and a bd."""
+    """The built-in tracker, and a bd."""
     if request.param == "embedded":
         return EmbeddedProject(tmp_path)
     return BdProject(tmp_path, request.param)

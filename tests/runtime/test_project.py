@@ -27,7 +27,7 @@ def test_the_nearest_folder_wins(tmp_path: Path) -> None:
     inner = tmp_path / "inner"
     (inner / ".beads").mkdir(parents=True)
     assert find_project(inner) == Project(inner, inner / ".beads", None)
-    assert find_tracker(inner) == tracker, "a .beads folder does not hide the embedded tracker"
+    assert find_tracker(inner) == tracker, "a .beads folder does not hide the built-in tracker"
 
 
 def test_a_state_folder_without_a_tracker_is_no_project(tmp_path: Path) -> None:

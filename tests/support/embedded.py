@@ -1,4 +1,4 @@
-"""A project with the embedded tracker, in the shape of ``tests.support.bd.BdProject``.
+"""A project with the built-in tracker, in the shape of ``tests.support.bd.BdProject``.
 
 It is filled and read by what ``beads-workers import`` and ``list`` call, without a process for
 each: tests/cli/test_tracker.py holds those commands themselves.

@@ -3,7 +3,7 @@
 Most of what the suite computes is done by ``bd`` and RRQ. If only the version differs, a test is
 run on one, drawn by its name and its other parameters: half of them on each, but for ``bd`` 1.3.0,
 whose calls compute three times as long: an eighth, beside all the tests of what it alone can do. A
-test that is not about trackers is run on the embedded one or, a quarter, on ``bd``, a whole fleet
+test that is not about trackers is run on the built-in one or, a quarter, on ``bd``, a whole fleet
 that must do the same on every tracker on one of three (what a tracker itself must do,
 ``tests/contracts`` asks of each), and what both agents must pass with one of them: claude, which
 computes twice as long as codex, is a quarter. So are the brokers of dispatcherd, the executors of

@@ -5,20 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from importlib import import_module
-from pkgutil import iter_modules
+from collections.abc import Mapping
 from typing import Any
 
-from beads_workers.core.events import FleetRequest, Ticket
 from beads_workers.core.framing import ProtocolError
 from beads_workers.core.model import IssueId
-
-
-def readers() -> dict[str, Callable[[Mapping[str, Any], Ticket], FleetRequest]]:
-    """Return the reader of each request, by its name; import all files."""
-    names = [each.name for each in iter_modules(__path__)]
-    return {name: import_module(f"{__name__}.{name}").REQUEST.read for name in names}
 
 
 def issue_ids(data: Mapping[str, Any]) -> tuple[IssueId, ...]:

@@ -98,7 +98,7 @@ def submit(
 ) -> None:
     """Hand in jobs as envelopes: all of them, or none.
 
-    They become issues of the embedded tracker, whose functions 'start --allow-module' calls.
+    They become issues of the built-in tracker, whose functions 'start --allow-module' calls.
     """
     if schema:
         _print_schema()
@@ -153,7 +153,7 @@ def _look_for_bd() -> None:
         return
     if tracker_here() is None:
         raise CommandError(
-            "jobs are handed in to the embedded tracker, and this project has only bd",
+            "jobs are handed in to the built-in tracker, and this project has only bd",
             "with bd, an issue names its function in a label: bd create TITLE -l call:pkg.mod.fn",
             EXIT_TRACKER,
         )

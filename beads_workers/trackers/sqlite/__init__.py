@@ -20,7 +20,7 @@ def _open(opening: Opening) -> Source:
 
 KIND = SourceKind(
     name="sqlite",
-    called="the embedded tracker",
+    called="the built-in tracker",
     open=_open,
     capabilities=Capabilities(dependencies=True, parents=True),
     forms=("sqlite",),

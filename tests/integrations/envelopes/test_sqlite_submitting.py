@@ -1,4 +1,4 @@
-"""Jobs handed in to the embedded tracker: all of them or none."""
+"""Jobs handed in to the built-in tracker: all of them or none."""
 
 from __future__ import annotations
 

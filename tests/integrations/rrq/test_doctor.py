@@ -11,7 +11,7 @@ from tests.cli.doctor_support import Patient, initialised
 
 @pytest.fixture
 def here(tmp_path: Path) -> Patient:
-    """A project with an embedded tracker."""
+    """A project with a built-in tracker."""
     return initialised(tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""Issues move from the real ``bd`` into the embedded tracker and back without a loss."""
+"""Issues move from the real ``bd`` into the built-in tracker and back without a loss."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The whole issue, from the embedded tracker: what beads has and we do not know is kept."""
+"""The whole issue, from the built-in tracker: what beads has and we do not know is kept."""
 
 from __future__ import annotations
 
