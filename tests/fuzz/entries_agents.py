@@ -216,14 +216,8 @@ def _trusting(file: str, content: bytes) -> dict[str, Any]:
 
 
 PARSERS = [
-    Entry(
-        "settings of agents in a repository",
-        ("agents/planted.py",),
-        risky_part,
-        inputs.objects([PLANTED]),
-        risky_holds,
-        {"believes a helper": _trusting},
-    ),
+    Entry("settings of agents in a repository", ("agents/planted.py",), risky_part,
+          inputs.objects([PLANTED]), risky_holds, {"believes a helper": _trusting}),
     Entry(
         "agents",
         ("agents/lines.py", "agents/adapters/kimi.py"),
@@ -235,28 +229,11 @@ PARSERS = [
             "reads what has come as lines": _with(_Impatient),
         },
     ),
-    Entry(
-        "resets of limits",
-        ("agents/texts.py",),
-        texts.reset,
-        joined(WORDS),
-        resets_hold,
-        {"believes any moment": _believes},
-    ),
-    Entry(
-        "usage beside the stream",
-        ("agents/adapters/copilot.py", "agents/adapters/codex.py"),
-        _told,
-        inputs.objects([USAGE, ANSWER]),
-        usage_holds,
-        {"believes that it is JSON": _believes_usage},
-    ),
-    Entry(
-        "prompts",
-        ("agents/prompt.py",),
-        prompt.render,
-        inputs.objects([ISSUE]),
-        issue_holds,
-        {"short fences": _short_fences},
-    ),
-]
+    Entry("resets of limits", ("agents/texts.py",), texts.reset, joined(WORDS), resets_hold,
+          {"believes any moment": _believes}),
+    Entry("usage beside the stream", ("agents/adapters/copilot.py", "agents/adapters/codex.py"),
+          _told, inputs.objects([USAGE, ANSWER]), usage_holds,
+          {"believes that it is JSON": _believes_usage}),
+    Entry("prompts", ("agents/prompt.py",), prompt.render, inputs.objects([ISSUE]), issue_holds,
+          {"short fences": _short_fences}),
+]  # fmt: skip

@@ -60,12 +60,6 @@ def conformance_holds(link: type[Link], line: bytes) -> None:
 
 
 PARSERS = [
-    Parser(
-        "conformance",
-        ("conformance/link.py", "conformance/schemas.py"),
-        Link,
-        objects(MESSAGES),
-        conformance_holds,
-        {"credulous": Credulous},
-    )
-]
+    Parser("conformance", ("conformance/link.py", "conformance/schemas.py"), Link,
+           objects(MESSAGES), conformance_holds, {"credulous": Credulous}),
+]  # fmt: skip

@@ -215,44 +215,15 @@ def _lax(config: Any) -> Any:
 
 
 PARSERS = [
-    Parser(
-        "dispatcherd messages",
-        ("integrations/dispatcherd/wire.py",),
-        wire.parse,
-        objects([TASK, CONTROL]),
-        messages_hold,
-        {"evaluating": _evaluating},
-    ),
-    Parser(
-        "dispatcherd chunks",
-        ("integrations/dispatcherd/wire_chunks.py",),
-        wire_chunks.ChunkAccumulator,
-        hostile(_chunks, (b"\n", b"0", b"1", b"2", b'"total":3')),
-        chunks_hold,
-        {"boundless": Boundless, "believes the last": Last},
-    ),
-    Parser(
-        "dispatcherd workers",
-        ("integrations/dispatcherd/wire.py",),
-        wire.from_worker_fields,
-        objects(SAID),
-        workers_hold,
-        {"careless": _careless},
-    ),
-    Parser(
-        "dispatcherd spool",
-        ("integrations/dispatcherd/spool.py",),
-        spool.read_spool,
-        hostile(_spool),
-        spool_holds,
-        {"undead": _undead},
-    ),
-    Parser(
-        "dispatcherd settings",
-        ("integrations/dispatcherd/configuration.py",),
-        configuration.from_config,
-        objects([SETTINGS]),
-        settings_hold,
-        {"lax": _lax},
-    ),
-]
+    Parser("dispatcherd messages", ("integrations/dispatcherd/wire.py",), wire.parse,
+           objects([TASK, CONTROL]), messages_hold, {"evaluating": _evaluating}),
+    Parser("dispatcherd chunks", ("integrations/dispatcherd/wire_chunks.py",),
+           wire_chunks.ChunkAccumulator, hostile(_chunks, (b"\n", b"0", b"1", b"2", b'"total":3')),
+           chunks_hold, {"boundless": Boundless, "believes the last": Last}),
+    Parser("dispatcherd workers", ("integrations/dispatcherd/wire.py",), wire.from_worker_fields,
+           objects(SAID), workers_hold, {"careless": _careless}),
+    Parser("dispatcherd spool", ("integrations/dispatcherd/spool.py",), spool.read_spool,
+           hostile(_spool), spool_holds, {"undead": _undead}),
+    Parser("dispatcherd settings", ("integrations/dispatcherd/configuration.py",),
+           configuration.from_config, objects([SETTINGS]), settings_hold, {"lax": _lax}),
+]  # fmt: skip

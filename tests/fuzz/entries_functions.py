@@ -77,12 +77,6 @@ def _any_delay(line: bytes) -> Said | CallAsked:
 
 
 PARSERS = [
-    Parser(
-        "answers of functions",
-        ("runtime/functions.py",),
-        _read,
-        objects(ANSWERS),
-        answers_hold,
-        {"another call's": _any_number, "any delay": _any_delay},
-    )
-]
+    Parser("answers of functions", ("runtime/functions.py",), _read, objects(ANSWERS), answers_hold,
+           {"another call's": _any_number, "any delay": _any_delay}),
+]  # fmt: skip

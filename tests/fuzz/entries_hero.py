@@ -108,20 +108,8 @@ def _ending(line: str) -> HeroJob:
 
 
 PARSERS = [
-    Parser(
-        "lines of a batch of hero jobs",
-        ("integrations/hero/view.py",),
-        read_line,
-        hostile(_line),
-        lines_hold,
-        {"takes a state": _ending},
-    ),
-    Parser(
-        "hero jobs",
-        ("integrations/hero/wire.py",),
-        wire.read_job,
-        hostile(_hash),
-        hashes_hold,
-        {"trusts objects": _trusting},
-    ),
-]
+    Parser("lines of a batch of hero jobs", ("integrations/hero/view.py",), read_line,
+           hostile(_line), lines_hold, {"takes a state": _ending}),
+    Parser("hero jobs", ("integrations/hero/wire.py",), wire.read_job, hostile(_hash), hashes_hold,
+           {"trusts objects": _trusting}),
+]  # fmt: skip

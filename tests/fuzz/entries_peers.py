@@ -226,36 +226,13 @@ def _lenient(text: str) -> float:
 
 
 PARSERS = [
-    Parser(
-        "rrq frames",
-        ("integrations/rrq/wire.py",),
-        FrameReader,
-        hostile(_stream, (b"\0", b"\0\0\0", b"\xff", b"\0\0\0\x28", b"\0\0\0\x29")),
-        frames_hold,
-        {"believes any length": Greedy, "forgets half a length": Forgetful},
-    ),
-    Parser(
-        "rrq envelopes",
-        ("integrations/rrq/wire.py", "integrations/rrq/wire.py"),
-        reading.parse,
-        hostile(_envelope),
-        envelopes_hold,
-        {"trusts types": _trusting},
-    ),
-    Parser(
-        "submissions",
-        ("integrations/envelopes/wire.py",),
-        wire.read_submission,
-        hostile(_submission),
-        submissions_hold,
-        {"any state": _any_state},
-    ),
-    Parser(
-        "rrq times",
-        ("core/times.py",),
-        times.read_time,
-        hostile(texts(TIME_PIECES, 5)),
-        times_hold,
-        {"any range": _lenient},
-    ),
-]
+    Parser("rrq frames", ("integrations/rrq/wire.py",), FrameReader,
+           hostile(_stream, (b"\0", b"\0\0\0", b"\xff", b"\0\0\0\x28", b"\0\0\0\x29")), frames_hold,
+           {"believes any length": Greedy, "forgets half a length": Forgetful}),
+    Parser("rrq envelopes", ("integrations/rrq/wire.py", "integrations/rrq/wire.py"), reading.parse,
+           hostile(_envelope), envelopes_hold, {"trusts types": _trusting}),
+    Parser("submissions", ("integrations/envelopes/wire.py",), wire.read_submission,
+           hostile(_submission), submissions_hold, {"any state": _any_state}),
+    Parser("rrq times", ("core/times.py",), times.read_time, hostile(texts(TIME_PIECES, 5)),
+           times_hold, {"any range": _lenient}),
+]  # fmt: skip

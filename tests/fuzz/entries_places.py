@@ -107,28 +107,12 @@ def _hasty(value: Any) -> HeroTable:
 
 
 PARSERS = [
-    Parser(
-        "log paths",
-        ("core/redaction.py",),
-        parts_below,
-        texts([path.encode() for path in PATHS], 3),
-        paths_hold,
-        {"only the beginning": _hopeful},
-    ),
-    Parser(
-        "redis urls",
-        ("integrations/hero/connection.py",),
-        read_url,
-        texts([piece.encode() for piece in URLS], 5),
-        urls_hold,
-        {"repeats a secret": _talkative},
-    ),
-    Parser(
-        "hero tables",
-        ("integrations/hero/options.py",),
-        read_hero,
-        objects([TABLE]),
-        tables_hold,
-        {"any template": _hasty},
-    ),
-]
+    Parser("log paths", ("core/redaction.py",), parts_below,
+           texts([path.encode() for path in PATHS], 3), paths_hold,
+           {"only the beginning": _hopeful}),
+    Parser("redis urls", ("integrations/hero/connection.py",), read_url,
+           texts([piece.encode() for piece in URLS], 5), urls_hold,
+           {"repeats a secret": _talkative}),
+    Parser("hero tables", ("integrations/hero/options.py",), read_hero, objects([TABLE]),
+           tables_hold, {"any template": _hasty}),
+]  # fmt: skip

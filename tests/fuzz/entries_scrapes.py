@@ -60,14 +60,9 @@ PIECES = [
 ]
 
 PARSERS = [
-    Parser(
-        "scrapes",
-        ("integrations/metrics/server.py",),
-        judge,
-        texts([*PIECES, b"\r\n\r\n", b"\0", b"x" * HEAD_BYTES_MAX]),
-        judge_holds,
-        {"answers too early": _by_its_first_word},
-    ),
+    Parser("scrapes", ("integrations/metrics/server.py",), judge,
+           texts([*PIECES, b"\r\n\r\n", b"\0", b"x" * HEAD_BYTES_MAX]), judge_holds,
+           {"answers too early": _by_its_first_word}),
     Parser(
         "requests of the page",
         ("ui/web.py",),
@@ -82,4 +77,4 @@ PARSERS = [
         control_holds,
         {"any field": _obliging},
     ),
-]
+]  # fmt: skip

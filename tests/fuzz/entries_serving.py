@@ -221,12 +221,6 @@ class Leaky(request_table.RequestTable):
 
 
 PARSERS = [
-    Parser(
-        "rrq serving",
-        ("integrations/rrq/request_table.py",),
-        request_table.RequestTable,
-        _make,
-        serving_holds,
-        {"hasty": Hasty, "silent": Silent, "leaky": Leaky},
-    )
-]
+    Parser("rrq serving", ("integrations/rrq/request_table.py",), request_table.RequestTable, _make,
+           serving_holds, {"hasty": Hasty, "silent": Silent, "leaky": Leaky}),
+]  # fmt: skip

@@ -269,14 +269,9 @@ def _known_kinds(told: str) -> Any:
 
 
 PARSERS = [
-    Parser(
-        "journal-line",
-        ("core/journal.py", "runtime/journal.py"),
-        journal.decode,
-        hostile(_line),
-        line_holds,
-        {"believes types": _unchecked, "one kind of damage": _of_old},
-    ),
+    Parser("journal-line", ("core/journal.py", "runtime/journal.py"), journal.decode,
+           hostile(_line), line_holds,
+           {"believes types": _unchecked, "one kind of damage": _of_old}),
     Parser(
         "journal-folds",
         (
@@ -289,36 +284,13 @@ PARSERS = [
         folds_hold,
         {"refuses what is odd": _out_of_order},
     ),
-    Parser(
-        "last-words",
-        ("core/recovery.py",),
-        read_spool,
-        hostile(_words),
-        words_hold,
-        {"whoever says it": _whoever, "messages only": _uncaught},
-    ),
-    Parser(
-        "worktree-records",
-        ("worktrees/records.py",),
-        read_record,
-        objects([RECORD]),
-        flat_holds,
-        {"any types": _as_it_is},
-    ),
-    Parser(
-        "run-info",
-        ("runtime/run_directory.py",),
-        read_info,
-        objects([INFO]),
-        flat_holds,
-        {"cut short only": _no_limit},
-    ),
-    Parser(
-        "git-status",
-        ("worktrees/removal.py",),
-        parse_status,
-        hostile(_git, (b"\0", b"2 ", b"? ", b"# branch.", b"u ")),
-        git_status_holds,
-        {"known kinds": _known_kinds},
-    ),
-]
+    Parser("last-words", ("core/recovery.py",), read_spool, hostile(_words), words_hold,
+           {"whoever says it": _whoever, "messages only": _uncaught}),
+    Parser("worktree-records", ("worktrees/records.py",), read_record, objects([RECORD]),
+           flat_holds, {"any types": _as_it_is}),
+    Parser("run-info", ("runtime/run_directory.py",), read_info, objects([INFO]), flat_holds,
+           {"cut short only": _no_limit}),
+    Parser("git-status", ("worktrees/removal.py",), parse_status,
+           hostile(_git, (b"\0", b"2 ", b"? ", b"# branch.", b"u ")), git_status_holds,
+           {"known kinds": _known_kinds}),
+]  # fmt: skip

@@ -213,44 +213,16 @@ def plain_holds(truncate: Any, data: bytes) -> None:
 
 
 PARSERS = [
-    Parser(
-        "bd-answers",
-        ("trackers/bd/tracker.py", "trackers/bd/source.py"),
-        tracker.rows,
-        hostile(_answer, (SEPARATOR, b'"bw-1"', b"Error: ", b"[]", b"{}", *SAID)),
-        answers_hold,
-        {"an error is no rows": _any_rows, "any id": _any_id},
-    ),
-    Parser(
-        "bd-abilities",
-        ("trackers/bd/tracker.py",),
-        tracker.version_in,
-        texts(HELP),
-        abilities_hold,
-        {"any version": _any_version},
-    ),
-    Parser(
-        "bd-complaints",
-        ("trackers/bd/calls.py",),
-        plain,
-        texts(PLAIN_PIECES, 40),
-        plain_holds,
-        {"newlines": lambda text: text[:300].replace("\x1b", "")},
-    ),
-    Parser(
-        "bd-leases",
-        ("trackers/bd/source.py",),
-        source._life,
-        hostile(_leased),
-        leases_hold,
-        {"as it is said": _as_said},
-    ),
-    Parser(
-        "issues",
-        ("trackers/issue.py", "trackers/sqlite/exchange.py"),
-        from_object,
-        objects([OURS, {"id": "bw-1", "title": "t"}]),
-        issues_hold,
-        {"no look at a time": _no_times, "changes what it reads": _loses_extra},
-    ),
-]
+    Parser("bd-answers", ("trackers/bd/tracker.py", "trackers/bd/source.py"), tracker.rows,
+           hostile(_answer, (SEPARATOR, b'"bw-1"', b"Error: ", b"[]", b"{}", *SAID)), answers_hold,
+           {"an error is no rows": _any_rows, "any id": _any_id}),
+    Parser("bd-abilities", ("trackers/bd/tracker.py",), tracker.version_in, texts(HELP),
+           abilities_hold, {"any version": _any_version}),
+    Parser("bd-complaints", ("trackers/bd/calls.py",), plain, texts(PLAIN_PIECES, 40), plain_holds,
+           {"newlines": lambda text: text[:300].replace("\x1b", "")}),
+    Parser("bd-leases", ("trackers/bd/source.py",), source._life, hostile(_leased), leases_hold,
+           {"as it is said": _as_said}),
+    Parser("issues", ("trackers/issue.py", "trackers/sqlite/exchange.py"), from_object,
+           objects([OURS, {"id": "bw-1", "title": "t"}]), issues_hold,
+           {"no look at a time": _no_times, "changes what it reads": _loses_extra}),
+]  # fmt: skip

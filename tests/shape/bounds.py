@@ -51,7 +51,7 @@ BOUNDS = {
     # What looks the same on three issues is the account's fault.
     "fate_lines": Bound(26, slack=20),
     "read_models": Bound(11),
-    "read_model_lines": Bound(3630, slack=100),
+    "read_model_lines": Bound(3643, slack=100),
     "text_fields": Bound(0),
     # Rows of conditions: 420 lines more than both halves had before. Git as people have it
     # (branches, nested repositories, conflict marks, hidden files, signers, remotes): 1,100.
@@ -59,12 +59,12 @@ BOUNDS = {
     # that died and kept set-ups (500), git that fails at each of its calls, trust. The edges: wrong
     # lines answered with the right ones (500), a bd that hangs or lies, one ready set, foreign
     # workers' processes, version 1 of the kit, warm hosts of RRQ and dispatcherd, agents: 2,500.
-    "code_lines": Bound(66127, slack=300),
+    "code_lines": Bound(66256, slack=300),
     # A feature, a request and a process with slots are a file each: thirty small methods more.
-    "functions": Bound(5950, slack=30),
+    "functions": Bound(5953, slack=30),
     "classes": Bound(965, slack=10),
     # Oracles and their recorder, bounds of the shape, the tracer, tests of conditions.
-    "test_lines": Bound(105789, slack=1000),
+    "test_lines": Bound(105751, slack=1000),
 }
 """Files and lines of the product are printed only: a cap on files staples ideas together, and one
 on lines strips docstrings. From Python 3.12 on a list comprehension is no function: six fewer in
