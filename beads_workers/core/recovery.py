@@ -148,7 +148,9 @@ class RecoveryState:
         for issue_id, actor in self.unclosed.items():
             by_actor.setdefault(actor, []).append(IssueId(issue_id))
         own = by_actor.pop(self.actor)
-        unsettled_runs = [CrashedRun(actor, tuple(ids)) for actor, ids in by_actor.items()]
+        unsettled_runs = [
+            CrashedRun(actor, tuple(ids), closes_only=True) for actor, ids in by_actor.items()
+        ]
         untold = {IssueId(i.issue_id): i.end for i in self._all() if i.end}
         last = CrashedRun(
             self.actor,

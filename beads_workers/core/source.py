@@ -204,6 +204,8 @@ class CrashedRun:
     ``begun`` and of ``outcomes`` on which an agent worked, see ``Settlement.by_agent``.
     ``to_land``: issues that are done, and whose branches have not landed, each with the note that
     says so; ``shelved``: issues that are ours although they may be blocked in nobody's name.
+    ``closes_only``: this is a later run's journal of it, which knows only its closes. The other
+    issues may be with a worker that lives on; the run's own journal settles them.
     """
 
     actor: str
@@ -219,6 +221,7 @@ class CrashedRun:
     by_agents: tuple[model.IssueId, ...] = ()
     to_land: tuple[tuple[model.IssueId, str], ...] = ()
     shelved: tuple[model.IssueId, ...] = ()
+    closes_only: bool = False
 
     def closes(self, issue_ids: Iterable[model.IssueId]) -> list[Settlement]:
         """Return the writes for issues that are done, with the result of each, if known."""

@@ -83,7 +83,8 @@ def pending(dead: CrashedRun, held: Sequence[IssueId]) -> list[Settlement]:
     """
     done = dict.fromkeys(dead.unclosed)
     kept = frozenset(dead.kept)
-    back = dict.fromkeys(i for i in (*held, *dead.handed_over) if i not in kept)
+    left = () if dead.closes_only else (*held, *dead.handed_over)
+    back = dict.fromkeys(i for i in left if i not in kept)
     reopened = [key for key in dead.reopened if key not in done and key not in back]
     return [
         *dead.closes(done),

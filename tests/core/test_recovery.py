@@ -203,7 +203,7 @@ def test_pending_writes_of_several_runs_are_made_in_each_ones_own_name_this_runs
         )
     )
     assert written(left) == [
-        CrashedRun("actor/run-0", (IssueId("old"),)),
+        CrashedRun("actor/run-0", (IssueId("old"),), closes_only=True),
         CrashedRun("actor/run-1", (IssueId("new"),)),
     ]
 

@@ -283,6 +283,27 @@ def test_what_a_worker_of_somebody_else_still_has_is_left_alone_and_nothing_else
     assert scene.recovery.release([asked])[0].result is Result.NOT_OURS, "once is enough"
 
 
+def test_a_later_run_that_crashed_too_gives_back_nothing_that_a_worker_still_has(
+    scene: Scene,
+) -> None:
+    os.close(scene.alive)
+    later, alive = scene.directory.create_run()
+    os.close(alive)
+    here = (os.getpid(), sessions.start_time(os.getpid()) or 0)
+    for record in (rec.Unsettled("a", "", *here), rec.Started("a", "W7", 1, "a")):
+        scene.dead.apply(rec.Entry(record, 5.0, 2.0))
+    second = RecoveryState(run_id=later, actor="actor/later")
+    for state in (scene.dead, second):
+        state.apply(rec.Entry(rec.Checkpointed("b", claimed_by="actor/dead"), 5.0, 2.0))
+    issues = [
+        TrackerIssue(id=i, title="t", status="in_progress", assignee="actor/dead") for i in "ab"
+    ]
+    source = MemorySource(issues, actor="actor/new")
+    recovery = Recovery(scene.directory, source, [scene.dead, second], scene.failed)
+    assert [each.issue_id for each in recovery.run().inherited] == ["a"]
+    assert [source.tracker.issues[i].status for i in "ab"] == ["in_progress", "closed"]
+
+
 class Counting(MemorySource):
     """Counts how often it is asked for what a crashed run left."""
 

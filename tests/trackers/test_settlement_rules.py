@@ -91,3 +91,10 @@ def test_what_was_done_is_closed_and_the_rest_requeued_once_each() -> None:
         (Action.RELEASE, held, False),
         (Action.RELEASE, begun, True),
     ]
+
+
+def test_what_a_later_run_knows_of_an_earlier_one_requeues_nothing() -> None:
+    # Its own journal tells who may be at work on the rest.
+    done, held = IssueId("done"), IssueId("held")
+    dead = CrashedRun(OURS, unclosed=(done,), closes_only=True)
+    assert [(w.action, w.issue_id) for w in pending(dead, [held, done])] == [(Action.CLOSE, done)]
