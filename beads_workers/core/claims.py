@@ -195,7 +195,7 @@ class ClaimScheduler:
         if take is not None:
             self._recheck = False
             left_out = self._parts.retry_state.not_to_take() | self._parts.agents.waiting()
-            left_out |= self._parts.preparation.tried
+            left_out |= self._parts.preparation.tried | round_trips.to_close()
             skip = frozenset(left_out | self._tasks.in_flight.keys() | self.unwanted.keys())
         self._asked_for = take or 0
         self._overtaken = False

@@ -142,6 +142,12 @@ class RoundTrips:
                 pending.settlement = replace(pending.settlement, read_first=True)
         return tuple(pending.settlement for pending in due)
 
+    def to_close(self) -> set[IssueId]:
+        """What is done and may be open in the tracker for as long as that has no answer: whoever
+        takes it would do it again."""
+        each = self.pending.values()
+        return {p.settlement.issue_id for p in each if p.settlement.action is Action.CLOSE}
+
     def woke(self) -> None:
         """Have every pending write read its issue first: the machine has slept.
 

@@ -259,6 +259,16 @@ def test_a_shelved_issue_that_somebody_closed_does_not_land() -> None:
     assert not told(there.do(settled))
 
 
+def test_what_landed_is_not_taken_before_the_tracker_has_answered_to_its_close() -> None:
+    there = play(checkpointed=[shelved()])
+    there.answer()
+    there.do(landed("a"))
+    there.answer(results={"a": Result.FAILED})
+    there.join(1)
+    assert there.asked() == 1 and not there.pending()
+    assert there.round_trip is not None and "a" in there.round_trip.skip
+
+
 def of_shelve(result: Result) -> Settled:
     return Settled(Settlement(Action.SHELVE, IssueId("a")), result)
 
