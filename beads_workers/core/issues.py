@@ -491,7 +491,8 @@ class Issues:
         elif issue.standing in (Standing.COOLING, Standing.QUARANTINED):
             issue.standing, issue.due = Standing.COOLING, entry.elapsed
         if issue.state in _NOBODYS:
-            issue.told = []
+            # Whatever an attempt is refunded for, a person's word stays.
+            issue.told = [] if asked else _holds(issue)
             self._rest(issue)
         else:
             issue.told.append(entry)
@@ -579,7 +580,7 @@ class Issues:
         """Take an issue out of our hands, with at most this write pending."""
         issue.claimed = issue.attempt = issue.end = issue.owner = None
         issue.pending, issue.handed_over = pending, False
-        issue.told = [each for each in issue.told if type(each.record) is rec.PutOnHold]
+        issue.told = _holds(issue)
         if issue.retry_entry is not None and issue.retry_entry.claimed_by:
             issue.retry_entry = replace(issue.retry_entry, claimed_by="")
         self._rest(issue)
@@ -603,6 +604,11 @@ class Issues:
             and issue.owner is None
         ):
             self.known.pop(issue.issue_id, None)
+
+
+def _holds(issue: Issue) -> list[Entry]:
+    """What still holds of an issue that is out of our hands."""
+    return [each for each in issue.told if type(each.record) is rec.PutOnHold]
 
 
 def _entry_after(issue: Issue, finished: rec.Finished, at: float) -> rec.Checkpointed | None:

@@ -206,8 +206,10 @@ def test_what_an_earlier_run_quarantined_is_reopened_although_its_mark_is_settle
 
 
 def test_what_is_told_again_makes_the_same_issue() -> None:
-    for way in WAYS.values():
-        for more in ((), (rec.PutOnHold("a"),)):
+    cooling = (CLAIMED, STARTED, FAILED, settled("release"))
+    on_hold = rec.PutOnHold("a")
+    for way in (*WAYS.values(), cooling):
+        for more in ((), (on_hold,), (on_hold, rec.Refunded("a", 0))):
             if not (*way, *more):
                 continue
             issue = issue_after(*way, *more)
