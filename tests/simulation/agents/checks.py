@@ -30,8 +30,8 @@ within this: two probes of a minute, each up to half as long again, and a look a
 class Told:
     """What one run has decided of its accounts, and knows of its attempts, by request.
 
-    ``canaries``: begun on an account that was closed, by account. ``accounts``: which one each is
-    on; ``used``: what is known of its tokens; ``counted``: the same, by its records in the file.
+    ``canaries``: begun on an account that is closed since, by account. ``accounts``: which one each
+    is on; ``used``: what is known of its tokens; ``counted``: the same, by its records in the file.
     ``under_way``: the request of each issue.
     """
 
@@ -96,6 +96,7 @@ class AgentChecks(Checks):
                 self._resumed.discard(account)
             case rec.AccountOpened(account=account):
                 told.closed.pop(account, None)
+                told.canaries.pop(account, None)  # Should it close again, they run as others do.
                 told.heard.add(account)
             case rec.Claimed(issue_id=issue_id):
                 node.slept_with.discard(issue_id)
