@@ -619,6 +619,8 @@ def _entry_after(issue: Issue, finished: rec.Finished, at: float) -> rec.Checkpo
         return _entry_to_land(issue, finished, at)
     quarantined, delay = finished.verdict == _QUARANTINED, finished.delay_seconds
     before = issue.retry_entry or rec.Checkpointed(issue.issue_id)
+    if finished.receipt is None and before.counted and before.counted == finished.request_id:
+        return before  # In a checkpoint it comes before the end whose cost it knows.
     receipt = finished.receipt or before.receipt
     if not (
         quarantined

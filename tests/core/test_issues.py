@@ -11,7 +11,7 @@ from beads_workers.core.issues import Issue, Issues, Standing, Transition
 from beads_workers.core.journal import Entry, Record, Unsettled
 from beads_workers.core.model import Arguments
 from beads_workers.core.policy import AttemptHistory
-from beads_workers.core.receipts import Receipt
+from beads_workers.core.receipts import Receipt, Tokens
 from beads_workers.core.retry import history_of
 from beads_workers.core.source import Action
 from beads_workers.core.states import ISSUE, IssueState, IssueStimulus
@@ -208,7 +208,10 @@ def test_what_an_earlier_run_quarantined_is_reopened_although_its_mark_is_settle
 def test_what_is_told_again_makes_the_same_issue() -> None:
     cooling = (CLAIMED, STARTED, FAILED, settled("release"))
     on_hold = rec.PutOnHold("a")
-    for way in (*WAYS.values(), cooling):
+    cancelled = rec.Finished("a", "W1", 1, "r.1", "cancelled", "requeue", "stopped")
+    spent = Receipt(usage={"m": Tokens(output=1000)})
+    ended = (CLAIMED, STARTED, cancelled, rec.UsageFound("a", 1, "r.1", spent))
+    for way in (*WAYS.values(), cooling, ended):
         for more in ((), (on_hold,), (on_hold, rec.Refunded("a", 0))):
             if not (*way, *more):
                 continue
@@ -219,7 +222,8 @@ def test_what_is_told_again_makes_the_same_issue() -> None:
             for entry in issue.told:
                 again.apply(entry)
             told = again.known["a"]
-            for name in ("state", "standing", "pending", "charged", "worker_id", "handed_over"):
+            names = ("state", "standing", "pending", "retry_entry", "worker_id", "handed_over")
+            for name in names:
                 assert getattr(told, name) == getattr(issue, name), (way, name)
 
 
