@@ -491,7 +491,7 @@ class Issues:
         elif issue.standing in (Standing.COOLING, Standing.QUARANTINED):
             issue.standing, issue.due = Standing.COOLING, entry.elapsed
         if issue.state in _NOBODYS:
-            # Whatever an attempt is refunded for, a person's word stays.
+            # A refund does not lift a person's hold.
             issue.told = [] if asked else _holds(issue)
             self._rest(issue)
         else:
@@ -508,6 +508,8 @@ class Issues:
         if (earlier := past.receipt) is not None:
             told = replace(told, lesson=earlier.lesson, message=earlier.message)
         issue.retry_entry = _with_cost(past, found.request_id, told)
+        if issue.told and issue.state not in _NOBODYS:
+            issue.told.append(entry)  # A retry that is told again forgets the cost before it.
         return change
 
     def _checkpointed(self, retry_entry: rec.Checkpointed, entry: Entry) -> Transition:
@@ -607,7 +609,7 @@ class Issues:
 
 
 def _holds(issue: Issue) -> list[Entry]:
-    """What still holds of an issue that is out of our hands."""
+    """Return the records that still hold once an issue is out of our hands."""
     return [each for each in issue.told if type(each.record) is rec.PutOnHold]
 
 
@@ -620,7 +622,7 @@ def _entry_after(issue: Issue, finished: rec.Finished, at: float) -> rec.Checkpo
     quarantined, delay = finished.verdict == _QUARANTINED, finished.delay_seconds
     before = issue.retry_entry or rec.Checkpointed(issue.issue_id)
     if finished.receipt is None and before.counted and before.counted == finished.request_id:
-        return before  # In a checkpoint it comes before the end whose cost it knows.
+        return before  # A checkpoint repeats it before the end whose cost it has.
     receipt = finished.receipt or before.receipt
     if not (
         quarantined

@@ -143,8 +143,7 @@ class RoundTrips:
         return tuple(pending.settlement for pending in due)
 
     def to_close(self) -> set[IssueId]:
-        """What is done and may be open in the tracker for as long as that has no answer: whoever
-        takes it would do it again."""
+        """Return done issues whose close the tracker has not answered: a take would repeat them."""
         each = self.pending.values()
         return {p.settlement.issue_id for p in each if p.settlement.action is Action.CLOSE}
 

@@ -210,7 +210,8 @@ def test_what_is_told_again_makes_the_same_issue() -> None:
     on_hold = rec.PutOnHold("a")
     cancelled = rec.Finished("a", "W1", 1, "r.1", "cancelled", "requeue", "stopped")
     spent = Receipt(usage={"m": Tokens(output=1000)})
-    ended = (CLAIMED, STARTED, cancelled, rec.UsageFound("a", 1, "r.1", spent))
+    cost = rec.UsageFound("a", 1, "r.1", spent)
+    ended = (CLAIMED, STARTED, cancelled, cost)
     for way in (*WAYS.values(), cooling, ended):
         for more in ((), (on_hold,), (on_hold, rec.Refunded("a", 0))):
             if not (*way, *more):
@@ -225,6 +226,17 @@ def test_what_is_told_again_makes_the_same_issue() -> None:
             names = ("state", "standing", "pending", "retry_entry", "worker_id", "handed_over")
             for name in names:
                 assert getattr(told, name) == getattr(issue, name), (way, name)
+
+
+def test_a_cost_that_is_known_after_a_retry_is_told_again() -> None:
+    cost = rec.UsageFound("a", 1, "r.1", Receipt(usage={"m": Tokens(output=1000)}))
+    issue = issue_after(CLAIMED, STARTED, FAILED, rec.RetryAsked("a"), cost)
+    again = Issues()
+    assert issue.retry_entry is not None
+    for entry in (Entry(issue.retry_entry, AT, 0.0), *issue.told):
+        again.apply(entry)
+    told = again.known["a"].retry_entry
+    assert told is not None and told.tokens == issue.retry_entry.tokens == 1000
 
 
 _ANY = st.sampled_from(
