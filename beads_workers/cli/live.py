@@ -15,7 +15,7 @@ from typing import Any
 from beads_workers.cli.feeds import Feed, Message
 from beads_workers.cli.log_tail import LogTail, WorktreeDiff
 from beads_workers.core.text import printable
-from beads_workers.ui import theme, viewer
+from beads_workers.ui import bindings, theme, viewer
 from beads_workers.ui.dashboard import draw, page_rows, shows_log
 from beads_workers.ui.terminal import Events, Terminal
 
@@ -178,7 +178,7 @@ class _Live:
             self._terminal.draw(self._lines, full=True)
             return
         rows = page_rows(self._snapshot, self._look, *self._terminal.size)
-        self._look, wish = viewer.press(self._look, key, self._snapshot, rows)
+        self._look, wish = bindings.press(self._look, key, self._snapshot, rows)
         # If the key shows a message, the message counts from now.
         self._said_at = time.monotonic()
         self._draw_at = 0.0

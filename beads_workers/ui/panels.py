@@ -13,7 +13,7 @@ from heapq import nlargest
 from rich.text import Text
 
 from beads_workers.core.text import columns, counted
-from beads_workers.ui import viewer
+from beads_workers.ui import bindings, viewer
 from beads_workers.ui.agents import used
 from beads_workers.ui.lines import NOT_CHARGED, next_try
 from beads_workers.ui.rows import CHOSEN, Row, duration, rule, whole_seconds
@@ -175,32 +175,12 @@ def _id(issue_id: str, room: int) -> str:
 LANDING_ROWS = 7
 LANDING_ROWS_MIN = 3
 GATES_ROWS = 2
-"""Rows of gates: landing has its place from the first frame, whatever happens."""
+"""Rows kept for running gates, even while none runs, so that the panel does not change its
+height."""
 
 STARTING_SECONDS = 5.0
-"""Time after which a fleet without workers has none on purpose."""
-
-KEYS = (
-    ("j k g G", "choose a row; go to the ends; or arrows, page keys"),
-    ("Tab", "workers, or attempts that ended"),
-    ("Enter", "open the attempt of the row, and its log"),
-    ("1 2 3", "the fleet; what lands; what is quarantined"),
-    ("/ n N", "only rows with a text; in a log: find it, next"),
-    ("f s", "only some states; sort workers: time, cost, name"),
-    ("r a", "retry the quarantined issue; in 3 all of them"),
-    ("x", "release the chosen worker's issue (asks first)"),
-    ("p + -", "pause, and resume; one worker more, or one less"),
-    ("t w", "other colours (BW_THEME); the URL of the live page"),
-    ("q", "back, and leave: your own fleet stops or goes on"),
-    ("Ctrl-C", "stop the fleet that was started here; twice: now"),
-)
-KEYS_OF_REPLAY = (
-    *KEYS[:6],
-    ("space", "hold, and go on"),
-    ("+  -", "twice as fast, half as fast"),
-    ("t", "other colours"),
-    ("q", "back; leave"),
-)
+"""For this long after its start, a fleet without workers is said to be starting them; after that,
+to have none."""
 
 
 def workers(
@@ -219,10 +199,10 @@ def workers(
     title = f"workers {first + 1}-{first + len(page)} of {len(listed)}" if page else "workers"
     everybody = snapshot["workers"]
     busy = sum(1 for worker in everybody if worker["issue_id"] is not None)
-    told = f", {busy} busy" if len(listed) == len(everybody) else ""
+    busy_phrase = f", {busy} busy" if len(listed) == len(everybody) else ""
     more = f", page {first // count + 1} of {pages}" if pages > 1 else ""
     order = f", by {look.order}" if look.order else ""
-    yield _rule(f"{title}{more}{told}{order}{_only(look, part)}", width, look, part)
+    yield _rule(f"{title}{more}{busy_phrase}{order}{_only(look, part)}", width, look, part)
     if not page:
         none = "none of them" if everybody else _nobody(snapshot)
         yield Row(width).add(f" {none}", style="muted").text()
@@ -254,7 +234,8 @@ def _nobody(snapshot: viewer.Fields) -> str:
 def outcomes(snapshot: viewer.Fields, look: viewer.Look, width: int, rows: int) -> Iterator[Text]:
     """Yield a rule, and the last outcomes and warnings, the newest first.
 
-    While the arrows are in this list, it has only outcomes, around the chosen one.
+    While the selection is in this list, or the list is filtered, it shows outcomes only, around
+    the chosen one.
     """
     part, unicode = viewer.Part.ENDED, look.unicode
     yield _rule(f"last outcomes{_only(look, part)}", width, look, part)
@@ -294,8 +275,8 @@ def landing(
     shown = snapshot["landing"]
     age = age if snapshot["running"] else 0.0
     waits = len(shown["waiting"])
-    said = f"{shown['landed']} landed on {shown['branch'] or 'its branch'}"
-    yield _rule(f"{said}, {waits} to land" if waits else said, width, look)
+    title = f"{shown['landed']} landed on {shown['branch'] or 'its branch'}"
+    yield _rule(f"{title}, {waits} to land" if waits else title, width, look)
     gates = GATES_ROWS if rows >= LANDING_ROWS else 1
     running = shown["running"][:gates]
     for gate in running:
@@ -305,8 +286,8 @@ def landing(
         text = why or ("they wait for a gate" if waits else "nothing to land")
         yield Row(width).add(" ").fill(text, "attention" if why else "muted").text()
     yield from [Row(width).text()] * (gates - max(1, len(running)))
-    for said in list(reversed(shown["last"]))[: max(0, rows - 1 - gates)]:
-        yield _landed_row(said, width, id_columns(snapshot, width), unicode=look.unicode)
+    for landed in list(reversed(shown["last"]))[: max(0, rows - 1 - gates)]:
+        yield _landed_row(landed, width, id_columns(snapshot, width), unicode=look.unicode)
 
 
 def _landing_trouble(snapshot: viewer.Fields) -> str:
@@ -325,17 +306,17 @@ def _gate_row(gate: viewer.Fields, age: float, width: int) -> Text:
     return row.add(text, fits, "strong").fill(train, "muted").text()
 
 
-def _landed_row(said: viewer.Fields, width: int, id_room: int, *, unicode: bool) -> Text:
-    mark, ascii_mark, style = LANDED_MARKS.get(said["verdict"], ("✗", "x", "bad"))
+def _landed_row(landed: viewer.Fields, width: int, id_room: int, *, unicode: bool) -> Text:
+    mark, ascii_mark, style = LANDED_MARKS.get(landed["verdict"], ("✗", "x", "bad"))
     row = Row(width)
-    row.add(" ").add(*_clock(said["at"], width), "muted")
+    row.add(" ").add(*_clock(landed["at"], width), "muted")
     row.add(mark if unicode else ascii_mark, 2, style)
-    row.add(_id(said["issue_id"], id_room), id_room, "strong").add(" ")
-    if said["verdict"] == "landed":
-        return row.add(said["commit"][:12], 14, "muted").fill(said["title"]).text()
+    row.add(_id(landed["issue_id"], id_room), id_room, "strong").add(" ")
+    if landed["verdict"] == "landed":
+        return row.add(landed["commit"][:12], 14, "muted").fill(landed["title"]).text()
     then = {"mend": "back to its agent", "quarantined": "quarantined"}
-    became = then.get(said["verdict"], "requeued")
-    return row.fill(f"{became}: {said['error']}", style).text()
+    became = then.get(landed["verdict"], "requeued")
+    return row.fill(f"{became}: {landed['error']}", style).text()
 
 
 def landing_pane(
@@ -348,20 +329,21 @@ def landing_pane(
         return
     gates = max(1, min(len(shown["running"]), rows // 3))
     yield from landing({**snapshot, "landing": {**shown, "last": []}}, look, age, width, gates + 1)
-    told, id_room = [], id_columns(snapshot, width)
+    drawn, id_room = [], id_columns(snapshot, width)
     for issue in shown["waiting"]:
         row = _unlanded_row("waits", "time", issue, width, id_room)
-        told.append(row.fill(issue["title"]).text())
+        drawn.append(row.fill(issue["title"]).text())
     for issue in shown["refused"]:
         row = _unlanded_row("refused", "bad", issue, width, id_room)
-        told.append(row.fill(f"{issue['error']} ({issue['branch']})", "bad").text())
+        drawn.append(row.fill(f"{issue['error']} ({issue['branch']})", "bad").text())
     last = reversed(shown["last"])
-    told += [_landed_row(said, width, id_room, unicode=look.unicode) for said in last]
-    yield from told[min(look.top, max(0, len(told) - 1)) :][: max(0, rows - 1 - gates)]
+    drawn += [_landed_row(landed, width, id_room, unicode=look.unicode) for landed in last]
+    yield from drawn[min(look.top, max(0, len(drawn) - 1)) :][: max(0, rows - 1 - gates)]
 
 
 def _unlanded_row(word: str, style: str, issue: viewer.Fields, width: int, id_room: int) -> Row:
-    """Return a row with a word in the columns of time and mark, and the id below the others."""
+    """Return the beginning of a row: a word instead of time and mark, then the id in the same
+    column as in the other rows."""
     row = Row(width).add(" ").add(word, _clock(0.0, width)[1] + 2, style)
     return row.add(_id(issue["issue_id"], id_room), id_room, "strong").add(" ")
 
@@ -417,11 +399,11 @@ _DIFFSTAT = (
 )
 
 
-def short_diffstat(told: str) -> str:
+def short_diffstat(diffstat: str) -> str:
     """Return ``3 files +41 -7`` for git's longer text; all other parts are kept."""
     for long, short in _DIFFSTAT:
-        told = re.sub(long, short, told)
-    return told
+        diffstat = re.sub(long, short, diffstat)
+    return diffstat
 
 
 def _facts(shown: viewer.ShownAttempt, look: viewer.Look, age: float, width: int) -> Text:
@@ -441,10 +423,10 @@ def _facts(shown: viewer.ShownAttempt, look: viewer.Look, age: float, width: int
     percent = f"{progress['percent']}% " if progress and progress["percent"] is not None else ""
     cost = used(fields.get("tokens"), fields.get("money"))
     changes = short_diffstat(fields.get("diffstat") or (look.log.changes if look.log else ""))
-    told = "  ".join(each for each in (cost, changes) if each)
+    spent = "  ".join(each for each in (cost, changes) if each)
     does = percent + doing
-    row.add(does, min(columns(does), max(DOING_COLUMNS_MIN, row.room - columns(told) - 2)), "good")
-    return row.add("  ").fill(told, "muted").text()
+    row.add(does, min(columns(does), max(DOING_COLUMNS_MIN, row.room - columns(spent) - 2)), "good")
+    return row.add("  ").fill(spent, "muted").text()
 
 
 def quarantined(
@@ -473,7 +455,7 @@ def quarantined(
 def keys(look: viewer.Look, width: int) -> Iterator[Text]:
     """Yield a rule, and the meaning of each key."""
     yield _rule("keys", width, look)
-    for key, meaning in KEYS_OF_REPLAY if look.role is viewer.Role.REPLAY else KEYS:
+    for key, meaning in bindings.help_lines(look.role):
         yield Row(width).add(" ").add(key, 9, "strong").fill(meaning).text()
 
 
@@ -483,19 +465,19 @@ def hints(snapshot: viewer.Fields, look: viewer.Look, width: int) -> str:
     fleet = "Enter open   Tab other list   2 landing   3 quarantined"
     match look.pane:
         case viewer.Pane.LOG:
-            told = "/ find   n N next   g G ends"
+            hint = "/ find   n N next   g G ends"
         case viewer.Pane.QUARANTINE:
-            told = "Enter open   r try again   a all   / filter"
+            hint = "Enter open   r try again   a all   / filter"
         case viewer.Pane.LANDING | viewer.Pane.HELP:
-            told = ""
+            hint = ""
         case _ if look.role is viewer.Role.REPLAY:
-            told = f"space hold   + - speed   {fleet}   / filter"
+            hint = f"space hold   + - speed   {fleet}   / filter"
         case _:
-            told = f"{fleet}   p {pause}   + - workers   x release   / filter   f states   s sort"
+            hint = f"{fleet}   p {pause}   + - workers   x release   / filter   f states   s sort"
     last = "   ? help   q leave" if look.pane is viewer.Pane.FLEET else "   ? help   q back"
-    while told and columns(told + last) > width - 2:
-        told = told.rpartition("   ")[0]
-    return (told + last).strip()
+    while hint and columns(hint + last) > width - 2:
+        hint = hint.rpartition("   ")[0]
+    return (hint + last).strip()
 
 
 def _note(note: viewer.Fields, width: int) -> Text:

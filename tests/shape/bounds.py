@@ -59,12 +59,13 @@ BOUNDS = {
     # that died and kept set-ups (500), git that fails at each of its calls, trust. The edges: wrong
     # lines answered with the right ones (500), a bd that hangs or lies, one ready set, foreign
     # workers' processes, version 1 of the kit, warm hosts of RRQ and dispatcherd, agents: 2,500.
-    "code_lines": Bound(66256, slack=300),
+    # One table of keys and buttons, of which help and documents are made: 120.
+    "code_lines": Bound(66419, slack=300),
     # A feature, a request and a process with slots are a file each: thirty small methods more.
-    "functions": Bound(5953, slack=30),
-    "classes": Bound(965, slack=10),
+    "functions": Bound(5970, slack=30),
+    "classes": Bound(968, slack=10),
     # Oracles and their recorder, bounds of the shape, the tracer, tests of conditions.
-    "test_lines": Bound(105751, slack=1000),
+    "test_lines": Bound(105882, slack=1000),
 }
 """Files and lines of the product are printed only: a cap on files staples ideas together, and one
 on lines strips docstrings. From Python 3.12 on a list comprehension is no function: six fewer in

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from beads_workers.core import journal as rec
 from beads_workers.core.model import IssueId
 from beads_workers.core.wire import Progress
-from beads_workers.ui import viewer
+from beads_workers.ui import bindings, viewer
 from tests.ui.snapshots import after, ended, fleet
 
 BUSY = after(*fleet(10, busy=2))
@@ -43,7 +43,7 @@ def pressed(
     """The view after these keys, and all that was asked."""
     look, wishes = look or viewer.Look(), []
     for key in keys:
-        look, wish = viewer.press(look, key, snapshot, page_rows=4)
+        look, wish = bindings.press(look, key, snapshot, page_rows=4)
         wishes += [] if wish is None else [wish]
     return look, wishes
 
@@ -339,7 +339,7 @@ def test_no_keys_break_the_view_or_take_anything_away_unasked(
     look = viewer.Look(role)
     for key in keys:
         before = look.question
-        look, wish = viewer.press(look, key, snapshot)
+        look, wish = bindings.press(look, key, snapshot)
         look = replace(look, log=LOG if look.pane is viewer.Pane.LOG else None)
         if isinstance(wish, viewer.Ask) and wish.control in ("bw.release", "bw.stop"):
             assert before is not None, "asked first"
@@ -349,6 +349,6 @@ def test_no_keys_break_the_view_or_take_anything_away_unasked(
 
 @pytest.mark.parametrize(("key", "said"), [(":", ": does nothing here"), ("a", "3 shows it")])
 def test_a_key_that_does_nothing_says_so_and_changes_nothing(key: str, said: str) -> None:
-    look, wish = viewer.press(viewer.Look(), key, BUSY)
+    look, wish = bindings.press(viewer.Look(), key, BUSY)
     assert wish is None and said in look.message
     assert replace(look, message="") == viewer.Look()
