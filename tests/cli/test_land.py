@@ -239,10 +239,10 @@ def test_a_gate_that_asks_of_which_issue_it_is_is_refused(verify: str, named: st
 
 def test_land_and_undo_refuse_such_a_gate_and_without_landing_it_is_fine(left: Left) -> None:
     verify = ("--verify", "test -e $BW_ISSUE_ID")
+    make_tracker(left.state / "tracker.db", "app", [])
     for command in (("land",), ("undo", "app-1")):
         error = commands.asked(*command, *verify).exception
         assert isinstance(error, CommandError) and error.exit_code == EXIT_USAGE
-    make_tracker(left.state / "tracker.db", "app", [])
     said = Options(worktree=True, command=("true",), verify=verify[1])
     resolved = resolve(said, left.project, {})
     with pytest.raises(CommandError):
@@ -405,7 +405,7 @@ def test_undo_that_was_killed_before_the_tracker_knew_is_finished_when_it_is_ask
 ) -> None:
     landed(left, ("app-1", {"one": "1"}), ("app-2", {"two": "2"}))
     asked = "app-2" if whole else "app-1"
-    settings = land._settings(left.state, "true")
+    settings, _ = land._settings(left.state, "true")
     done = Undo(settings, (asked,)).run()
     assert done.moved_back == whole
     tip = git(left.top, "rev-parse", BRANCH)
@@ -424,7 +424,7 @@ def test_undo_of_a_run_that_was_killed_is_finished_by_the_run_or_by_its_issue(le
     commands.told("land", "--verify", "true")
     (ref,) = git(left.top, "for-each-ref", "--format=%(refname)", "refs/bw/runs").splitlines()
     run = ref.removeprefix("refs/bw/runs/")
-    Undo(land._settings(left.state, "true"), (run,)).run()
+    Undo(land._settings(left.state, "true")[0], (run,)).run()
     commands.told("undo", "app-1", "--verify", "true")
     assert left.status() == {"app-1": "open", "app-2": "closed"}
     assert "taken back: app-2" in commands.told("undo", run, "--verify", "true")
