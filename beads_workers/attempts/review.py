@@ -12,8 +12,9 @@ from beads_workers.core.model import value
 
 DIFF_CHARS_MAX = 200_000
 OBJECTS_TRIED_MAX = 5000
-"""Number of places in an answer that are tried as the beginning of an object: each failed one costs
-time by its distance."""
+"""At most this many ``{`` of an answer are tried as the beginning of the object, the last ones
+first. A failed try takes longer the more text is before it: the error of ``json`` counts the lines
+of that text."""
 
 _TEMPLATE = """\
 You review the work of somebody else on one issue of this project, in the current folder. You may

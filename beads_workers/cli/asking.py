@@ -1,6 +1,8 @@
 """Commands that send one request of the same name to a running fleet, and print the answer.
 
-An entry of ``registry.COMMANDS["cli.asking"]`` and a file of ``core.requests`` make one.
+Each entry of ``registry.COMMANDS["cli.asking"]`` becomes a command here. It sends the request
+``bw.NAME``, which is a file of ``core.requests``, or, as for ``pause`` and ``resume``, an event of
+``core.events`` (read by ``runtime.control_socket``).
 """
 
 from __future__ import annotations
@@ -17,8 +19,9 @@ from beads_workers.cli.fleet import report
 from beads_workers.registry import COMMANDS
 
 MORE = {
-    "pause": "With workers: only to these; 'start --suspend' stops their commands, too.",
-    "resume": "The fleet and all its workers; with workers: these.",
+    "pause": "If workers are named, only these get nothing new. With 'start --suspend', their"
+    " commands are stopped, too.",
+    "resume": "Resumes the fleet and all its workers; if workers are named, only these.",
 }
 """Additional help of the commands that take workers."""
 

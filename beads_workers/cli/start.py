@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 # Messages of ``start`` once its fleet answers.
 
 
-NOBODY = "; 'beads-workers scale 2' starts some, 'beads-workers worker' is one"
+NOBODY = "; 'beads-workers scale 2' starts two workers, 'beads-workers worker' runs as one"
 
 
 def say_preflight(settings: Any, started: dict[str, Any]) -> None:
@@ -64,7 +64,10 @@ def say_preflight(settings: Any, started: dict[str, Any]) -> None:
 
 
 def _also_run(settings: FleetSettings) -> Iterator[tuple[str, str]]:
-    """Yield what else the fleet runs, and who wrote it: users should know beforehand."""
+    """Yield the other commands that the fleet runs, each under its origin.
+
+    Origins: issues, setup, verify, notify.
+    """
     from beads_workers.checks.project import TrackerChoice, commands_of_issues
 
     tracker = TrackerChoice(settings.source, Path(settings.tracker), Path(settings.project))
@@ -136,7 +139,8 @@ def show_detached(started: dict[str, Any], *, as_json: bool) -> None:
 
 
 NEARLY = 0.75
-"""Least similarity of an option and a misspelt one; others are options of the command."""
+"""An unknown option at least this similar to a known one is a typing error. Any other may belong to
+the user's command, typed without ``--``."""
 
 
 class CommandAfterDashes(LaidOut):
@@ -149,9 +153,9 @@ class CommandAfterDashes(LaidOut):
         if "--" in args:
             cut = args.index("--")
             ctx.meta[AFTER_DASHES] = tuple(args[cut + 1 :])
-            return super().parse_args(ctx, _optional(args[:cut]))
+            return super().parse_args(ctx, _with_defaults(args[:cut]))
         try:
-            return super().parse_args(ctx, _optional(list(args)))
+            return super().parse_args(ctx, _with_defaults(list(args)))
         except _no_such_option() as error:
             from difflib import get_close_matches
 
@@ -168,8 +172,8 @@ class CommandAfterDashes(LaidOut):
             raise CommandError(message, hint, EXIT_USAGE) from None
 
 
-def _optional(arguments: list[str]) -> list[str]:
-    """Return the words with a value for ``--web`` and ``--trust`` if none was given."""
+def _with_defaults(arguments: list[str]) -> list[str]:
+    """Return the words; ``--web`` and ``--trust`` get a default value if they have none."""
     words: list[str] = []
     for word in with_port(arguments):
         if words[-1:] == ["--trust"]:
@@ -305,7 +309,8 @@ def run_start(
 
     resolved = settle(said, may_ask=not (how.dry_run or how.as_json))
     if resolved.untrusted:
-        # Some kinds of sources need these lines to prepare.
+        # Refuse before the plan is made: untrusted lines are left out, and some sources cannot
+        # prepare without them.
         refuse_untrusted(resolved, tells=not how.dry_run)
     drawn = Drawn(quiet=how.as_json)
     plan = plan_of(resolved, issues, owned=not how.detach, progress=drawn)
@@ -317,7 +322,7 @@ def run_start(
         show(settings, warnings, as_json=how.as_json)
         return
     record(plan)
-    _know_moved(settings)
+    _repair_moved(settings)
     page = open_page(resolved.options, settings)
     if not how.detach:
         proving = _proving(plan.proving, settings)
@@ -325,8 +330,8 @@ def run_start(
     _detach(launch, settings, page, as_json=how.as_json, wait=how.wait)
 
 
-def _know_moved(settings: FleetSettings) -> None:
-    """Repair the worktrees of a project that was moved: they keep their place."""
+def _repair_moved(settings: FleetSettings) -> None:
+    """If the project was moved, make its worktrees and their records point to its new place."""
     found = settings.work.worktrees if settings.work is not None else None
     if found is None:
         return
@@ -365,7 +370,7 @@ def _started(launch: Launch, settings: FleetSettings, page: Page | None) -> dict
     started = launch.tell(settings)
     if page is not None:
         started["web"] = page.url
-    # This process may own the fleet: failing output must not end both.
+    # The fleet may end with this process, so output that cannot be written must end neither.
     outlive_output(_is_lost)
     return started
 

@@ -30,7 +30,10 @@ WORKING = (ConnState.RESERVED, ConnState.BUSY)
 
 @value
 class Unwanted:
-    """A job that was released, and when it is considered again for any worker (monotonic)."""
+    """A job whose claim was dropped, because no free worker accepts it.
+
+    ``until``: monotonic seconds when it may be claimed again in any case.
+    """
 
     job: Job
     until: float
@@ -61,7 +64,8 @@ class ClaimScheduler:
         self._unmet = False
         """True if a worker that does not accept every task has found none that it accepts."""
         self.unwanted: dict[IssueId, Unwanted] = {}
-        """Claimed jobs that suit no free worker: left to other fleets until one is free."""
+        """Jobs whose claim was dropped because no free worker accepts them. They are not claimed
+        again until a worker that accepts them is free, or until ``until`` has passed."""
 
     def completed(self, seconds: float) -> None:
         """Take in the duration of an attempt; it decides how far ahead we claim."""
@@ -76,8 +80,8 @@ class ClaimScheduler:
         seconds = self._attempt_seconds
         if seconds is None or not self._parts.settings.claims_ahead:
             return 0
-        # The worker's share of the claimed jobs: at the end of a backlog no worker is to be
-        # without.
+        # At most the worker's share of the claimed jobs, so that at the end of a backlog no worker
+        # is without a job while another has several.
         share = -(-self._issues.count(IssueState.CLAIMED) // max(1, self._parts.registry.slots()))
         soon = limits.PREFETCH_SECONDS
         room = (
@@ -124,15 +128,15 @@ class ClaimScheduler:
 
     def coming(self) -> bool:
         """Return whether work may come in a moment.
-        An answer that may bring work is under way or about to be, or a write is due that may make
-        some ready."""
+        True if a round trip that may bring work is under way or about to begin, if a write is due
+        that may make an issue ready, or during the recovery."""
         if self._parts.state is RunState.RECOVERING:
             return True
         if self._parts.state is not RunState.RUNNING or self._round_trips.resting:
             return False
         return self._round_trips.has_due_writes() or self._asked_for > 0 or self._want() > 0
 
-    def is_free(self, connection: Connection) -> None:
+    def note_free(self, connection: Connection) -> None:
         """Note that a worker asks for work: what suits the worker may be claimed again."""
         suits = [i for i, each in self.unwanted.items() if connection.takes(each.job)]
         for issue_id in suits:
@@ -140,13 +144,17 @@ class ClaimScheduler:
         if suits:
             self.reschedule()
 
-    def found_none(self) -> None:
+    def none_suits(self) -> None:
         """Note that nothing unsent suits a worker that does not accept every task."""
         self._unmet = True
 
     def _give_up_unwanted(self) -> None:
-        """Release the claims that suit no free worker.
-        Others may want them, and they keep other work out."""
+        """Drop unsent claims that no free worker accepts.
+
+        Another fleet may want those issues, and here they take the place of work that could run.
+        As many as we claim ahead, plus one for each worker that is starting, are kept if a busy or
+        starting worker may take them.
+        """
         self._unmet = False
         if self._parts.push:
             return  # No other fleet could have it.
@@ -207,8 +215,11 @@ class ClaimScheduler:
         return self._round_trips.claims_unknown and not self._parts.push
 
     def _heed_landing(self) -> None:
-        """Begin no more attempts than there are workers while landing is paused.
-        Each attempt would cost money, and its branch would only wait with the others."""
+        """While landing is paused, begin an attempt only if running attempts plus branches that
+        wait to land are fewer than the workers.
+
+        Each attempt would cost money, and its branch would only wait with the others.
+        """
         room = self._landing_room()
         if room is None:
             if self._was_held:
@@ -258,7 +269,8 @@ class ClaimScheduler:
         self._parts.leases.granted(taken.leases)
         for freed in taken.reclaimed:
             self._effects.note("info", f"{freed.issue_id} was left and is open again: {freed.why}")
-        # The rows of a round trip that only lists are there for the next READY.
+        # After a round trip that only listed, the listed rows can still be claimed at the next
+        # READY: the source is not exhausted.
         self._exhausted = len(taken.jobs) < asked_for or not (asked_for or taken.listed)
         self._looked = True
         there = taken.jobs or taken.listed or taken.waiting or taken.later
@@ -266,14 +278,16 @@ class ClaimScheduler:
         if self._overtaken or self._requeued(round_trip):
             self._exhausted = self._looked = self.found_nothing = False
         if asked_for and not taken.jobs and self._parts.preparation.tried:
-            self._parts.preparation.tried.clear()  # No other issue is left to find out with.
+            # Every issue left has already been a trial of ``PreparationBrake``: allow them again.
+            self._parts.preparation.tried.clear()
             self._exhausted = False
         self._note_listing(taken)
         if self._exhausted or not asked_for:
             self._ask_later(raced=bool(taken.listed) and asked_for > 0)
 
     def _requeued(self, round_trip: RoundTripEnded) -> bool:
-        """Return whether this very round trip released an issue that its claim still left out."""
+        """Return whether this round trip itself requeued an issue that may be taken again.
+        Its own take did not see the issue, because ``skip`` was made before."""
         off = self._parts.retry_state.not_to_take()
         released = (s.settlement for s in round_trip.settled if s.result is Result.APPLIED)
         return any(s.action is Action.RELEASE and s.issue_id not in off for s in released)
@@ -312,8 +326,8 @@ class ClaimScheduler:
 
     def _gone_at_once(self, unsent: int, slots: int) -> bool:
         """Return whether the unsent jobs last only a moment, compared with a round trip.
-        A round trip begun when they are gone then brings twice as much, and no worker waits for
-        long."""
+        If so, do not refill at half: a round trip that begins once they are gone brings twice as
+        much, and no worker waits long."""
         seconds = unsent * (self._attempt_seconds or 0.0) / max(1, slots)
         return seconds < limits.LINGER_SHARE * self._round_trips.trip_seconds
 

@@ -136,7 +136,7 @@ class Connections:
                 self._task_ended(connection, message)
             case ConnReaction.SERVE:
                 if self._scheduler.unwanted:
-                    self._scheduler.is_free(connection)
+                    self._scheduler.note_free(connection)
                 self.serve(connection)
                 if connection.abilities.prefetch_count:
                     self._fill(connection)
@@ -340,7 +340,7 @@ class Connections:
             self._deliver(connection, in_flight)
         else:
             if state is RunState.RUNNING and connection.wants is not None:
-                self._scheduler.found_none()
+                self._scheduler.none_suits()
             # Else the READY is held until there is work: whoever sends it waits for the answer.
             if not (self._parts.push and connection.own and state is RunState.RUNNING):
                 soon = self._scheduler.coming() if soon is None else soon

@@ -399,7 +399,7 @@ class Tasks:
         )
 
     def requeue_unsent(self) -> None:
-        """Release all claimed and unsent jobs at once, for a stop or a drain."""
+        """Requeue all claimed and unsent jobs at once, for a stop or a drain."""
         for in_flight in list(self.in_flight.values()):
             if in_flight.issue.state is IssueState.CLAIMED:
                 self.drop_claim(in_flight)

@@ -17,8 +17,9 @@ from beads_workers.core.model import Outcome, OutcomeKind, value
 class Policy:
     """``attempts_max``: charged attempts before an issue is quarantined. Delays in seconds.
 
-    ``hand_back``: the sender of a job has a policy of its own. The sender is told how the one
-    attempt went, or the last one of ``hand_back_after``.
+    ``hand_back``: the job's sender decides about retries. It gets the outcome of attempt number
+    ``hand_back_after`` (free retries do not raise the number), or of an earlier attempt that was
+    ``cancelled`` or ``not_found``.
     """
 
     attempts_max: int = limits.ATTEMPTS_MAX
@@ -114,7 +115,9 @@ class Blame:
 
     # The agent's account refused the attempt.
     refused: bool = False
-    # The refused attempt counts all the same: refusals that never end must end with the issue.
+    # Charge the refused attempt all the same. True once an overload of the account has lasted for a
+    # day (``Accounts.charges``), so that an issue that is refused for ever is quarantined in the
+    # end.
     counts: bool = False
     # The issue's own budget, if that is spent.
     spent: str = ""
@@ -157,7 +160,8 @@ def struck(policy: Policy, ended: Ended) -> Verdict | None:
 
 
 def handed_back(policy: Policy, ended: Ended) -> Verdict | None:
-    """Hand the job back after so many of our attempts: its sender decides about the next one."""
+    """Hand the job back after attempt number ``hand_back_after``, or at once if it is hopeless: its
+    sender decides about the next attempt."""
     hopeless = ended.outcome.kind in (OutcomeKind.CANCELLED, OutcomeKind.NOT_FOUND)
     last = hopeless or ended.before.charged + 1 >= policy.hand_back_after
     return HandBack() if policy.hand_back and last else None
@@ -199,7 +203,8 @@ def not_prepared(policy: Policy, ended: Ended) -> Verdict | None:
 
 
 def free_retry(policy: Policy, ended: Ended) -> Verdict | None:
-    """Requeue without a charge if the worker asks for another try, so many times in a row."""
+    """Requeue without a charge if the worker asks for another try, up to ``free_retries_max`` times
+    in a row."""
     outcome, free = ended.outcome, ended.history.free_in_a_row
     if outcome.kind is not OutcomeKind.RETRY or free >= policy.free_retries_max:
         return None
@@ -211,14 +216,15 @@ def free_retry(policy: Policy, ended: Ended) -> Verdict | None:
 
 
 def charged(policy: Policy, ended: Ended) -> Verdict:
-    """Charge a failed attempt; the last of so many quarantines its issue."""
+    """Charge a failed attempt; charge number ``attempts_max`` quarantines its issue."""
     outcome, history = ended.outcome, ended.history
-    # A charged retry stays on its streak: the allowance is for a streak, not for every twenty.
+    # A charged retry does not reset the count of free retries: a streak gets ``free_retries_max``
+    # (19) of them once, and every later retry of the streak is charged.
     free = history.free_in_a_row if outcome.kind is OutcomeKind.RETRY else 0
     after = AttemptHistory(history.charged + 1, free)
     if after.charged >= policy.attempts_max:
         return Quarantine(outcome.error, after)
-    # Although it counts, it does not come sooner than the worker asked for.
+    # This retry is charged, but the next attempt still begins no sooner than the worker asked for.
     asked = min(outcome.retry_after_seconds or 0.0, limits.RETRY_AFTER_MAX_SECONDS)
     return Requeue(max(asked, _backoff(policy, after.charged, ended.jitter)), after)
 

@@ -568,8 +568,8 @@ def document() -> str:
 
     parts = [
         "# States\n\nMade by `python -m beads_workers.core.states` from the tables that the code"
-        " runs on; a test compares it. Where a cell is empty, only a bug of ours could bring the"
-        " pair about, and the process ends.\n"
+        " runs on; a test compares it. An empty cell is a pair that only a bug of ours could bring"
+        " about: the process then ends.\n"
     ]
     parts.append(_section("A connection, seen from the orchestrator", CONNECTION))
     parts.append(_section("An issue", ISSUE))

@@ -79,9 +79,9 @@ FETCH_SECONDS = 30.0
 land there, too."""
 REMOTE_SECONDS = (5.0, 300.0)
 """Delays for a remote that cannot be reached, in the form of ``AGAIN_SECONDS``."""
-UNTOLD_SHARES = (0.025, 0.075, 0.15, 0.3, 0.45)
+NO_VERDICTS_SHARES = (0.025, 0.075, 0.15, 0.3, 0.45)
 """Delays between the tries of a branch without a verdict, as shares of ``gate_retry``."""
-UNTOLD_LONGEST = 6.0
+NO_VERDICTS_LONGEST = 6.0
 """Limit of the retries, in units of ``gate_retry``, for gates that end late."""
 STOP_SECONDS = 5.0
 """Seconds between the request that a gate stop and its kill."""
@@ -152,7 +152,7 @@ class Lander:
     _gates: dict[int, _Running] = field(default_factory=dict)
     _bad: dict[str, GateResult] = field(default_factory=dict)
     _later: dict[str, float] = field(default_factory=dict)
-    _untold_since: dict[str, float] = field(default_factory=dict)
+    _no_verdicts_since: dict[str, float] = field(default_factory=dict)
     _unread: dict[str, Add] = field(default_factory=dict)
     _conflict: Conflict | None = None
     _stuck: str = ""
@@ -242,7 +242,7 @@ class Lander:
             self._git_fails(error)
             return
         self._passengers[add.issue_id] = add
-        self._untold_since.pop(add.issue_id, None)
+        self._no_verdicts_since.pop(add.issue_id, None)
         self.queue.add(WaitingBranch(add.issue_id, add.priority, add.ended_at))
         self._look_at = 0.0  # The train is to stand on the latest commits of others.
 
@@ -563,8 +563,8 @@ class Lander:
                 self._advance(number, place)
             case Later(key, times):
                 self._try_later(key, times)
-            case Refuse(key, told):
-                self._convict(key, told=told)
+            case Refuse(key, was_red):
+                self._convict(key, was_red=was_red)
             case Say(pause):
                 self._say_pause(pause)
             case _:
@@ -680,8 +680,8 @@ class Lander:
         else:
             self._bad[tree] = result
         self.say(replace(said, state=result.verdict.value, why=result.why, flaky=flaky))
-        since = self._untold_since.get(running.key, time.monotonic())
-        longest = UNTOLD_LONGEST * self.settings.landing.gate_retry_seconds
+        since = self._no_verdicts_since.get(running.key, time.monotonic())
+        longest = NO_VERDICTS_LONGEST * self.settings.landing.gate_retry_seconds
         self.queue.judged(lane, result.verdict, enough=time.monotonic() - since >= longest)
         if tree == self._tip_tree():
             self.say(messages.Tip(self._tip, self.settings.landing.branch, green))
@@ -759,16 +759,16 @@ class Lander:
         against = self._landed_since(add, found.files)
         self._refuse(add, "conflict", found.text, found.files, against)
 
-    def _convict(self, key: str, *, told: bool) -> None:
+    def _convict(self, key: str, *, was_red: bool) -> None:
         add, result = self._passengers.get(key), self._said_of(key)
         if not isinstance(add, Add):
             return  # The branch was withdrawn while git failed.
-        why, against = result.why, self._landed_since(add) if told else ()
-        if not told:
-            tried = time.monotonic() - self._untold_since.pop(key, time.monotonic())
+        why, against = result.why, self._landed_since(add) if was_red else ()
+        if not was_red:
+            tried = time.monotonic() - self._no_verdicts_since.pop(key, time.monotonic())
             why = f"no verdict, tried for {tried:.0f} s: {why}"
         text = "\n".join(part for part in (why, result.text) if part)
-        self._refuse(add, "verify" if told else "gate", text, against=against)
+        self._refuse(add, "verify" if was_red else "gate", text, against=against)
 
     def _said_of(self, key: str) -> GateResult:
         """Return the result of the last gate of this branch that was not green."""
@@ -778,8 +778,8 @@ class Lander:
 
     def _try_later(self, key: str, times: int) -> None:
         now, why = time.monotonic(), self._said_of(key).why
-        seconds = UNTOLD_SHARES[times - 1] * self.settings.landing.gate_retry_seconds
-        self._untold_since.setdefault(key, now)
+        seconds = NO_VERDICTS_SHARES[times - 1] * self.settings.landing.gate_retry_seconds
+        self._no_verdicts_since.setdefault(key, now)
         self._later[key] = now + seconds
         add = self._passengers.get(key)
         if isinstance(add, Add):
@@ -818,15 +818,16 @@ class Lander:
             case PauseReason.TIP:
                 why = f"{branch} at {self._tip[:12]} does not pass by itself: {bad.why}"
             case PauseReason.GATE:
-                why = f"verify cannot be told on {branch} at {self._tip[:12]}: {bad.why}"
+                why = f"verify gave no verdict on {branch} at {self._tip[:12]}: {bad.why}"
             case PauseReason.FIRST:
                 follow = self._passengers.get(FOLLOWED)
                 if not isinstance(follow, Follow):
                     return  # The user's branch has landed, or is gone, while git failed.
                 of = f"{follow.branch} at {follow.commit[:12]}"
                 bad = self._said_of(FOLLOWED) if self._conflict is None else bad
-                told = "does not pass" if bad.verdict is GateVerdict.RED else "cannot be told"
-                why = f"with {of} verify {told} on {branch}: {bad.why}"
+                is_red = bad.verdict is GateVerdict.RED
+                how = "does not pass" if is_red else "gave no verdict"
+                why = f"with {of} verify {how} on {branch}: {bad.why}"
                 if self._conflict is not None:
                     why, files = f"{of} does not merge with {branch}", self._conflict.files
                     # This also helps for a commit that was amended after it had landed.

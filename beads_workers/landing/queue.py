@@ -40,19 +40,20 @@ REMEMBERED = 0.99
 reduces the weight of the earlier ones by the factor ``REMEMBERED``."""
 
 REDS_FEW = 2
-"""Number of red gates up to which a culprit may be innocent, if gates are flaky: it is tried once
-more when no branch waits. More red gates are hardly all wrong."""
+"""Number of gates that did not pass, up to which a culprit may be innocent, if gates are flaky: it
+is tried once more when no branch waits. More of them are hardly all wrong."""
 
 SUSPECTS_WIDE = 8
-"""Number of suspects from which on all lanes search for the culprit, side by side. With 16, the
-search takes a tenth less time for 6 % more gates. From 5 on, it would take another 3 % of each."""
+"""Number of suspects from which on all lanes search for the culprit, side by side.
+Compared with a limit of 16, 8 takes a tenth less time and 6 % more gates. A limit of 5 would take
+another 3 % less time and another 3 % more gates."""
 
-UNTOLD_MAX = 6
+NO_VERDICTS_MAX = 6
 """Number of gates without a verdict on one branch before it is set aside."""
 
 
 class GateVerdict(Enum):
-    """Verdict of a gate on a tree. ``NONE``: the gate could not tell."""
+    """Verdict of a gate on a tree. ``NONE``: the gate gave no verdict."""
 
     GREEN = "green"
     RED = "red"
@@ -60,8 +61,8 @@ class GateVerdict(Enum):
 
 
 class PauseReason(Enum):
-    """Reason why nothing lands: the tip does not pass its own gate, the gate cannot tell, or the
-    user's own branch conflicts or does not pass."""
+    """Reason why nothing lands: the tip does not pass its own gate, gates give no verdict, or
+    the user's own branch conflicts or does not pass."""
 
     TIP = "tip"
     GATE = "gate"
@@ -125,8 +126,8 @@ class Advance:
 
 @value
 class Later:
-    """Retry this branch later: ``times`` gates had no verdict on it. Answer with ``again`` in
-    time."""
+    """Retry this branch later: ``times`` gates had no verdict on it. When the delay is over,
+    answer with ``again``."""
 
     key: str
     times: int
@@ -134,11 +135,11 @@ class Later:
 
 @value
 class Refuse:
-    """Refuse the branch. ``told``: the gate was red. Otherwise the branch never had a verdict, and
-    is set aside: ``one_more`` tries it once more."""
+    """Refuse the branch. ``was_red``: the gate was red. Otherwise the branch never had a verdict,
+    and is set aside: ``one_more`` tries it once more."""
 
     key: str
-    told: bool = True
+    was_red: bool = True
 
 
 @value
@@ -174,21 +175,23 @@ class _Run:
 
 @dataclass(slots=True)
 class _Train:
-    """A train. ``landed``: the place up to which it has landed. ``red``: the lowest place above
-    that did not pass. ``bad``: for each place that did not pass, when that run began; ``told``:
-    places that were red; ``fresh``: places that were red again in a fresh worktree. ``tip_bad``:
-    how often the tip did not pass; ``tip_red``: whether it was red. ``enough``: another try of a
-    branch without a verdict would take too long. ``early``: verdict on a train that ran ahead."""
+    """A train. ``landed``: the place up to which it has landed. ``lowest_bad``: the lowest place
+    above ``landed`` that did not pass, red or without a verdict. ``bad``: for each place that did
+    not pass, the clock when its last gate without a verdict ended, or, if there was none, when its
+    first red gate began. ``bads``: the place of each gate that did not pass. ``red_places``: places
+    that were red; ``fresh``: places that were red again in a fresh worktree. ``tip_bad``: how often
+    the tip did not pass; ``tip_red``: whether it was red. ``enough``: another try of a branch
+    without a verdict would take too long. ``early``: verdict on a train that ran ahead."""
 
     number: int
     keys: tuple[str, ...]
     kind: _Kind = _Kind.USUAL
     landed: int = 0
-    red: int | None = None
+    lowest_bad: int | None = None
     bad: dict[int, int] = field(default_factory=dict)
     fresh: set[int] = field(default_factory=set)
-    told: set[int] = field(default_factory=set)
-    reds: list[int] = field(default_factory=list)
+    red_places: set[int] = field(default_factory=set)
+    bads: list[int] = field(default_factory=list)
     tip_bad: int = 0
     tip_red: bool = False
     enough: bool = False
@@ -197,7 +200,7 @@ class _Train:
     def cut(self, places: int) -> None:
         self.keys = self.keys[:places]
         self.bad = {place: began for place, began in self.bad.items() if place <= places}
-        self.red = min((place for place in self.bad if place > self.landed), default=None)
+        self.lowest_bad = min((place for place in self.bad if place > self.landed), default=None)
 
 
 class Queue:
@@ -216,7 +219,7 @@ class Queue:
         self._waiting: dict[str, WaitingBranch] = {}
         self._evicted: dict[str, WaitingBranch] = {}
         self._aside: dict[str, WaitingBranch] = {}
-        self._untold: dict[str, int] = {}
+        self._no_verdicts: dict[str, int] = {}
         self._held: set[str] = set()
         self._due: list[str] = []
         self._new: set[str] = set()
@@ -291,7 +294,7 @@ class Queue:
 
     def _forget(self, key: str) -> None:
         """Forget that gates had no verdict on this branch."""
-        self._untold.pop(key, None)
+        self._no_verdicts.pop(key, None)
         self._held.discard(key)
         if key in self._due:
             self._due.remove(key)
@@ -446,7 +449,8 @@ class Queue:
                 self._running[free[0]] = _Run(number, place, fresh, self._clock)
                 self._commands.append(RunGate(free[0], number, place, fresh, anew))
                 return
-        if self._ahead is None and train.red == train.landed + 1 and train.bad and self._tip_green:
+        is_found = train.lowest_bad == train.landed + 1
+        if self._ahead is None and is_found and train.bad and self._tip_green:
             keys = [key for key in self._ready() if key != train.keys[train.landed]][: self.size]
             if keys and train.kind is _Kind.USUAL:
                 self._build(_Kind.USUAL, tuple(keys))
@@ -454,7 +458,8 @@ class Queue:
     def _wanted(self, train: _Train) -> Iterator[tuple[int, int, bool, bool]]:
         """Yield the places to gate, the most useful first, as train, place, ``fresh`` and
         ``anew``."""
-        number, whole, tip, red = train.number, len(train.keys), train.landed, train.red
+        number, whole, tip = train.number, len(train.keys), train.landed
+        lowest_bad = train.lowest_bad
         if train.kind is _Kind.ALONE:
             if self._had_enough(train):
                 yield number, tip, True, True
@@ -467,29 +472,30 @@ class Queue:
         if not self._tip_green:
             again = train.tip_bad > 0
             yield number, tip, again, again or self._tip_anew
-        if red is None:
+        if lowest_bad is None:
             yield number, whole, False, False
-        elif red > tip + 1:
-            for place in self._splits(train, red):
+        elif lowest_bad > tip + 1:
+            for place in self._splits(train, lowest_bad):
                 yield number, place, False, False
         elif self._tip_green:
-            if red not in train.fresh:
-                yield number, red, True, True
+            if lowest_bad not in train.fresh:
+                yield number, lowest_bad, True, True
             elif not self._was_green(train):
                 yield number, tip, False, True
             if self._ahead is not None and self._ahead.keys and self._ahead.early is None:
                 yield self._ahead.number, len(self._ahead.keys), False, False
 
-    def _splits(self, train: _Train, red: int) -> Iterator[int]:
-        """Yield places to gate in the search for the lowest red place, at about equal distances."""
-        low, wide = train.landed, red - train.landed >= SUSPECTS_WIDE
+    def _splits(self, train: _Train, high: int) -> Iterator[int]:
+        """Yield places to gate in the search for the lowest place that does not pass, at about
+        equal distances. ``high``: the lowest such place so far."""
+        low, wide = train.landed, high - train.landed >= SUSPECTS_WIDE
         ours = [run.place for run in self._running.values() if run.number == train.number]
-        places = sorted(place for place in ours if low < place < red)
+        places = sorted(place for place in ours if low < place < high)
         if not places:
             free = self._lanes - len(self._running) - len(self._stopping)
-            yield low + max(1, (red - low) // (free + 1 if wide else 2))
+            yield low + max(1, (high - low) // (free + 1 if wide else 2))
         elif wide:
-            gaps = zip((low, *places), (*places, red), strict=True)
+            gaps = zip((low, *places), (*places, high), strict=True)
             below, above = max(gaps, key=lambda gap: gap[1] - gap[0])
             if above - below > 1:
                 yield (below + above) // 2
@@ -504,7 +510,7 @@ class Queue:
             if train.kind is _Kind.ALONE:
                 self._set_aside(train)
             return
-        self.flaky += run.place in train.told
+        self.flaky += run.place in train.red_places
         # All lower places have landed with it; higher places stand on it.
         self._stop(train, lambda other: other.place <= run.place)
         self._commands.append(Advance(train.number, run.place))
@@ -514,13 +520,14 @@ class Queue:
         if verdict is GateVerdict.NONE:
             train.bad[run.place] = self._clock
         train.bad.setdefault(run.place, run.began)
-        train.reds.append(run.place)
+        train.bads.append(run.place)
         if verdict is GateVerdict.RED:
-            # The first red verdict may be wrong, whatever had no verdict before.
-            if run.fresh and run.place in train.told:
+            # A red gate in a fresh worktree confirms only an earlier red gate of this place. After
+            # gates without a verdict it is the first red one, and may be wrong itself.
+            if run.fresh and run.place in train.red_places:
                 train.fresh.add(run.place)
-            train.told.add(run.place)
-        train.red = min(train.red or run.place, run.place)
+            train.red_places.add(run.place)
+        train.lowest_bad = min(train.lowest_bad or run.place, run.place)
         self._stop(train, lambda other: other.place > run.place)
 
     def _tip_bad(self, train: _Train, verdict: GateVerdict) -> None:
@@ -531,16 +538,16 @@ class Queue:
             self._pause(PauseReason.TIP if verdict is GateVerdict.RED else PauseReason.GATE)
 
     def _had_enough(self, train: _Train) -> bool:
-        return self._untold.get(train.keys[train.landed], 0) >= UNTOLD_MAX
+        return self._no_verdicts.get(train.keys[train.landed], 0) >= NO_VERDICTS_MAX
 
     def _hold(self, train: _Train) -> None:
         """Let a branch wait that has no verdict: so far that is no fault of the branch."""
         key = train.keys[train.landed]
-        times = UNTOLD_MAX if train.enough else self._untold.get(key, 0) + 1
-        self._untold[key] = times
-        if times >= UNTOLD_MAX:
+        times = NO_VERDICTS_MAX if train.enough else self._no_verdicts.get(key, 0) + 1
+        self._no_verdicts[key] = times
+        if times >= NO_VERDICTS_MAX:
             # Is it the branch, or do gates have no verdict on anything now? A gate of the tip
-            # tells.
+            # shows.
             train.kind = _Kind.ALONE
             train.cut(train.landed + 1)
             self._stop(train, lambda run: True)
@@ -561,7 +568,7 @@ class Queue:
             return
         self._aside[key] = self._waiting.pop(key)
         self._new.discard(key)
-        self._commands.append(Refuse(key, told=False))
+        self._commands.append(Refuse(key, was_red=False))
 
     def _leave(self, train: _Train) -> None:
         """Drop the train's next branch; the train that ran ahead without it, if any, replaces the
@@ -574,10 +581,10 @@ class Queue:
             self._hear(run, verdict, kept=kept)
 
     def _is_convicted(self, train: _Train) -> bool:
-        red = train.red
-        if train.kind is not _Kind.USUAL or red is None or red != train.landed + 1:
+        place = train.landed + 1
+        if train.kind is not _Kind.USUAL or train.lowest_bad != place:
             return False
-        return red in train.fresh and self._tip_green and self._was_green(train)
+        return place in train.fresh and self._tip_green and self._was_green(train)
 
     def _was_green(self, train: _Train) -> bool:
         """Return whether a gate has been green since the first bad one of this train."""
@@ -595,7 +602,7 @@ class Queue:
         del self._waiting[key]
         self._new.discard(key)
         self._forget(key)
-        if sum(red > place for red in train.reds) <= REDS_FEW:
+        if sum(bad > place for bad in train.bads) <= REDS_FEW:
             self._evicted[key] = entry
         self._commands.append(Refuse(key))
         self._leave(train)
@@ -614,7 +621,7 @@ class Queue:
         if train is None:
             return
         whole = len(train.keys)
-        if train.red is None and any(run.place == whole for run in self._running.values()):
+        if train.lowest_bad is None and any(run.place == whole for run in self._running.values()):
             # The whole train may be what fixes the tip.
             train.kind = _Kind.LONE
             self._stop(train, lambda run: run.place != whole)
@@ -627,7 +634,8 @@ class Queue:
             self._commands.append(Say(None))
 
     def _look_again(self, *, anew: bool) -> None:
-        # Commands of the build under way when the branch turned out to have moved.
+        # The branch may have moved, perhaps in the middle of a Build. Drop all commands that name a
+        # train (Build, RunGate, Advance), and keep the rest.
         self._asked = None
         self._commands = deque(
             c for c in self._commands if isinstance(c, StopGate | Later | Refuse | Say)
@@ -646,11 +654,11 @@ class Queue:
                 if train.kind is _Kind.CHANCE:
                     self._waiting.pop(key, None)
                 elif train.kind is _Kind.ALONE and key in self._waiting:
-                    self._untold[key] = min(self._untold.get(key, 0), UNTOLD_MAX - 1)
+                    self._no_verdicts[key] = min(self._no_verdicts.get(key, 0), NO_VERDICTS_MAX - 1)
                     self._due.append(key)
 
     def _call_back(self) -> None:
-        """Stop the train that ran ahead: it stands on nothing any more."""
+        """Stop the train that ran ahead: it cannot land as it was built."""
         ahead, self._ahead = self._ahead, None
         if ahead is not None:
             self._stop(ahead, lambda run: True)

@@ -32,7 +32,8 @@ class Steps(Protocol):
     """Runner of a slot's steps, which reports their ends to the slot."""
 
     def run_step(self, slot: Slot, plan: Plan, step: Step) -> None:
-        """Start the step that is a call; report its end once with ``slot.tell``."""
+        """Start this step, which is a call and not a program; report its end once with
+        ``slot.tell``."""
 
     def end_step(self, slot: Slot, *, hard: bool) -> None:
         """End the running step; its end is reported later."""
@@ -58,7 +59,7 @@ class Slot:
         self.status: int | None = None
         self.task: Task | None = None
         """The task that the slot has, or had last."""
-        self._draining = False
+        self._is_handling = False
         self._settings = settings
         self._steps = steps
         self._touch = touch
@@ -72,7 +73,7 @@ class Slot:
 
     def start(self) -> None:
         """Connect; call once, before anything else."""
-        self._drain(self._half.start())
+        self._handle_events(self._half.start())
         self._touch(self)
 
     def deadline(self) -> float | None:
@@ -83,13 +84,13 @@ class Slot:
         """Do what is due; call at the end of a turn if it was touched, or its deadline has
         passed."""
         if self.status is None:
-            self._drain(self._half.on_deadline(now))
+            self._handle_events(self._half.on_deadline(now))
             self._flush()
 
     def tell(self, event: worker_events.Event) -> None:
         """Handle an event of the slot's step, or of the whole process."""
         self._events.append(event)
-        self._drain()
+        self._handle_events()
         self._touch(self)
 
     def log(self, text: str) -> None:
@@ -130,16 +131,18 @@ class Slot:
     def _tell_all(self, events: Iterator[worker_events.Event]) -> None:
         for event in events:
             self._events.append(event)
-            self._drain()
+            self._handle_events()
 
-    def _drain(self, commands: Sequence[worker_events.Command] = ()) -> None:
-        if self._draining:
-            return  # A step that ended at its start: its event waits for its turn.
-        self._draining = True
+    def _handle_events(self, commands: Sequence[worker_events.Command] = ()) -> None:
+        if self._is_handling:
+            # Called from within ``_carry_out``, as when ``run_step`` reports the end at once. The
+            # outer loop handles the event.
+            return
+        self._is_handling = True
         self._carry_out(commands)
         while self._events and self.status is None:
             self._carry_out(self._half.handle(self._events.popleft(), time.monotonic()))
-        self._draining = False
+        self._is_handling = False
 
     def _carry_out(self, commands: Sequence[worker_events.Command]) -> None:
         for command in commands:
@@ -153,7 +156,8 @@ class Slot:
                 case worker_events.RunStep(of_plan, step):
                     assert self._half.current is not None
                     self.task = self._half.current.task
-                    # Messages about the task so far leave first: they are to be read first.
+                    # Send the queued messages about the task before the step starts, so that the
+                    # orchestrator reads them before it sees anything that the step does.
                     self._events.extend(self._connection.flush())
                     self._events.append(
                         worker_events.StepBegun()
@@ -162,7 +166,9 @@ class Slot:
                 case worker_events.EndStep(hard):
                     self._steps.end_step(self, hard=hard)
                 case worker_events.TellStep() | worker_events.SuspendStep():
-                    pass  # Calls here ask nothing, and none can be stopped for one task.
+                    # Ignored: calls in slots ask the orchestrator nothing, and slots may share a
+                    # process, so that one task cannot be suspended (SIGSTOP) alone.
+                    pass
                 case worker_events.Exit(status):
                     self.status = status
                     self._connection.say_goodbye()
@@ -314,7 +320,8 @@ class SlotsProcess:
 def own_process(settings: WorkerSettings, make: Callable[[], SlotsProcess]) -> int:
     """Run a worker with slots until told to leave; return the exit status, as ``run_worker`` does.
 
-    The process must be able to call this its own. No process that it started is left running.
+    Call it only in a process that does nothing else. It changes the working folder, adopts and
+    reaps orphans, and kills all children that are left at the end.
     """
     try:
         os.makedirs(f"{settings.run_directory}/logs", 0o700, exist_ok=True)  # noqa: PTH103
@@ -325,7 +332,9 @@ def own_process(settings: WorkerSettings, make: Callable[[], SlotsProcess]) -> i
         processes.say(settings.worker_id, f"cannot use {what}: {error.strerror}")
         return 1
     processes.keep_from_tasks()
-    processes.raise_file_limit()  # Two connections for each slot; or one, and maybe a process.
+    # Each slot needs descriptors for two connections (RRQ), or for one and perhaps a process of its
+    # own (functions).
+    processes.raise_file_limit()
     sessions.adopt()
     return process.run()
 

@@ -377,7 +377,8 @@ class _Process:
                     if isinstance(self.step, CallStep):
                         self.step.tell(reply)
                 case worker_events.RunStep(of_plan, step):
-                    # Messages about the task so far leave first: they are to be read first.
+                    # Send the queued messages about the task before the step starts, so that the
+                    # orchestrator reads them before it sees anything that the step does.
                     self.events.extend(self.connection.flush())
                     self._start(of_plan, step)
                 case worker_events.EndStep(hard, ask):

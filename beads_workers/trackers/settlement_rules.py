@@ -68,7 +68,8 @@ def rule(settlement: Settlement, found: Ownership | None, actor: str) -> Ruling:
                 return Ruling(Result.APPLIED)  # Asked again: the first answer was lost.
             return _written(Ownership(found.status, "")) if ours else _left_alone(found)
         case Action.REOPEN:
-            # An issue of a crashed run: a living run may have claimed it again by now.
+            # ``read_first`` marks an issue of a crashed run, or of 'undo'. Only then is a claim in
+            # our name released as well; otherwise it may be a newer claim.
             return _reopen(found, ours and settlement.read_first)
         case _:
             assert_never(settlement.action)
@@ -115,7 +116,8 @@ def other_run(assignee: str, actor: str = "") -> str:
 
 
 def _confirmed(settlement: Settlement, found: Ownership, actor: str) -> Ruling:
-    # No agent can close an issue here: there is no command for it.
+    # The built-in tracker has no command with which an agent could close its issue, so CONFIRM
+    # takes any close as somebody else's. (``rule`` looks at ``by_agent`` for all other actions.)
     if found.status in FINISHED:
         return Ruling(Result.NOT_OURS, error=CLOSED_BY_OTHERS)
     shelved = settlement.shelved and found == Ownership(BLOCKED, "")

@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from beads_workers.landing.queue import (
-    UNTOLD_MAX,
+    NO_VERDICTS_MAX,
     Advance,
     Build,
     Command,
@@ -102,7 +102,7 @@ moves = st.lists(
     st.integers(1, 3),
     st.integers(0, 99),
     st.frozensets(st.integers(1, 40), max_size=4),
-    st.frozensets(st.integers(1, 40), max_size=UNTOLD_MAX - 1),
+    st.frozensets(st.integers(1, 40), max_size=NO_VERDICTS_MAX - 1),
 )
 def test_whatever_happens_what_can_land_lands_and_nobody_innocent_is_convicted(
     truth: Truth,
@@ -296,7 +296,7 @@ def test_without_a_green_gate_since_the_tip_is_gated_before_anybody_is_convicted
 
 @pytest.mark.parametrize("lanes", [1, 2])
 def test_without_a_verdict_it_is_tried_alone_and_later_and_lands_at_last(lanes: int) -> None:
-    truth = Truth(KEYS, killed={"b": UNTOLD_MAX})
+    truth = Truth(KEYS, killed={"b": NO_VERDICTS_MAX})
     world = play(truth, 1, lanes)
     assert set(world.landed) == set(KEYS) and not world.convicted and not world.pauses
     assert {key for key, _ in world.laters} == {"b"} and world.queue.flaky == 0
@@ -308,7 +308,7 @@ def test_after_six_times_it_is_set_aside_beside_a_green_tip_and_tried_once_more_
 ) -> None:
     world = play(Truth(("a", "b", "c"), silent=frozenset("b")), 1, lanes)
     assert set(world.landed) == {"a", "c"} and world.convicted == ["b"]
-    assert world.laters == [("b", times) for times in range(1, UNTOLD_MAX)]
+    assert world.laters == [("b", times) for times in range(1, NO_VERDICTS_MAX)]
     assert world.queue.idle and not world.queue.order, "it holds up nothing"
     world.truth.silent = frozenset()
     world.queue.one_more()
@@ -318,13 +318,13 @@ def test_after_six_times_it_is_set_aside_beside_a_green_tip_and_tried_once_more_
     assert world.queue.next() is None
 
 
-def untold(queue: Queue, times: int = UNTOLD_MAX) -> list[Command]:
+def no_verdicts(queue: Queue, times: int = NO_VERDICTS_MAX) -> list[Command]:
     """The only branch has no verdict so often; what is said after the last one."""
     last = said(queue)
     for number in range(1, times + 1):
         queue.judged(0, NONE)
         last = said(queue)
-        if number < UNTOLD_MAX:
+        if number < NO_VERDICTS_MAX:
             assert last == [Later("b", number)]
             queue.again("b")
             assert said(queue)[-1] == RunGate(0, number + 1, 1)
@@ -345,8 +345,8 @@ def test_where_no_gate_can_tell_nobody_is_set_aside() -> None:
     queue = queue_of("b", lanes=1)
     said(queue)
     queue.judged(0, GREEN)
-    last = untold(queue)
-    assert last == [RunGate(0, UNTOLD_MAX, 0, fresh=True, anew=True)]
+    last = no_verdicts(queue)
+    assert last == [RunGate(0, NO_VERDICTS_MAX, 0, fresh=True, anew=True)]
     queue.judged(0, NONE)
     said(queue)
     queue.judged(0, NONE)
@@ -356,14 +356,14 @@ def test_where_no_gate_can_tell_nobody_is_set_aside() -> None:
     queue.judged(0, NONE)
     said(queue)
     queue.judged(0, GREEN)
-    assert said(queue) == [Refuse("b", told=False)]
+    assert said(queue) == [Refuse("b", was_red=False)]
 
 
 def test_a_verdict_after_all_is_one_and_red_goes_the_usual_way() -> None:
     queue = queue_of("b", lanes=1)
     said(queue)
     queue.judged(0, GREEN)
-    untold(queue, 3)
+    no_verdicts(queue, 3)
     queue.judged(0, RED)
     assert said(queue) == [RunGate(0, 4, 1, fresh=True, anew=True)]
     queue.judged(0, NONE)
@@ -386,7 +386,7 @@ def test_what_takes_too_long_to_try_again_is_set_aside_sooner() -> None:
     queue.judged(0, NONE, enough=True)
     assert said(queue) == [RunGate(0, 1, 0, fresh=True, anew=True)]
     queue.judged(0, GREEN)
-    assert said(queue) == [Refuse("b", told=False)]
+    assert said(queue) == [Refuse("b", was_red=False)]
 
 
 def test_the_users_own_branch_without_a_verdict_holds_nobody_up_and_pauses_at_last() -> None:
@@ -402,7 +402,7 @@ def test_the_users_own_branch_without_a_verdict_holds_nobody_up_and_pauses_at_la
     assert said(queue) == [Later("b", 1), Build(2, ("a",)), RunGate(0, 2, 1)]
     queue.judged(0, GREEN)
     assert said(queue) == [Advance(2, 1)]
-    for _ in range(2, UNTOLD_MAX + 1):
+    for _ in range(2, NO_VERDICTS_MAX + 1):
         queue.again("b")
         said(queue)
         queue.judged(0, NONE)

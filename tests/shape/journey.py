@@ -33,7 +33,7 @@ UNUSED = {
     "heartbeats": ("Connection.silent_from", "Heartbeats.announced"),
     "pause": ("Connection.is_paused",),
     "prefetch": ("Queueing.prefetch",),
-    "priority": ("ClaimScheduler.is_free",),
+    "priority": ("ClaimScheduler.note_free",),
     "receipts": ("read_receipt",),
     "strangers": ("Connections._reregistered", "Tasks.orphaned"),
     "traces": ("Traces.begin", "headers_of", "read_headers"),

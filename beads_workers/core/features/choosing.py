@@ -18,5 +18,5 @@ class Choosing(Feature):
             self._sender.note_stray(connection, "said PRIORITY, which it has not announced")
             return
         connection.wants = None if message == Priority() else message
-        self._scheduler.is_free(connection)
+        self._scheduler.note_free(connection)
         self._serve(connection)

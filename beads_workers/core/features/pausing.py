@@ -35,7 +35,7 @@ class PausingWorkers(Feature):
     def __init__(self, *around: Any) -> None:
         super().__init__(*around)
         self._wishes: dict[ConnId, Wishes] = {}
-        self._held: set[str] = set()
+        self._paused_ids: set[str] = set()
         """Ids of workers that a person has paused; a new process under such an id is paused too."""
 
     def heard(self, connection: Connection, message: Pause | Resume) -> None:
@@ -48,34 +48,37 @@ class PausingWorkers(Feature):
     def joined(self, connection: Connection) -> None:
         """Pause a new worker if a person has paused the worker id before."""
         names = {connection.worker_id, connection.worker_id.partition(".")[0]}
-        if not self._held.isdisjoint(names):
+        if not self._paused_ids.isdisjoint(names):
             self._change(connection, BY_HAND, by_person=True)
 
     def announced(self, connection: Connection) -> None:
-        """Send PAUSE to a paused worker that understands it now."""
+        """Send PAUSE to a paused worker that understands it now; restart the deadline of one that
+        no longer does."""
         wishes = self._wishes.get(connection.conn_id)
         if wishes is not None:
-            has_forgotten = wishes.told and not connection.abilities.pause
-            wishes.told = wishes.told and not has_forgotten
-            self._note(connection, wishes)
+            lost_ability = wishes.told and not connection.abilities.pause
+            wishes.told = wishes.told and not lost_ability
+            self._set_pause(connection, wishes)
             if wishes.by_person:
                 self._tell_pause(connection, wishes, BY_HAND)
-            if has_forgotten:
-                self._goes_on(connection)
+            if lost_ability:
+                self._restart_deadline(connection)
 
     def left(self, connection: Connection) -> None:
         """Forget the connection: another worker may get its id."""
         self._wishes.pop(connection.conn_id, None)
         if not connection.own:
-            self._held.discard(connection.worker_id)
+            self._paused_ids.discard(connection.worker_id)
 
     def asked(self, event: PauseAsked | ResumeAsked) -> None:
         """Pause some workers for a person, or resume these, or all."""
         if isinstance(event, PauseAsked):
-            unknown = [each for each in dict.fromkeys(event.worker_ids) if not self._hold(each)]
+            unknown = [
+                each for each in dict.fromkeys(event.worker_ids) if not self._pause_for_person(each)
+            ]
             self._answer(event.ticket, event.worker_ids, "paused", unknown)
             return
-        ids = event.worker_ids or tuple(sorted(self._held))
+        ids = event.worker_ids or tuple(sorted(self._paused_ids))
         unknown = [each for each in dict.fromkeys(ids) if not self._let_go(each)]
         if event.worker_ids:
             self._answer(event.ticket, ids, "resumed", unknown)
@@ -88,12 +91,12 @@ class PausingWorkers(Feature):
         text, error = f"{done}: {known}" if known else "", error if unknown else ""
         self._effects.ask(Answer(ticket, text, error, not_found=bool(unknown)))
 
-    def _hold(self, worker_id: str) -> bool:
+    def _pause_for_person(self, worker_id: str) -> bool:
         """Pause this worker for a person; return False if there is none."""
         found = self._registry.of_worker(worker_id)
         if not found and worker_id not in self._parts.supervisor.members:
             return False
-        self._held.add(worker_id)
+        self._paused_ids.add(worker_id)
         for connection in found:
             self._change(connection, BY_HAND, by_person=True)
         return True
@@ -101,7 +104,7 @@ class PausingWorkers(Feature):
     def _let_go(self, worker_id: str) -> bool:
         """Resume this worker for a person; return False if there is none."""
         found = self._registry.of_worker(worker_id)
-        self._held.discard(worker_id)
+        self._paused_ids.discard(worker_id)
         for connection in found:
             self._change(connection, by_person=False)
         return bool(found) or worker_id in self._parts.supervisor.members
@@ -120,7 +123,7 @@ class PausingWorkers(Feature):
             wishes.by_person = by_person
         if by_itself is not None:
             wishes.by_itself = by_itself
-        self._note(connection, wishes)
+        self._set_pause(connection, wishes)
         if wishes.by_person:
             self._tell_pause(connection, wishes, reason)
         else:
@@ -137,21 +140,21 @@ class PausingWorkers(Feature):
             self._scheduler.leave_to_others()
         else:
             self._effects.write(WorkerResumed(connection.worker_id))
-            self._scheduler.is_free(connection)
+            self._scheduler.note_free(connection)
         self._scheduler.reschedule()
         self._serve(connection)
 
-    def _note(self, connection: Connection, wishes: Wishes) -> None:
+    def _set_pause(self, connection: Connection, wishes: Wishes) -> None:
         paused = wishes.by_person or wishes.by_itself
-        holds = connection.abilities.pause or wishes.by_itself
-        self._registry.pause(connection, Pausing(holds, wishes.told) if paused else None)
+        holds_ready = connection.abilities.pause or wishes.by_itself
+        self._registry.pause(connection, Pausing(holds_ready, wishes.told) if paused else None)
 
     def _tell_pause(self, connection: Connection, wishes: Wishes, reason: str) -> None:
         """Send PAUSE; tasks that are queued on the worker go to others."""
         if not connection.abilities.pause or wishes.told:
             return
         wishes.told = True
-        self._note(connection, wishes)
+        self._set_pause(connection, wishes)
         in_flight = self._sender.in_flight(connection)
         if in_flight is None or not in_flight.cancelled:
             self._timers.cancel(Overdue(connection.conn_id))
@@ -163,10 +166,10 @@ class PausingWorkers(Feature):
         """Send RESUME; the time of its task begins anew, because the task may have been stopped."""
         if wishes.told:
             wishes.told = False
-            self._note(connection, wishes)
+            self._set_pause(connection, wishes)
             self._sender.say(connection, Resume())
-            self._goes_on(connection)
+            self._restart_deadline(connection)
 
-    def _goes_on(self, connection: Connection) -> None:
+    def _restart_deadline(self, connection: Connection) -> None:
         if (in_flight := self._sender.in_flight(connection)) is not None:
             self._sender.watch(connection, in_flight)
