@@ -117,10 +117,10 @@ WHO = {
 
 HEAD = """# Conditions of a start
 
-What must hold before a fleet starts. `beads-workers start` asks the conditions in this order and
-ends at the first that fails; `start --dry-run` asks the same, without the last one; `doctor` prints
-a line for each and says how to fix it. With the option in the last column `start` does not ask it,
-and a failure is a warning of `doctor`.
+These conditions must hold before a fleet starts. `beads-workers start` checks them in this order
+and ends at the first that fails. `start --dry-run` checks all but the last one. `doctor` prints a
+line for each and says how to fix it. With the option in the last column, `start` skips the
+condition, and `doctor` calls a failure a warning.
 
 Generated: `python -m beads_workers.checks >docs/CONDITIONS.md`. A condition stands once, in
 `beads_workers/checks/conditions`.
