@@ -40,7 +40,7 @@ def try_orchestrator(
     slow_first = sorted(chosen, key=lambda case: case.name not in SLOW)
 
     def found_by(case: OrchestratorCase) -> list[report.Finding]:
-        if {*case.ids} <= {*without}:
+        if case.ids and {*case.ids} <= {*without}:
             no, why = report.Judgement.NOT_CLAIMED, "left out with --without"
             return [report.Finding(requirement, no, case.name, why) for requirement in case.ids]
         return list(play(case, Floor(path, timing, book, stop)))
