@@ -73,8 +73,11 @@ class AgentWork:
     # --- before an attempt ------------------------------------------------------------------------
 
     def choose(self, job: Job) -> receipts.Candidate | None:
-        """Return who works on the job; None: nobody may now, and the job waits for a candidate."""
-        if not self.agents or self._brings_its_own(job):
+        """Return who works on the job, if there are agents.
+
+        None: no agent may now, and the job waits for a candidate.
+        """
+        if self._brings_its_own(job):
             return receipts.NOBODY
         if self.spent() is not None:
             return None

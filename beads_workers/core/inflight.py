@@ -268,7 +268,7 @@ class Tasks:
 
     def next_to_begin(self, wants: Priority | None = None) -> InFlight | None:
         """Return the most urgent job that may begin now; release those whose agents may not."""
-        if self._preparation.is_on and not self._preparation.room():
+        if self._preparation.room() == 0:
             return None
         while (in_flight := self.most_urgent(wants)) is not None:
             candidate = self._agents.choose(in_flight.job) if self._agents.agents else NOBODY
@@ -339,9 +339,7 @@ class Tasks:
         history = history_of(issue)
         hands_back = self._policy.hand_back
         struck = not hands_back and self._breaker.trips(job.issue_id, outcome, self.last_seconds)
-        unprepared = False
-        if outcome.unprepared or self._preparation.struck:
-            unprepared = not hands_back and self._preparation.ended(job.issue_id, outcome)
+        unprepared = not hands_back and self._preparation.ended(job.issue_id, outcome)
         has_work = outcome.receipt is not None and bool(outcome.receipt.head)
         lands = self._lands and has_work and not issue.handed_over
         spread = 0.0 if outcome.kind is OutcomeKind.SUCCESS else jitter(started.request_id)

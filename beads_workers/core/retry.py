@@ -138,10 +138,9 @@ class PreparationBrake:
         return True
 
     def begun(self) -> None:
-        """Note that an attempt begins: while the brake is on, that is a trial."""
-        if self.is_on:
-            self._trial_at = self._effects.now + limits.UNPREPARED_TRIAL_SECONDS
-            self._effects.timers.set(PREPARATION_TRIAL, self._trial_at)
+        """Note that an attempt begins while the brake is on: it is a trial."""
+        self._trial_at = self._effects.now + limits.UNPREPARED_TRIAL_SECONDS
+        self._effects.timers.set(PREPARATION_TRIAL, self._trial_at)
 
     def room(self) -> int | None:
         """Return how many attempts may begin now; None for any number."""
