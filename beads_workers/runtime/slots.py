@@ -159,9 +159,8 @@ class Slot:
                     # Send the queued messages about the task before the step starts, so that the
                     # orchestrator reads them before it sees anything that the step does.
                     self._events.extend(self._connection.flush())
-                    self._events.append(
-                        worker_events.StepBegun()
-                    )  # Nothing is set up for one task alone.
+                    # Nothing is set up for one task alone.
+                    self._events.append(worker_events.StepBegun())
                     self._steps.run_step(self, of_plan, step)
                 case worker_events.EndStep(hard):
                     self._steps.end_step(self, hard=hard)

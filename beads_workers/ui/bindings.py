@@ -220,19 +220,21 @@ def _open(look: Look, pane: Pane) -> Look:
 def _back(look: Look, _snapshot: Fields, _rows: int) -> Pressed:
     if look.pane is Pane.FLEET or (look.pane is Pane.QUARANTINE and look.find):
         return replace(look, find="", states={}), None
-    return _out_of_log(look) if look.pane is Pane.LOG else _open(look, Pane.FLEET), None
+    return _close(look), None
 
 
 def _attempt(look: Look, snapshot: Fields, _rows: int) -> Pressed:
     if look.pane not in LISTS:
-        return _out_of_log(look) if look.pane is Pane.LOG else _open(look, Pane.FLEET), None
+        return _close(look), None
     if shown_attempt(look, snapshot) is None:
         return replace(look, message="nothing has run there yet"), None
     return replace(look, pane=Pane.LOG, log_end=None, log=None), None
 
 
-def _out_of_log(look: Look) -> Look:
-    return _open(look, Pane.QUARANTINE if look.part is Part.QUARANTINED else Pane.FLEET)
+def _close(look: Look) -> Look:
+    """Leave a pane: a log that was opened from the quarantine leads back there."""
+    in_quarantine = look.pane is Pane.LOG and look.part is Part.QUARANTINED
+    return _open(look, Pane.QUARANTINE if in_quarantine else Pane.FLEET)
 
 
 def _other_list(look: Look, _snapshot: Fields, _rows: int) -> Pressed:

@@ -23,7 +23,7 @@ class Wishes:
     by_person: bool = False
     by_itself: bool = False
     # PAUSE was sent, and no RESUME since.
-    told: bool = False
+    pause_sent: bool = False
 
 
 class PausingWorkers(Feature):
@@ -56,8 +56,8 @@ class PausingWorkers(Feature):
         no longer does."""
         wishes = self._wishes.get(connection.conn_id)
         if wishes is not None:
-            lost_ability = wishes.told and not connection.abilities.pause
-            wishes.told = wishes.told and not lost_ability
+            lost_ability = wishes.pause_sent and not connection.abilities.pause
+            wishes.pause_sent = wishes.pause_sent and not lost_ability
             self._set_pause(connection, wishes)
             if wishes.by_person:
                 self._tell_pause(connection, wishes, BY_HAND)
@@ -147,13 +147,15 @@ class PausingWorkers(Feature):
     def _set_pause(self, connection: Connection, wishes: Wishes) -> None:
         paused = wishes.by_person or wishes.by_itself
         holds_ready = connection.abilities.pause or wishes.by_itself
-        self._registry.pause(connection, Pausing(holds_ready, wishes.told) if paused else None)
+        self._registry.pause(
+            connection, Pausing(holds_ready, wishes.pause_sent) if paused else None
+        )
 
     def _tell_pause(self, connection: Connection, wishes: Wishes, reason: str) -> None:
         """Send PAUSE; tasks that are queued on the worker go to others."""
-        if not connection.abilities.pause or wishes.told:
+        if not connection.abilities.pause or wishes.pause_sent:
             return
-        wishes.told = True
+        wishes.pause_sent = True
         self._set_pause(connection, wishes)
         in_flight = self._sender.in_flight(connection)
         if in_flight is None or not in_flight.cancelled:
@@ -164,8 +166,8 @@ class PausingWorkers(Feature):
 
     def _tell_resume(self, connection: Connection, wishes: Wishes) -> None:
         """Send RESUME; the time of its task begins anew, because the task may have been stopped."""
-        if wishes.told:
-            wishes.told = False
+        if wishes.pause_sent:
+            wishes.pause_sent = False
             self._set_pause(connection, wishes)
             self._sender.say(connection, Resume())
             self._restart_deadline(connection)
