@@ -1,8 +1,8 @@
 """The base check: ``--verify`` must pass on the commit where attempts begin.
 
 A command that fails there would fail after each attempt. The gate runs it in its own worktree
-(``landing.gate``) and keeps the verdict for the tree. Neither the lander nor the next start tests
-that tree again. Source: docs/AGENTS.md, "Before the night".
+(``landing.gate``) and keeps the verdict for the tree. A tree that passed is tested again neither by
+the lander nor by the next start. Source: docs/AGENTS.md, "Before the night".
 """
 
 from __future__ import annotations

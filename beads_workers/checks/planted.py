@@ -1,7 +1,8 @@
 """Files of a repository that other programs run: hooks of bd, and settings of agents.
 
 An agent in a worktree finds the files of the commit that attempts begin with. Agents also search
-the folders above their own, so files of the checkout count in any case.
+the folders above their own, and may run in the checkout. So files of the checkout, and above it up
+to the top of the repository, always count, too.
 """
 
 from __future__ import annotations
@@ -27,12 +28,15 @@ from beads_workers.worktrees.making import base_of
 Content = tuple[str, str, bytes]
 """Name of the file, name to show, and content."""
 
+UNKNOWN = b"\0"
+"""Content of a file that could not be read: no JSON and no TOML, so the user is asked about it."""
+
 
 def planted(plan: FleetPlan, *, new: bool = True, any_agent: bool = False) -> list[RiskyLine]:
-    """Return the lines that git tracks and other programs run.
+    """Return a line for each file here that other programs run.
 
-    ``new``: only lines that are not trusted. ``any_agent``: as if every known agent were one of
-    this fleet's.
+    ``new``: only files that came with the project and are not trusted. ``any_agent``: as if
+    every known agent were one of this fleet's.
     """
     lines = [*hooks(plan, new=new), *_of_agents(plan, new=new, any_agent=any_agent)]
     store = store_of(plan.folder)
@@ -126,7 +130,7 @@ def _committed(plan: FleetPlan, files: tuple[str, ...]) -> Iterator[Content]:
         told = git(worktrees.checkout, "cat-file", "--batch", "--follow-symlinks", given=given)
         found = contents(told, len(asked))
     except GitError:
-        found = [b""] * len(asked)  # Unknown, so the user is asked about all of them.
+        found = [UNKNOWN] * len(asked)
     for (file, _, place), content in zip(asked, found, strict=True):
         if content is not None:
             yield file, _named(folder, place, file), content

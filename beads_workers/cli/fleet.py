@@ -408,7 +408,7 @@ def _show_last_run(directory: Path, error: CommandError, *, as_json: bool, envel
     if last is None:
         print(f"hint: {error.hint}", file=sys.stderr)
         return
-    print(f"last run {last['run_id']}, {last['how']}")
+    print(f"last run {last['run_id']}, {last['ending']}")
     print(f"closed {last['closed']}, failed attempts {last['failed']}")
     _show_what_is_left(last)
 

@@ -28,7 +28,8 @@ def _written(run: Path) -> dict[str, Any] | None:
         told = json.loads((run / "ended.json").read_bytes())
     except (OSError, ValueError):
         return None
-    return told if isinstance(told, dict) else None
+    # Another version had other keys: the journal is read instead.
+    return told if isinstance(told, dict) and "ending" in told else None
 
 
 def _from_journal(run: Path) -> dict[str, Any] | None:

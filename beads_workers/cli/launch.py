@@ -142,7 +142,7 @@ def _next(ended: dict[str, Any], queue: dict[str, Any], quarantined: list[dict[s
         wait = "issue waits" if queue["blocked"] == 1 else "issues wait"
         return f"{queue['blocked']} {wait} for others that are not closed"
     landed = ended.get("landing")
-    if landed is not None and landed["waiting"]:
+    if landed is not None and landed["waiting_to_land"]:
         return "'beads-workers land' lands what is done; the next start does it first"
     if landed is not None and (command := landing.to_type(landed)):
         return f"{printable(command)} brings what landed to your branch"
@@ -288,7 +288,7 @@ def watch_run(
         told = how_it_ended(runs / started["run_id"])
         if told is not None and told["exit_code"] is not None:
             raise CommandError(
-                f"the connection to the fleet broke; it {told['how']}",
+                f"the connection to the fleet broke; it {told['ending']}",
                 "'beads-workers report' tells it all, and how to go on",
             )
         raise CommandError(

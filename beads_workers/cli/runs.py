@@ -77,7 +77,7 @@ def _rows(folder: Path, run_ids: list[str], running: str) -> Iterator[dict[str, 
             "seconds": round(
                 (time.time() if is_running else told["ended_at"]) - told["began_at"], 3
             ),
-            "how": "running" if is_running else told["how"],
+            "ending": "running" if is_running else told["ending"],
             "exit_code": told["exit_code"],
             "closed": told["closed"],
             "failed": told["failed"],
@@ -92,12 +92,15 @@ def _line(row: dict[str, Any]) -> str:
     minutes, seconds = divmod(round(row["seconds"]), 60)
     hours, minutes = divmod(minutes, 60)
     counts = ", ".join(f"{name} {row[name]}" for name in COUNTS)
-    how = printable(row["how"], 80)
+    how = printable(row["ending"], 80)
     return f"{row['run_id']}  {began}  {hours:3}:{minutes:02}:{seconds:02}  {counts}  {how}"
 
 
 def find_run(directory: Path, said: str | None) -> Path:
-    """Return the folder of a run by its id or a prefix; raise ``CommandError`` (exit 4)."""
+    """Return the folder of a run by its id or a prefix; None: of the last run.
+
+    Raise ``CommandError``: exit 4 if it is unknown, 2 if several match, 1 if nothing has run.
+    """
     from beads_workers.runtime.run_directory import RunDirectory
 
     runs = RunDirectory(directory)

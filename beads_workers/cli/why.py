@@ -327,9 +327,9 @@ def _say_no_fleet(picture: Picture) -> None:
 
 def _reason_json(reason: Reason) -> dict[str, Any]:
     return {
-        "reason": reason.cause.value,
+        "cause": reason.cause.value,
         "text": reason.text,
-        "change": reason.change,
+        "remedy": reason.remedy,
         "issue_ids": list(reason.issue_ids),
         "until": None if reason.until is None else round(reason.until, 3),
     }
@@ -339,10 +339,10 @@ def _overview_json(found: Overview, picture: Picture) -> dict[str, Any]:
     return {
         "running": picture.has_fleet,
         "headline": found.headline,
-        "fleet": [_reason_json(each) for each in found.fleet],
+        "fleet_reasons": [_reason_json(each) for each in found.fleet],
         "groups": [
             {
-                "reason": "ready" if each.cause is Cause.DUE else each.cause.value,
+                "cause": "ready" if each.cause is Cause.DUE else each.cause.value,
                 "count": each.count,
                 "issue_ids": list(each.issue_ids),
             }

@@ -107,7 +107,7 @@ class AgentBoard:
         spent = self.ledger.spent()
         tokens = self.ledger.total.tokens
         return {
-            "spent": round(spent.money, 6),
+            "spent_usd": round(spent.money, 6),
             "budget": self.budget or None,
             "tokens": {
                 "input": tokens.input,
@@ -134,8 +134,8 @@ def _row(
         "agent": agent,
         "state": SHOWN_STATES.get(closed.trouble, "limited") if closed else "available",
         "model": closed.model or None if closed else None,
-        "why": closed.why[: limits.ERROR_CHARS_MAX] if closed else None,
-        "todo": closed.todo or None if closed else None,
+        "reason": closed.why[: limits.ERROR_CHARS_MAX] if closed else None,
+        "remedy": closed.todo or None if closed else None,
         "until_seconds": round(until - now, 1) if until else None,
         "until": _shown_time(until) if until else None,
         "probe_at": _shown_time(closed.probe_at) if closed else None,

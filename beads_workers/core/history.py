@@ -50,13 +50,13 @@ class Fate(Enum):
     QUARANTINED = "quarantined"
     UNCLOSED = "unclosed"
     """Done, but the tracker has not closed it (yet); the next start does."""
-    UNLANDED = "unlanded"
+    WAITING_TO_LAND = "waiting_to_land"
     """Done, and its branch has not landed (yet); the next start sees to that."""
     REQUEUED = "requeued"
     """Open again, for anybody to take."""
     UNFINISHED = "unfinished"
     """Still ours at the end of the history: it runs, or the run was killed."""
-    LEFT_ALONE = "left_alone"
+    NOT_OURS = "not_ours"
     """Somebody else holds it, closed it for another reason, or deleted it."""
 
 
@@ -67,8 +67,8 @@ class Attempt:
     ``seconds``: how long it occupied a worker, on our clock, up to the end of the history.
     ``worker_ms``: as the worker measured it. ``attempt``: the number from 1, as it was told to the
     worker. ``charged``, ``delay_seconds``: what came after it, as in ``journal.Finished``.
-    ``agent``, ``model``: who worked, "" for a command; ``receipt``: its own report. ``reached``:
-    the last progress that it reported.
+    ``agent``, ``model``: who worked, "" for a command; ``receipt``: its own report.
+    ``last_progress``: the last progress that it reported.
     """
 
     request_id: str
@@ -89,7 +89,7 @@ class Attempt:
     agent: str = ""
     model: str = ""
     receipt: Receipt | None = None
-    reached: str = ""
+    last_progress: str = ""
 
 
 @value
@@ -124,7 +124,7 @@ class Interval:
     began: float
     ended: float | None
     text: str = ""
-    hint: str = ""
+    remedy: str = ""
     count: int = 1
 
 
@@ -132,19 +132,19 @@ class Interval:
 class LandingHistory:
     """The landing of an issue's work on the integration branch, if it came there.
 
-    ``commit``: the commit that landed, "" while it has not; ``landed_at``: when. ``verified``:
-    whether a gate has passed with it inside. ``contained``: nothing of it was new. ``branch``: the
-    attempt's. ``repairs``: how often it went back to its agent. ``gate_runs``: gates that ran with
-    it inside, which took ``gate_seconds`` together; others may have been in them. ``error``: why it
-    was refused last; ``refused``: how often.
+    ``commit``: the commit that landed, "" while it has not; ``landed``: when. ``verified``:
+    whether a gate has passed with it inside. ``nothing_new``: it was in the branch already.
+    ``branch``: the attempt's. ``repairs``: how often it went back to its agent. ``gate_runs``:
+    gates that ran with it inside, which took ``gate_seconds`` together; others may have been in
+    them. ``error``: why it was refused last; ``refused``: how often.
     """
 
     branch: str = ""
     commit: str = ""
-    landed_at: float | None = None
+    landed: float | None = None
     verified: bool = False
     independent: bool = False
-    contained: bool = False
+    nothing_new: bool = False
     repairs: int = 0
     refused: int = 0
     error: str = ""
@@ -207,7 +207,7 @@ class History:
     attempts: tuple[Attempt, ...]
     workers: tuple[WorkerSpan, ...]
     issues: tuple[IssueHistory, ...]
-    troubles: tuple[Interval, ...]
+    outages: tuple[Interval, ...]
     pauses: tuple[Interval, ...]
     notes: tuple[Note, ...]
     budget: str
@@ -415,7 +415,7 @@ class _WholeRun(Board):
             charged=end.charged,
             delay_seconds=end.delay_seconds,
             receipt=end.receipt,
-            reached=end.reached,
+            last_progress=end.reached,
         )
 
     def _usage_found(self, found: rec.UsageFound) -> None:
@@ -459,7 +459,7 @@ class _WholeRun(Board):
             attempts=tuple(sorted(self.attempts, key=lambda a: a.began)),
             workers=tuple(workers),
             issues=tuple(self.histories.values()),
-            troubles=(*self.outages, *([self.outage] if self.outage else [])),
+            outages=(*self.outages, *([self.outage] if self.outage else [])),
             pauses=(*self.pauses, *([self.pause] if self.pause else [])),
             notes=tuple(self.said),
             budget=run.budget,
@@ -481,10 +481,10 @@ def _land(issue: IssueHistory, record: rec.BranchLanded | rec.LandingEnded, now:
         issue.landing = replace(
             before,
             commit=record.commit,
-            landed_at=now,
+            landed=now,
             verified=bool(record.verified),
             independent=INDEPENDENT in record.verified,
-            contained=record.contained,
+            nothing_new=record.contained,
         )
     elif record.why:
         error = refusal_text(record.why, record.files, record.against, record.text)
@@ -493,7 +493,7 @@ def _land(issue: IssueHistory, record: rec.BranchLanded | rec.LandingEnded, now:
         issue.landing = replace(
             before,
             commit="",
-            landed_at=None,
+            landed=None,
             repairs=before.repairs + mends,
             refused=before.refused + 1,
             error=error,
@@ -508,12 +508,12 @@ _KNOWN_BY = (
 
 _FATES = {
     IssueState.ENQUEUED: Fate.REQUEUED,
-    IssueState.LANDING: Fate.UNLANDED,
-    IssueState.SHELVING: Fate.UNLANDED,
-    IssueState.SHELVED: Fate.UNLANDED,
+    IssueState.LANDING: Fate.WAITING_TO_LAND,
+    IssueState.SHELVING: Fate.WAITING_TO_LAND,
+    IssueState.SHELVED: Fate.WAITING_TO_LAND,
     IssueState.CLOSING: Fate.UNCLOSED,
     IssueState.CLOSED: Fate.CLOSED,
-    IssueState.FOREIGN: Fate.LEFT_ALONE,
+    IssueState.FOREIGN: Fate.NOT_OURS,
 }
 
 

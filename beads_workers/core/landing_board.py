@@ -33,10 +33,10 @@ class LandingBoard:
     tip: str = ""
     into: rec.LandingTip | None = None
     landed: int = 0
-    contained: int = 0
+    nothing_new: int = 0
     unverified: int = 0
     independent: int = 0
-    mended: int = 0
+    sent_back: int = 0
     conflicts: int = 0
     culprits: int = 0
     quarantined: int = 0
@@ -59,7 +59,7 @@ class LandingBoard:
                     self.tip, self.branch = commit, branch
             case rec.BranchLanded() as landed:
                 self.landed += 1
-                self.contained += landed.contained
+                self.nothing_new += landed.contained
                 self.unverified += not landed.verified and not landed.contained
                 self.independent += INDEPENDENT in landed.verified
                 self.tip = landed.commit
@@ -67,7 +67,7 @@ class LandingBoard:
             case rec.LandingEnded(_, verdict, why) if why:
                 self.conflicts += why == "conflict"
                 self.culprits += why == "verify"
-                self.mended += verdict == "mend"
+                self.sent_back += verdict == "mend"
                 self.quarantined += verdict == "quarantined"
                 self.last.append((entry, title))
             case _:
@@ -94,15 +94,19 @@ class LandingBoard:
             "branch": self.branch,
             "tip": self.tip,
             "landed": self.landed,
-            "contained": self.contained,
+            "nothing_new": self.nothing_new,
             "unverified": self.unverified,
             "independent": self.independent,
-            "mended": self.mended,
+            "sent_back": self.sent_back,
             "conflicts": self.conflicts,
             "culprits": self.culprits,
             "quarantined": self.quarantined,
             "gates": {
-                **self.gates,
+                "green": self.gates["green"],
+                "red": self.gates["red"],
+                "no_verdict": self.gates["none"],
+                "stopped": self.gates["stopped"],
+                "reused": self.gates[KEPT],
                 "flaky": self.flaky,
                 "seconds": round(self.gate_seconds, 3),
             },
@@ -112,7 +116,7 @@ class LandingBoard:
             ],
             "last": [_said(entry, title) for entry, title in self.last],
             "into": (
-                {"branch": self.into.into, "why": self.into.why, "command": self.into.command}
+                {"branch": self.into.into, "reason": self.into.why, "command": self.into.command}
                 if self.into
                 else None
             ),

@@ -297,7 +297,7 @@ class Board:
     requeued: dict[str, None] = field(default_factory=dict)
     given_up: dict[str, str] = field(default_factory=dict)
     """Workers of ours that are not started again, with the reason."""
-    workers_most: int = 0
+    workers_peak: int = 0
     """Highest number of workers so far, or about to be: a drawn table keeps its height."""
     claims: int = 0
     totals: dict[str, int] = field(
@@ -347,15 +347,15 @@ class Board:
         return {i.issue_id: (i.charged, i.error) for i in found}
 
     @property
-    def unlanded(self) -> list[Issue]:
+    def waiting_to_land(self) -> list[Issue]:
         """Done issues with a branch that is to land, by priority, then by their ends."""
-        if not self.unlanded_count:
+        if not self.waiting_to_land_count:
             return []
         found = [i for i in self.issues.known.values() if i.state in _TO_LAND]
         return sorted(found, key=lambda issue: turn(issue.landing or Add("", 0, "", "", "")))
 
     @property
-    def unlanded_count(self) -> int:
+    def waiting_to_land_count(self) -> int:
         """Number of issues that are done, and have not landed."""
         return self.issues.count(*_TO_LAND)
 
@@ -435,7 +435,7 @@ class Board:
         match entry.record:
             case rec.RunStarted() as run:
                 self.run, self.began_at = run, entry.at - entry.elapsed
-                self.workers_most = run.workers
+                self.workers_peak = run.workers
                 self.agents.run_started(run)
             case rec.RunChanged(state, reason):
                 self.state, self.state_reason = state, reason
@@ -464,7 +464,7 @@ class Board:
             case rec.WorkerJoined(worker_id, pid, _, own):
                 row = self.workers.setdefault(worker_id, WorkerRow(worker_id, began=self.elapsed))
                 row.pid, row.own, row.connected, row.state = pid, own, True, "idle"
-                self.workers_most = max(self.workers_most, len(self.workers))
+                self.workers_peak = max(self.workers_peak, len(self.workers))
             case rec.WorkerLeft(worker_id):
                 if row_left := self.workers.get(worker_id):
                     row_left.left()

@@ -69,7 +69,7 @@ def status(board: snapshot.Board, elapsed: float) -> dict[str, Any]:
         "state_reason": board.state_reason,
         "uptime_seconds": round(elapsed, 3),
         "workers": [_worker(row, elapsed) for row in _in_order(board)],
-        "workers_most": board.workers_most,
+        "workers_peak": board.workers_peak,
         "queue": _queue(board, elapsed, ready, running),
         "quarantined": [
             {"issue_id": issue_id, "attempts": attempts, "error": error[:ERROR_CHARS_MAX]}
@@ -87,11 +87,11 @@ def status(board: snapshot.Board, elapsed: float) -> dict[str, Any]:
         "to_review": board.agents.to_review(),
         "money": board.agents.money() if board.agents.agents else None,
         "landing": _landing(board, elapsed),
-        "degraded": [shown(condition, rec.DegradedBegan) for condition in board.degraded.values()],
+        "degraded": [_condition(began) for began in board.degraded.values()],
         "rate_per_minute": rate,
         "eta_seconds": _eta(left, rate, accounts),
         "source_calls": _source_calls(board, elapsed),
-        "recent": [
+        "notes": [
             {"at": e.at, "level": n.level, "text": n.text[: limits.ERROR_CHARS_MAX]}
             for e, n in _notes(board)
         ],
@@ -100,7 +100,7 @@ def status(board: snapshot.Board, elapsed: float) -> dict[str, Any]:
             "bucket_seconds": board.activity.throughput.bucket_seconds,
             "done": list(board.activity.throughput.done),
         },
-        "needs": [{"text": text, "todo": todo} for text, todo in needs(board)],
+        "needs": [{"text": text, "remedy": remedy} for text, remedy in needs(board)],
         "ended": shown(board.ended, rec.RunEnded) if board.ended else None,
     }
 
@@ -118,17 +118,17 @@ def _queue(board: snapshot.Board, elapsed: float, ready: int, running: int) -> d
         "quarantined": len(board.quarantined),
         "on_hold": len(board.issues.standing(Standing.ON_HOLD)),
         "unclosed": board.unclosed_count,
-        "unlanded": board.unlanded_count,
+        "waiting_to_land": board.waiting_to_land_count,
     }
 
 
 def _landing(board: snapshot.Board, elapsed: float) -> dict[str, Any] | None:
     """Return the landing of ``status``; None if nothing lands."""
-    waiting = board.unlanded
+    waiting = board.waiting_to_land
     if not board.landings.branch and not waiting:
         return None
     return {
-        "waiting": [
+        "waiting_to_land": [
             {"issue_id": i.issue_id, "title": i.title[:TITLE_CHARS_MAX]}
             for i in waiting[:QUARANTINED_MAX]
         ],
@@ -144,6 +144,15 @@ def _refused(issue: Issue) -> dict[str, Any]:
         "title": issue.title[:TITLE_CHARS_MAX],
         "branch": receipt.branch if receipt else "",
         "error": issue.error[:ERROR_CHARS_MAX],
+    }
+
+
+def _condition(began: rec.DegradedBegan) -> dict[str, Any]:
+    return {
+        "condition": began.what,
+        "text": _cut(began.text),
+        "remedy": _cut(began.todo),
+        "stops": began.stops,
     }
 
 
@@ -177,14 +186,14 @@ def _outcome(ended: snapshot.EndedAttempt) -> dict[str, Any]:
         "worker_id": finished.worker_id,
         "attempt": finished.attempt,
         "outcome": finished.outcome,
-        "verdict": finished.verdict,
+        "decision": finished.verdict,
         "error": finished.error[:ERROR_CHARS_MAX],
         "seconds": finished.duration_ms / 1000,
         "charged": finished.charged >= finished.attempt,
         "retry_in_seconds": finished.delay_seconds if finished.verdict == "requeue" else None,
         "agent": receipt.agent if receipt else None,
         "tokens": receipt.tokens.total if receipt else None,
-        "money": receipt.money if receipt else None,
+        "money_usd": receipt.money if receipt else None,
         "diffstat": receipt.diffstat[:ERROR_CHARS_MAX] if receipt else None,
     }
 
@@ -237,7 +246,7 @@ def _worker(row: snapshot.WorkerRow, elapsed: float) -> dict[str, Any]:
     used = {
         "activity": said.activity if said else None,
         "tokens": said.tokens if said else None,
-        "money": said.money if said else None,
+        "money_usd": said.money if said else None,
     }
     return {**shown(row, snapshot.ShownWorker), **used, "elapsed_seconds": seconds}
 
@@ -249,7 +258,7 @@ def _source_state(board: snapshot.Board, elapsed: float) -> dict[str, Any]:
     return {
         "state": "failing" if trouble.failures >= TROUBLE_FAILURES else "backing_off",
         "error": trouble.error,
-        "hint": trouble.hint,
+        "remedy": trouble.hint,
         "since_seconds": round(elapsed - trouble.since, 1),
         "retry_in_seconds": round(max(0.0, trouble.retry_at - elapsed), 1),
     }
@@ -289,7 +298,7 @@ def ending(board: snapshot.Board, run_id: str) -> dict[str, Any]:
     how = f"ended: {reason}" if ended else "ended without a word (killed?)"
     return {
         "run_id": run_id,
-        "how": how,
+        "ending": how,
         "began_at": round(board.began_at, 3),
         "ended_at": round(board.began_at + board.elapsed, 3),
         "exit_code": ended.exit_code if ended else None,

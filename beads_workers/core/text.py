@@ -21,8 +21,9 @@ _SEQUENCES = re.compile(
 _UNSAFE_IN_JSON = re.compile(
     "[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
 )
-"""Characters that ``json.dumps`` leaves as they are, although a terminal obeys them, or no file
-could hold them: the name of a folder may be bytes that are no text."""
+"""Characters that ``json.dumps`` leaves as they are: controls that a terminal obeys, and lone
+surrogates, which UTF-8 cannot encode. Python turns bytes of file names that are no UTF-8 into lone
+surrogates."""
 
 
 def printable(text: str, width: int | None = None) -> str:
@@ -30,7 +31,7 @@ def printable(text: str, width: int | None = None) -> str:
 
     With ``width`` it is cut to so many columns, the last of them an ellipsis if it was cut.
     """
-    # The rest cannot fit and is not looked at: a title may be megabytes long.
+    # The rest hardly ever fits and is not looked at: a title may be megabytes long.
     head = text if width is None else text[: 4 * width + 4]
     safe = head if head.isprintable() else "".join(map(_safe, head))
     return safe if width is None else _shortened(safe, width, cut=len(head) < len(text))

@@ -52,14 +52,14 @@ def spent(money: Mapping[str, Any], *, short: bool = False) -> str:
     in_tokens = bool(budget) and not budget.startswith("$")
     of = f" of {budget}" if budget else ""
     tokens = f"{short_tokens(total)} tok" + (of if in_tokens else "")
-    if not money["spent"] and money["unpriced_tokens"]:
+    if not money["spent_usd"] and money["unpriced_tokens"]:
         return tokens if short else f"{tokens}, no prices"
     if short:
-        return tokens if in_tokens else f"{dollars(money['spent'])}{of}"
+        return tokens if in_tokens else f"{dollars(money['spent_usd'])}{of}"
     unpriced = ""
     if money["unpriced_tokens"]:
         unpriced = f" ({short_tokens(money['unpriced_tokens'])} without a price)"
-    return f"{dollars(money['spent'])}{'' if in_tokens else of}, {tokens}{unpriced}"
+    return f"{dollars(money['spent_usd'])}{'' if in_tokens else of}, {tokens}{unpriced}"
 
 
 # --- accounts ------------------------------------------------------------------------------------
@@ -113,10 +113,10 @@ def account(row: Mapping[str, Any], age: float = 0.0, *, advice: bool = True) ->
         full = row["utilization"]
         return f"{name}: {full:.0%} of its limit used" if full and full >= FULL_SHARE else name
     only = f" ({printable(row['model'], 40)} only)" if row["model"] else ""
-    why = printable(row["why"] or words.TROUBLE_WORDS[row["state"]], 160)
+    why = printable(row["reason"] or words.TROUBLE_WORDS[row["state"]], 160)
     waits = f", {row['waiting']} wait" if row["waiting"] else ""
     if row["state"] == "needs_person":
-        return f"{name}{only}: {why}{waits}" + (f" - {remedy(row['todo'])}" if advice else "")
+        return f"{name}{only}: {why}{waits}" + (f" - {remedy(row['remedy'])}" if advice else "")
     until, seconds = epoch_of(row["until"]), row["until_seconds"]
     if until is None or seconds is None:
         return f"{name}{only}: {why}{waits}"

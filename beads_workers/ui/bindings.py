@@ -182,8 +182,8 @@ def _move(look: Look, by: int, snapshot: Fields, rows: int) -> Look:
         case Pane.HELP:
             return look
         case Pane.LANDING:
-            landing = snapshot["landing"] or {"waiting": (), "last": (), "refused": ()}
-            most = sum(len(landing[name]) for name in ("waiting", "last", "refused"))
+            landing = snapshot["landing"] or {"waiting_to_land": (), "last": (), "refused": ()}
+            most = sum(len(landing[name]) for name in ("waiting_to_land", "last", "refused"))
             return replace(look, top=min(max(0, look.top + by), most))
         case Pane.LOG:
             return _scroll(look, by, rows)

@@ -107,7 +107,7 @@ def _fleet(snapshot: Fields, look: Look, age: float, columns: int) -> Text:
 def _progress(snapshot: Fields, look: Look, age: float, columns: int) -> Text:
     queue, done = snapshot["queue"], snapshot["totals"]["done"]
     left = sum(queue[key] for key in ("ready", "running", "retrying", "blocked", "unclosed"))
-    left += queue["unlanded"]
+    left += queue["waiting_to_land"]
     whole = done + left + queue["quarantined"]
     row = Row(columns).add(" ")
     row.add(bar(done / whole if whole else 0.0, columns // 5, unicode=look.unicode), style="good")
@@ -160,7 +160,7 @@ def _queue(snapshot: Fields, age: float, columns: int) -> Text:
     if columns >= QUEUE_COLUMNS:
         row.add("unclosed ").add(str(queue["unclosed"]), 4, "strong")
         if snapshot["landing"]:
-            row.add("to land ").add(str(queue["unlanded"]), 4, "strong")
+            row.add("to land ").add(str(queue["waiting_to_land"]), 4, "strong")
     return row.text()
 
 
@@ -319,7 +319,7 @@ def _padded(drawn: Iterator[Text], width: int, rows: int) -> list[Text]:
 
 def _workers(snapshot: Fields) -> int:
     # If workers leave, everything below them keeps its place.
-    most: int = snapshot["workers_most"]
+    most: int = snapshot["workers_peak"]
     return max(len(snapshot["workers"]), most)
 
 
@@ -336,7 +336,7 @@ def _needs(snapshot: Fields, columns: int, rows: int) -> Iterator[Text]:
             row.add("" if _is_unasked(snapshot) else "nothing needs you", style="muted")
         elif index < len(needs):
             row.add("! ", style="attention.strong")
-            text, todo = needs[index]["text"], f"-> {needs[index]['todo']}"
+            text, todo = needs[index]["text"], f"-> {needs[index]['remedy']}"
             more = f"  (and {len(needs) - room} more)" if room <= index + 1 < len(needs) else ""
             # Commands are aligned, unless a longer text leaves enough space for its command.
             half, rest = max(20, row.room // 2), row.room - 2 - width_of(todo) - len(more)

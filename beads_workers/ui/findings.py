@@ -82,11 +82,11 @@ class Bucket:
 
 @value
 class Busy:
-    """A worker, over all its lives. ``lived`` and ``worked``: in seconds."""
+    """A worker, over all its lives. ``lived_seconds`` and ``worked_seconds``: in seconds."""
 
     worker_id: str
-    lived: float
-    worked: float
+    lived_seconds: float
+    worked_seconds: float
     done: int
     failed: int
     deaths: int
@@ -97,7 +97,7 @@ class NextStep:
     """A next step for a person: one of our commands, and why."""
 
     command: str
-    why: str
+    reason: str
 
 
 def durations(attempts: Iterable[Attempt]) -> DurationSummary:
@@ -117,11 +117,11 @@ def _quantile(ordered: Sequence[float], part: float) -> float:
 
 def waste_of(history: History) -> Waste:
     """Return the time that led to no close; running attempts do not count yet."""
-    left_alone = {i.issue_id for i in history.issues if i.fate is Fate.LEFT_ALONE}
+    not_ours = {i.issue_id for i in history.issues if i.fate is Fate.NOT_OURS}
     lost: dict[str, float] = {}
     count = 0
     for attempt in history.attempts:
-        if (key := _wasted_as(attempt, left_alone)) is not None:
+        if (key := _wasted_as(attempt, not_ours)) is not None:
             lost[key] = lost.get(key, 0.0) + attempt.seconds
             count += 1
     total = sum(a.seconds for a in history.attempts)
@@ -130,10 +130,10 @@ def waste_of(history: History) -> Waste:
     return Waste(seconds, count, seconds / total if total else 0.0, ordered)
 
 
-def _wasted_as(attempt: Attempt, left_alone: set[str]) -> str | None:
+def _wasted_as(attempt: Attempt, not_ours: set[str]) -> str | None:
     # The work is done, but the issue turned out to be somebody else's.
     if attempt.outcome == "success":
-        return "not_ours" if attempt.issue_id in left_alone else None
+        return "not_ours" if attempt.issue_id in not_ours else None
     return None if attempt.outcome == RUNNING else attempt.outcome
 
 
@@ -243,7 +243,7 @@ def next_steps(history: History) -> list[NextStep]:
         steps.append(NextStep(start, "settles what the killed run left, and goes on"))
     elif history.with_fate(Fate.UNCLOSED):
         steps.append(NextStep(start, "closes what is done, without running it again"))
-    elif history.with_fate(Fate.UNLANDED):
+    elif history.with_fate(Fate.WAITING_TO_LAND):
         steps.append(NextStep("beads-workers land", "lands what is done; so does a start"))
     elif history.with_fate(Fate.REQUEUED, Fate.UNFINISHED):
         steps.append(NextStep(start, "goes on with what was requeued"))
@@ -284,7 +284,7 @@ class Money:
 def money_of(history: History) -> Money | None:
     """Return the costs of a run; None if no agent reported any."""
     found = Money(Spend(), {}, {}, {}, {})
-    left_alone = {i.issue_id for i in history.issues if i.fate is Fate.LEFT_ALONE}
+    not_ours = {i.issue_id for i in history.issues if i.fate is Fate.NOT_OURS}
     for attempt in history.attempts:
         receipt = attempt.receipt
         if receipt is None or not (receipt.usage or receipt.money):
@@ -294,7 +294,7 @@ def money_of(history: History) -> Money | None:
             (found.by_agent, receipt.agent or attempt.agent or "agent"),
             (found.by_outcome, attempt.outcome),
         ]
-        if (why := _wasted_as(attempt, left_alone)) is not None:
+        if (why := _wasted_as(attempt, not_ours)) is not None:
             named.append((found.wasted, why))
         for table, name in named:
             table.setdefault(name, Spend()).add(receipt)
@@ -346,14 +346,14 @@ def branches(history: History) -> list[LandedIssue]:
         for issue in history.issues
         if issue.landing is not None
     ]
-    return sorted(found, key=lambda each: _never(each.landing.landed_at))
+    return sorted(found, key=lambda each: _never(each.landing.landed))
 
 
 def _never(at: float | None) -> float:
     return math.inf if at is None else at
 
 
-def needs_you(history: History) -> list[LandedIssue]:
+def refused_branches(history: History) -> list[LandedIssue]:
     """Return branches that no start lands: they are quarantined, and wait for a person."""
     return [
         each
@@ -362,9 +362,9 @@ def needs_you(history: History) -> list[LandedIssue]:
     ]
 
 
-def not_landed_yet(history: History) -> list[LandedIssue]:
+def waiting_to_land(history: History) -> list[LandedIssue]:
     """Return branches that the next start or ``land`` lands."""
-    return [each for each in branches(history) if each.issue.fate is Fate.UNLANDED]
+    return [each for each in branches(history) if each.issue.fate is Fate.WAITING_TO_LAND]
 
 
 def landed_per_hour(history: History) -> float:
@@ -395,13 +395,13 @@ def landing(history: History) -> dict[str, Any] | None:
             for e in branches(history)
             if e.landing.commit
         ],
-        "needs_you": [
+        "refused": [
             {"issue_id": e.issue.issue_id, "branch": e.landing.branch, "error": e.landing.error}
-            for e in needs_you(history)
+            for e in refused_branches(history)
         ],
-        "not_landed_yet": [
+        "waiting_to_land": [
             {"issue_id": e.issue.issue_id, "branch": e.landing.branch}
-            for e in not_landed_yet(history)
+            for e in waiting_to_land(history)
         ],
     }
 
@@ -436,7 +436,7 @@ def report(history: History) -> dict[str, Any]:
             "pid": history.pid,
             "workers_asked": history.workers_asked,
             "state": history.state,
-            "how": how_it_ended(history),
+            "ending": how_it_ended(history),
             "exit_code": history.exit_code,
             "settled": history.settled,
             "began_at": history.began_at,
@@ -461,7 +461,7 @@ def report(history: History) -> dict[str, Any]:
             "attempts": [_attempt(attempt) for attempt in history.attempts],
             "workers": [asdict(row) for row in busy(history)],
             "worker_spans": [asdict(span) for span in history.workers],
-            "troubles": [asdict(span) for span in history.troubles],
+            "outages": [asdict(span) for span in history.outages],
             "pauses": [asdict(span) for span in history.pauses],
             "dropped": dropped(history),
             "notes": [asdict(note) for note in history.notes],
@@ -491,7 +491,7 @@ def _issue(issue: IssueHistory, attempts: list[Attempt]) -> dict[str, Any]:
     shown = receipt or Receipt()
     return asdict(issue) | {
         "fate": issue.fate.value,
-        "tries": issue.attempts,
+        "attempt_count": issue.attempts,
         "attempts": [_short(attempt) for attempt in attempts],
         "outcome": attempts[-1].outcome if attempts else None,
         "branch": shown.branch or None,
@@ -513,7 +513,7 @@ def _short(attempt: Attempt) -> dict[str, Any]:
 def _attempt(attempt: Attempt) -> dict[str, Any]:
     # Field by field: receipts are shown with their issues, not in this table.
     plain = {f.name: getattr(attempt, f.name) for f in fields(Attempt) if f.name != "receipt"}
-    return plain | {"policy": attempt.verdict} | _by_agent(attempt)
+    return plain | {"decision": attempt.verdict} | _by_agent(attempt)
 
 
 def _by_agent(attempt: Attempt) -> dict[str, Any]:
@@ -541,9 +541,9 @@ def dropped(history: History) -> dict[str, Any] | None:
     return {"seconds": history.dropped_seconds, **counts}
 
 
-def reached(history: History) -> dict[str, str]:
+def last_progress(history: History) -> dict[str, str]:
     """Return the last reported progress of each issue's last attempt, if there is one."""
-    return {a.issue_id: a.reached for a in history.attempts if a.reached}
+    return {a.issue_id: a.last_progress for a in history.attempts if a.last_progress}
 
 
 def done(history: History) -> list[Attempt]:
@@ -564,14 +564,14 @@ def tracker(history: History) -> dict[str, Any]:
     closed = len(history.with_fate(Fate.CLOSED))
     troubled = sum(
         (history.seconds if span.ended is None else span.ended) - span.began
-        for span in history.troubles
+        for span in history.outages
     )
     return {
         "calls": history.tracker_calls,
         "seconds": history.tracker_seconds,
         "calls_per_closed": history.tracker_calls / closed if closed else None,
         "seconds_per_closed": history.tracker_seconds / closed if closed else None,
-        "trouble_seconds": troubled,
+        "outage_seconds": troubled,
     }
 
 

@@ -25,8 +25,8 @@ def landed_text(landing: Fields) -> str:
         return f"nothing landed {place}"
     tip = f" ({landing['tip'][:SHA_CHARS]})" if landing["tip"] else ""
     parts = [f"landed {count} {place}{tip}"]
-    if contained := landing["contained"]:
-        parts.append(f"{contained} had nothing new")
+    if nothing_new := landing["nothing_new"]:
+        parts.append(f"{nothing_new} had nothing new")
     if unverified := landing["unverified"]:
         many = "all" if unverified == count else str(unverified)
         parts.append(f"{many} without a gate, for want of --verify")
@@ -39,14 +39,14 @@ def landed_text(landing: Fields) -> str:
 def gates_text(landing: Fields) -> str:
     """Return the cost of the gates; "" if none has run."""
     gates = landing["gates"]
-    runs = sum(gates[name] for name in ("green", "red", "none", "stopped"))
+    runs = sum(gates[name] for name in ("green", "red", "no_verdict", "stopped"))
     if not runs:
         return ""
     parts = [f"{counted(runs, 'gate run')} in {gates['seconds']:.1f} s"]
     for count, word in (
         (gates["red"], "red"),
-        (gates["none"], "without a verdict"),
-        (gates["kept"], "more known already"),
+        (gates["no_verdict"], "without a verdict"),
+        (gates["reused"], "reused"),
         (gates["flaky"], "flaky"),
         (landing["conflicts"], "conflicts" if landing["conflicts"] > 1 else "conflict"),
     ):
@@ -69,7 +69,7 @@ def refused_rows(landing: Fields) -> Iterator[str]:
 
 def waiting_text(landing: Fields) -> str:
     """Return the finished branches that have not landed at the end of a run; "" if none."""
-    waiting = landing["waiting"]
+    waiting = landing["waiting_to_land"]
     if not waiting:
         return ""
     ids = " ".join(printable(row["issue_id"]) for row in waiting[:SHOWN_MAX])
@@ -83,8 +83,8 @@ def into_text(landing: Fields) -> str:
     if into is None:
         return ""
     branch = printable(into["branch"])
-    if into["why"]:
-        return f"{branch} was not moved there: {printable(into['why'], ERROR_WIDTH)}"
+    if into["reason"]:
+        return f"{branch} was not moved there: {printable(into['reason'], ERROR_WIDTH)}"
     return f"{branch} is there as well"
 
 
@@ -103,7 +103,7 @@ def to_type(landing: Fields) -> str:
     """Return the command with which people get what has landed; "" if they have it."""
     into = landing["into"]
     if into is not None:
-        return str(into["command"]) if into["why"] else ""
+        return str(into["command"]) if into["reason"] else ""
     return str(landing.get("merge") or "")
 
 
@@ -113,7 +113,7 @@ def now(landing: Fields) -> Iterator[str]:
     yield f"landing: {landed_text(landing)}" + (f"; {into}" if into else "")
     for row in landing["running"]:
         yield f"  verify has run for {row['seconds']:.0f} s on {train_text(row['issues'])}"
-    if waiting := landing["waiting"]:
+    if waiting := landing["waiting_to_land"]:
         ids = " ".join(printable(row["issue_id"]) for row in waiting[:SHOWN_MAX])
         yield f"  {len(waiting)} to land: {ids}{' ...' if len(waiting) > SHOWN_MAX else ''}"
     yield from refused_rows(landing)

@@ -234,7 +234,7 @@ def status_lines(shown: dict[str, Any]) -> Iterator[str]:
         f"queue: {queue['ready']}{more} ready, {queue['running']} running,"
         f" {queue['retrying']} waiting for a retry, {queue['blocked']} blocked,"
         f" {queue['quarantined']} quarantined, {queue['unclosed']} unclosed"
-        + (f", {queue['unlanded']} to land" if shown["landing"] else "")
+        + (f", {queue['waiting_to_land']} to land" if shown["landing"] else "")
     )
     yield (
         f"totals: {totals['done']} done, {counted(totals['failed'], 'failed attempt')},"
@@ -251,7 +251,7 @@ def status_lines(shown: dict[str, Any]) -> Iterator[str]:
         flags = printable(", ".join(row["flags"]), FLAGS_WIDTH)
         yield f"to review: {printable(row['issue_id'])}: {flags}"
     for row in shown["degraded"]:
-        todo = f" (try: {printable(row['todo'])})" if row["todo"] else ""
+        todo = f" (try: {printable(row['remedy'])})" if row["remedy"] else ""
         yield f"in the way: {printable(row['text'], 200)}{todo}"
     source = shown["source_state"]
     if source["state"] != "ok":
@@ -259,8 +259,8 @@ def status_lines(shown: dict[str, Any]) -> Iterator[str]:
             f"tracker {source['state'].replace('_', ' ')}: {printable(source['error'], 200)}"
             f" (since {source['since_seconds']:.0f} s, again in {source['retry_in_seconds']:.0f} s)"
         )
-        if source.get("hint"):
-            yield f"  hint: {printable(source['hint'])}"
+        if source.get("remedy"):
+            yield f"  hint: {printable(source['remedy'])}"
     refused = shown["landing"]["refused"] if shown["landing"] else []
     said = {row["issue_id"] for row in refused}
     for row in shown["quarantined"]:
@@ -300,7 +300,7 @@ def _worker(worker: dict[str, Any]) -> str:
         return f"{head} {counts}"
     title = printable(worker["title"] or "", STATUS_TITLE_WIDTH)
     attempt = f" attempt {worker['attempt']}" if worker["attempt"] > 1 else ""
-    said = [worker["agent"], worker["activity"], used(worker["tokens"], worker["money"])]
+    said = [worker["agent"], worker["activity"], used(worker["tokens"], worker["money_usd"])]
     doing = ", ".join(printable(each, 80) for each in said if each) if worker["agent"] else ""
     return (
         f"{head} {printable(worker['issue_id'])} {worker['elapsed_seconds']:.0f} s{attempt}"

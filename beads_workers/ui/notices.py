@@ -227,7 +227,7 @@ def _finished(ended: rec.RunEnded, entry: Entry, board: Board) -> Notice:
     figures = f"closed {totals['done']}, failed attempts {totals['failed']}"
     figures += f", quarantined {totals['quarantined']}"
     figures += f", unclosed {unclosed}" if unclosed else ""
-    landed, unlanded = board.landings.landed, board.unlanded_count
+    landed, unlanded = board.landings.landed, board.waiting_to_land_count
     figures += f"; landed {landed} on {board.landings.branch}" if landed else ""
     figures += f"; not landed yet {unlanded}" if unlanded else ""
     used_up = board.agents.ledger.spent()
@@ -249,7 +249,7 @@ def _notice(event: str, text: str, at: float, board: Board, **others: Any) -> No
         "quarantined": totals["quarantined"],
         "unclosed": _unclosed(board),
         "landed": board.landings.landed,
-        "unlanded": board.unlanded_count,
+        "unlanded": board.waiting_to_land_count,
         "spent_usd": round(spent.money, 6),
         "tokens": spent.tokens,
         "run_id": run.run_id if run else "",

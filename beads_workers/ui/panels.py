@@ -85,7 +85,7 @@ TITLE_BESIDE_COLUMNS = 50
 def _agent_cells(row: Row, worker: viewer.Fields, leave: int, width: int) -> None:
     """Add the agent, its activity or else the title, and the cost."""
     row.add(worker["agent"], 8 if width >= 100 else 7, "agent")
-    cost, cost_columns = used(worker["tokens"], worker["money"]), 19
+    cost, cost_columns = used(worker["tokens"], worker["money_usd"]), 19
     if width < 100:
         cost, cost_columns = cost.replace(" tok", ""), 13
     if not leave:
@@ -136,7 +136,7 @@ def _clock(at: float, width: int) -> tuple[str, int]:
 
 def _mark(outcome: viewer.Fields, *, unicode: bool) -> tuple[str, str, str]:
     """Return the mark of an outcome, its style, and its key in ``MARKS``."""
-    kind = "cancelled" if outcome["outcome"] == "cancelled" else outcome["verdict"]
+    kind = "cancelled" if outcome["outcome"] == "cancelled" else outcome["decision"]
     mark, ascii_mark, style = MARKS[kind]
     return mark if unicode else ascii_mark, style, kind
 
@@ -144,9 +144,9 @@ def _mark(outcome: viewer.Fields, *, unicode: bool) -> tuple[str, str, str]:
 def _became(outcome: viewer.Fields) -> str:
     if outcome["outcome"] == "cancelled":
         return "requeued"
-    if outcome["verdict"] == "quarantined":
+    if outcome["decision"] == "quarantined":
         return f"quarantined after {counted(outcome['attempt'], 'try', 'tries')}"
-    if outcome["verdict"] == "hand_back":
+    if outcome["decision"] == "hand_back":
         return f"{outcome['outcome']}, handed back"
     wait = outcome["retry_in_seconds"]
     then = next_try(duration(wait) if wait else "", charged=outcome["charged"])
@@ -160,7 +160,7 @@ def id_columns(snapshot: viewer.Fields, width: int) -> int:
     """
     lists = [snapshot[name] for name in ("workers", "outcomes", "quarantined")]
     if (shown := snapshot["landing"]) is not None:
-        lists += [shown[name] for name in ("waiting", "refused", "last")]
+        lists += [shown[name] for name in ("waiting_to_land", "refused", "last")]
     longest = max((len(row["issue_id"] or "") for rows in lists for row in rows), default=0)
     return min(12 if width < 100 else 18, max(8, -(-longest // 4) * 4))
 
@@ -226,7 +226,7 @@ def _rule(title: str, width: int, look: viewer.Look, part: viewer.Part | None = 
 def _nobody(snapshot: viewer.Fields) -> str:
     if not snapshot["running"]:
         return "all have left"
-    if snapshot["workers_most"] and snapshot["uptime_seconds"] < STARTING_SECONDS:
+    if snapshot["workers_peak"] and snapshot["uptime_seconds"] < STARTING_SECONDS:
         return "they are starting"
     return "none: 'scale N' or + starts some"
 
@@ -243,7 +243,7 @@ def outcomes(snapshot: viewer.Fields, look: viewer.Look, width: int, rows: int) 
     id_room = id_columns(snapshot, width)
 
     def row(outcome: viewer.Fields, *, chosen: bool = False) -> Text:
-        waits = outcome["verdict"] == "land" and outcome["issue_id"] in waiting
+        waits = outcome["decision"] == "land" and outcome["issue_id"] in waiting
         return outcome_row(outcome, width, id_room, unicode=unicode, waits=waits, chosen=chosen)
 
     rows = max(0, rows - 1)
@@ -254,14 +254,14 @@ def outcomes(snapshot: viewer.Fields, look: viewer.Look, width: int, rows: int) 
             yield row(outcome, chosen=look.part is part and number == at)
         return
     drawn = [(each["at"], 0, -index, each) for index, each in enumerate(listed)]
-    drawn += [(note["at"], 1, index, note) for index, note in enumerate(snapshot["recent"])]
+    drawn += [(note["at"], 1, index, note) for index, note in enumerate(snapshot["notes"])]
     for _, is_note, _, what in nlargest(rows, drawn, key=lambda each: each[:3]):
         yield _note(what, width) if is_note else row(what)
 
 
 def _waiting_to_land(snapshot: viewer.Fields) -> set[str]:
     landing = snapshot["landing"]
-    return {row["issue_id"] for row in landing["waiting"]} if landing else set()
+    return {row["issue_id"] for row in landing["waiting_to_land"]} if landing else set()
 
 
 LANDED_MARKS = {"landed": ("✓", "+", "good"), "mend": ("↻", "~", "attention")}
@@ -274,7 +274,7 @@ def landing(
     """Yield a rule, the running gates with their issues, and the last landings and refusals."""
     shown = snapshot["landing"]
     age = age if snapshot["running"] else 0.0
-    waits = len(shown["waiting"])
+    waits = len(shown["waiting_to_land"])
     title = f"{shown['landed']} landed on {shown['branch'] or 'its branch'}"
     yield _rule(f"{title}, {waits} to land" if waits else title, width, look)
     gates = GATES_ROWS if rows >= LANDING_ROWS else 1
@@ -291,7 +291,7 @@ def landing(
 
 
 def _landing_trouble(snapshot: viewer.Fields) -> str:
-    return next((str(c["text"]) for c in snapshot["degraded"] if c["what"] == "landing"), "")
+    return next((str(c["text"]) for c in snapshot["degraded"] if c["condition"] == "landing"), "")
 
 
 def _gate_row(gate: viewer.Fields, age: float, width: int) -> Text:
@@ -330,18 +330,18 @@ def landing_pane(
     gates = max(1, min(len(shown["running"]), rows // 3))
     yield from landing({**snapshot, "landing": {**shown, "last": []}}, look, age, width, gates + 1)
     drawn, id_room = [], id_columns(snapshot, width)
-    for issue in shown["waiting"]:
-        row = _unlanded_row("waits", "time", issue, width, id_room)
+    for issue in shown["waiting_to_land"]:
+        row = _branch_row("waits", "time", issue, width, id_room)
         drawn.append(row.fill(issue["title"]).text())
     for issue in shown["refused"]:
-        row = _unlanded_row("refused", "bad", issue, width, id_room)
+        row = _branch_row("refused", "bad", issue, width, id_room)
         drawn.append(row.fill(f"{issue['error']} ({issue['branch']})", "bad").text())
     last = reversed(shown["last"])
     drawn += [_landed_row(landed, width, id_room, unicode=look.unicode) for landed in last]
     yield from drawn[min(look.top, max(0, len(drawn) - 1)) :][: max(0, rows - 1 - gates)]
 
 
-def _unlanded_row(word: str, style: str, issue: viewer.Fields, width: int, id_room: int) -> Row:
+def _branch_row(word: str, style: str, issue: viewer.Fields, width: int, id_room: int) -> Row:
     """Return the beginning of a row: a word instead of time and mark, then the id in the same
     column as in the other rows."""
     row = Row(width).add(" ").add(word, _clock(0.0, width)[1] + 2, style)
@@ -421,7 +421,7 @@ def _facts(shown: viewer.ShownAttempt, look: viewer.Look, age: float, width: int
     progress = fields.get("progress")
     doing = fields.get("activity") or (progress["activity"] if progress else "")
     percent = f"{progress['percent']}% " if progress and progress["percent"] is not None else ""
-    cost = used(fields.get("tokens"), fields.get("money"))
+    cost = used(fields.get("tokens"), fields.get("money_usd"))
     changes = short_diffstat(fields.get("diffstat") or (look.log.changes if look.log else ""))
     spent = "  ".join(each for each in (cost, changes) if each)
     does = percent + doing

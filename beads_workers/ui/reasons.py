@@ -1,6 +1,6 @@
 """Reasons why an issue does not run: of the scheduler, of the tracker, of filters.
 
-``explain`` returns all reasons, the most decisive first, each with what would change it. They have
+``explain`` returns all reasons, the most decisive first, each with its remedy. They have
 texts of issues unescaped: use ``core.text.printable`` before a terminal.
 """
 
@@ -26,7 +26,7 @@ class Cause(Enum):
     NOT_FOUND = "not_found"
     CLOSED = "closed"
     UNCLOSED = "unclosed"
-    UNLANDED = "unlanded"
+    WAITING_TO_LAND = "waiting_to_land"
     RUNNING = "running"
     LOST = "lost"
     DELEGATING = "delegating"
@@ -59,11 +59,11 @@ class Cause(Enum):
 
 @value
 class Reason:
-    """A reason. ``change``: what would end it. ``issue_ids``: its issues. ``until``: epoch time."""
+    """A reason. ``remedy``: what would end it. ``issue_ids``: its issues. ``until``: epoch time."""
 
     cause: Cause
     text: str
-    change: str = ""
+    remedy: str = ""
     issue_ids: tuple[str, ...] = ()
     until: float | None = None
 
@@ -123,29 +123,29 @@ _TO_LAND = ("landing", "shelving", "shelved")
 def in_our_hands(facts: IssueFacts, picture: Picture) -> list[Reason]:
     """Return what this run does with the issue now, or has done."""
     if facts.in_flight in _TO_LAND:
-        return [_unlanded(facts, picture)]
+        return [_waiting_to_land(facts, picture)]
     if facts.in_flight in ("closing",) or facts.standing == "unclosed":
         tries = f"; refused {facts.pending_tries} times so far" if facts.pending_tries else ""
         text = f"its work is done, and the close is still pending{tries}"
-        change = "nothing to do: it is closed as soon as the tracker takes it, and never run again"
+        remedy = "nothing to do: it is closed as soon as the tracker takes it, and never run again"
         if not picture.has_fleet:
-            change = "the next 'beads-workers start' closes it; it is never run again"
-        return [Reason(Cause.UNCLOSED, text, change)]
+            remedy = "the next 'beads-workers start' closes it; it is never run again"
+        return [Reason(Cause.UNCLOSED, text, remedy)]
     most = picture.facts.attempts_max
     attempt = f"attempt {facts.attempt} of {most}" if most else f"attempt {facts.attempt}"
     match facts.in_flight:
         case "running":
             took = span(facts.running_seconds or 0.0)
             text = f"it runs now: {facts.worker_id} has had it for {took}, {attempt}"
-            change = f"follow it with 'beads-workers logs {facts.worker_id} -f'"
-            return [Reason(Cause.RUNNING, text, change)]
+            remedy = f"follow it with 'beads-workers logs {facts.worker_id} -f'"
+            return [Reason(Cause.RUNNING, text, remedy)]
         case "orphaned":
             text = f"its worker {facts.worker_id} is lost, and pid {facts.owner_pid} still lives"
-            change = (
+            remedy = (
                 f"nobody else gets it before pid {facts.owner_pid} has ended, or had its grace;"
                 f" 'beads-workers release {facts.issue_id}' gives it back now"
             )
-            return [Reason(Cause.LOST, text, change)]
+            return [Reason(Cause.LOST, text, remedy)]
         case "delegating":
             text = f"it is being handed over to {facts.worker_id} in the tracker"
             return [
@@ -165,7 +165,7 @@ def in_our_hands(facts: IssueFacts, picture: Picture) -> list[Reason]:
 BEHIND_NAMED = 3
 
 
-def _unlanded(facts: IssueFacts, picture: Picture) -> Reason:
+def _waiting_to_land(facts: IssueFacts, picture: Picture) -> Reason:
     behind = f" behind {', '.join(facts.behind[:BEHIND_NAMED])}" if facts.behind else ""
     behind += f" and {more} more" if (more := len(facts.behind) - BEHIND_NAMED) > 0 else ""
     gate = facts.gate_seconds
@@ -173,18 +173,18 @@ def _unlanded(facts: IssueFacts, picture: Picture) -> Reason:
     text = f"its work is done, and waits to land{behind}{runs}"
     if facts.untold:
         text = f"its work is done, and its gate had no verdict so far: {facts.untold}{runs}"
-    change = "nothing to do: it is closed as soon as it has landed"
+    remedy = "nothing to do: it is closed as soon as it has landed"
     if not picture.has_fleet:
-        change = "'beads-workers land' lands it now, and the next 'beads-workers start' as well"
-    return Reason(Cause.UNLANDED, text, change, issue_ids=facts.behind)
+        remedy = "'beads-workers land' lands it now, and the next 'beads-workers start' as well"
+    return Reason(Cause.WAITING_TO_LAND, text, remedy, issue_ids=facts.behind)
 
 
 def _queued(facts: IssueFacts, picture: Picture) -> Reason:
     text = f"claimed for this fleet, and number {facts.position} in the queue for a worker"
-    change = "it runs as soon as a worker is free; 'beads-workers scale N' has more of them"
+    remedy = "it runs as soon as a worker is free; 'beads-workers scale N' has more of them"
     if picture.facts.state == "paused":
-        change = "'beads-workers resume' lets workers have it"
-    return Reason(Cause.QUEUED, text, change)
+        remedy = "'beads-workers resume' lets workers have it"
+    return Reason(Cause.QUEUED, text, remedy)
 
 
 def remembered(issue_id: IssueId, facts: IssueFacts, picture: Picture) -> list[Reason]:
@@ -194,21 +194,21 @@ def remembered(issue_id: IssueId, facts: IssueFacts, picture: Picture) -> list[R
     match facts.standing:
         case "on_hold":
             text = "a person put it on hold ('beads-workers release')"
-            change = f"'beads-workers retry {issue_id}' takes it off hold; so does a new run"
-            return [Reason(Cause.ON_HOLD, text, change)]
+            remedy = f"'beads-workers retry {issue_id}' takes it off hold; so does a new run"
+            return [Reason(Cause.ON_HOLD, text, remedy)]
         case "quarantined":
             text = f"quarantined after {counted(facts.charged, 'attempt')}{last}"
             if not facts.charged and facts.error:
                 # The work was done, but did not land.
                 text = f"quarantined: {facts.error}"
-            change = f"'beads-workers retry {issue_id}' gives it new attempts"
-            return [Reason(Cause.QUARANTINED, text, change)]
+            remedy = f"'beads-workers retry {issue_id}' gives it new attempts"
+            return [Reason(Cause.QUARANTINED, text, remedy)]
         case "cooling" if facts.again_seconds is not None:
             attempt = f"attempt {facts.attempt}" + (f" of {most}" if most else "")
             text = f"cooling down until {picture.at(facts.again_seconds)}: then {attempt}{last}"
-            change = f"wait, or 'beads-workers retry {issue_id}' to try it now"
+            remedy = f"wait, or 'beads-workers retry {issue_id}' to try it now"
             until = picture.now + facts.again_seconds
-            return [Reason(Cause.COOLING, text, change, until=until)]
+            return [Reason(Cause.COOLING, text, remedy, until=until)]
         case _:
             return []
 
@@ -238,11 +238,11 @@ def of_the_fleet(picture: Picture) -> list[Reason]:
     if (trouble := facts.trouble) is not None:
         tried = f"{trouble.failures} times in a row" if trouble.failures > 1 else "once"
         text = f"the tracker has failed {tried}, for {span(trouble.since_seconds)}: {trouble.error}"
-        change = f"it is asked again at {picture.at(trouble.again_seconds)}"
+        remedy = f"it is asked again at {picture.at(trouble.again_seconds)}"
         if trouble.hint:
-            change += f"; {trouble.hint}"
+            remedy += f"; {trouble.hint}"
         until = picture.now + trouble.again_seconds
-        found.append(Reason(Cause.TRACKER, text, change, until=until))
+        found.append(Reason(Cause.TRACKER, text, remedy, until=until))
     if facts.issues_max is not None and facts.ended >= facts.issues_max:
         text = f"--limit {facts.issues_max} is reached: {facts.ended} issues came to their end"
         found.append(Reason(Cause.LIMIT, text, "start again, with a higher --limit or none"))
@@ -258,12 +258,12 @@ def account_closed(picture: Picture) -> Reason:
     closed = sorted(picture.facts.accounts, key=lambda each: each.probe_seconds)
     text = "; ".join(_closed_account(each, picture) for each in closed)
     persons = [each for each in closed if each.trouble == "needs_person"]
-    change = "nothing to do: one attempt finds out when it opens, and the others follow"
+    remedy = "nothing to do: one attempt finds out when it opens, and the others follow"
     if persons and len(persons) == len(closed):
         how = [f"mend it with '{each.todo}'" if each.todo else "mend it" for each in persons]
-        change = f"{', '.join(dict.fromkeys(how))}, then 'beads-workers resume'"
+        remedy = f"{', '.join(dict.fromkeys(how))}, then 'beads-workers resume'"
     until = picture.now + closed[0].probe_seconds if closed else None
-    return Reason(Cause.ACCOUNT, text or "its agents' accounts are closed", change, (), until)
+    return Reason(Cause.ACCOUNT, text or "its agents' accounts are closed", remedy, (), until)
 
 
 def _closed_account(account: AccountFacts, picture: Picture) -> str:
@@ -288,12 +288,12 @@ def its_turn(seen: Seen, picture: Picture) -> list[Reason]:
     found = []
     if facts.busy >= facts.slots:
         text = "the worker is busy" if facts.slots == 1 else f"all {facts.slots} workers are busy"
-        change = "it is taken when one is free; 'beads-workers scale N' has more of them"
-        found.append(Reason(Cause.BUSY, text, change))
+        remedy = "it is taken when one is free; 'beads-workers scale N' has more of them"
+        found.append(Reason(Cause.BUSY, text, remedy))
     if ahead and found:
         text = f"{ahead} issues that are more urgent, or claimed already, go first"
-        change = f"its priority is {seen.priority}; 0 is the most urgent"
-        found.append(Reason(Cause.BEHIND, text, change))
+        remedy = f"its priority is {seen.priority}; 0 is the most urgent"
+        found.append(Reason(Cause.BEHIND, text, remedy))
     if found:
         return found
     text, until = "it can be taken: the fleet is just asking the tracker for work", None

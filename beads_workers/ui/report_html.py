@@ -160,7 +160,7 @@ def _figures(history: History) -> Element:
     mine = [i for i in history.issues if not i.earlier]
     counts, lost, cost = tables.tally(history), findings.waste_of(history), tracker(history)
     lives = findings.busy(history)
-    lived = sum(row.lived for row in lives)
+    lived = sum(row.lived_seconds for row in lives)
     tiles = [
         ("closed", f"{closed:,}", f"of {counted(len(mine), 'issue')} taken"),
         (
@@ -177,13 +177,13 @@ def _figures(history: History) -> Element:
         ("wasted", f"{lost.share:.0%}", f"{duration(lost.seconds)} of workers' time"),
         (
             "workers busy",
-            f"{sum(row.worked for row in lives) / lived:.0%}" if lived else "-",
+            f"{sum(row.worked_seconds for row in lives) / lived:.0%}" if lived else "-",
             f"{counted(sum(row.deaths for row in lives), 'death')} among {len(lives)}",
         ),
         ("tracker calls", f"{cost['calls']:,}", f"{duration(cost['seconds'])} in all"),
     ]
     if history.landing is not None:
-        waits = len(findings.needs_you(history)) + len(findings.not_landed_yet(history))
+        waits = len(findings.refused_branches(history)) + len(findings.waiting_to_land(history))
         said = f"{waits:,} did not" if waits else "all that was to land"
         tiles.insert(1, ("landed", f"{history.landing.landed:,}", said))
     if (money := findings.money_of(history)) is not None:
@@ -226,7 +226,7 @@ def _issues(history: History) -> Element:
 
 
 def _next(steps: list[findings.NextStep]) -> Element:
-    items = (el("li", el("code", step.command), el("span", step.why)) for step in steps)
+    items = (el("li", el("code", step.command), el("span", step.reason)) for step in steps)
     return tables.section("Next steps", add(el("ul", class_="next"), items))
 
 

@@ -137,11 +137,11 @@ QUARANTINED_SHOWN = 10
 FATE_CLASSES = {
     Fate.CLOSED: "o-success",
     Fate.UNCLOSED: "o-retry",
-    Fate.UNLANDED: "o-retry",
+    Fate.WAITING_TO_LAND: "o-retry",
     Fate.QUARANTINED: "o-error",
     Fate.UNFINISHED: "o-running",
     Fate.REQUEUED: "o-cancelled",
-    Fate.LEFT_ALONE: "o-cut_off",
+    Fate.NOT_OURS: "o-cut_off",
 }
 
 
@@ -222,7 +222,7 @@ def _branch(each: findings.LandedIssue) -> Element:
     why = f"{why}: {landed.error}" if why and landed.error else why
     gates = f"{landed.gate_runs} in {duration(landed.gate_seconds)}" if landed.gate_runs else ""
     commit = el("code", landed.commit[:SHA_SHOWN]) if landed.commit else None
-    ungated = landed.commit and not (landed.verified or landed.contained)
+    ungated = landed.commit and not (landed.verified or landed.nothing_new)
     gate = " no gate" if ungated else f" verified {INDEPENDENT}" if landed.independent else None
     return el(
         "tr",
@@ -316,9 +316,9 @@ def tracker_cost(history: History) -> Element:
     if cost["calls_per_closed"] is not None:
         each = duration(cost["seconds_per_closed"])
         rows.append(("per closed issue", f"{cost['calls_per_closed']:.1f} calls, {each}"))
-    if history.troubles:
-        times = counted(len(history.troubles), "time")
-        rows.append(("could not be asked", f"{times}, {duration(cost['trouble_seconds'])} in all"))
+    if history.outages:
+        times = counted(len(history.outages), "time")
+        rows.append(("could not be asked", f"{times}, {duration(cost['outage_seconds'])} in all"))
     spans = [
         el(
             "li",
@@ -328,9 +328,9 @@ def tracker_cost(history: History) -> Element:
             "" if s.ended is not None else " to the end",
             ": ",
             foreign(s.text, ERROR_WIDTH),
-            el("span", foreign(f" ({s.hint})", ERROR_WIDTH), class_="dim") if s.hint else None,
+            el("span", foreign(f" ({s.remedy})", ERROR_WIDTH), class_="dim") if s.remedy else None,
         )
-        for s in history.troubles[:20]
+        for s in history.outages[:20]
     ]
     listing = add(el("ul", class_="spans"), spans) if spans else None
     return section("Tracker", figures(rows), listing)
@@ -398,8 +398,18 @@ def workers(history: History) -> Element:
             el("td", f"{row.done}", class_="n"),
             el("td", f"{row.failed}", class_="n"),
             el("td", f"{row.deaths}" if row.deaths else "", class_="n"),
-            el("td", f"{row.worked / row.lived:.0%}" if row.lived else "", class_="n"),
-            el("td", bar([("o-success", row.worked)], max(row.lived, row.worked)), class_="graph"),
+            el(
+                "td",
+                f"{row.worked_seconds / row.lived_seconds:.0%}" if row.lived_seconds else "",
+                class_="n",
+            ),
+            el(
+                "td",
+                bar(
+                    [("o-success", row.worked_seconds)], max(row.lived_seconds, row.worked_seconds)
+                ),
+                class_="graph",
+            ),
         )
         for row in found
     ]
@@ -439,9 +449,10 @@ def _attempt(number: int, a: Attempt, history: History, titles: set[str]) -> Ele
 def _receipt(a: Attempt) -> Iterator[Child]:
     """Yield the error of an attempt, its last step, and its agent's receipt."""
     error = foreign(a.error, MANY_ERROR_WIDTH) if a.error else None
-    if a.reached and a.error:
+    if a.last_progress and a.error:
         error = add(
-            el("span"), [error, el("div", foreign(f"last step: {a.reached}", 80), class_="dim")]
+            el("span"),
+            [error, el("div", foreign(f"last step: {a.last_progress}", 80), class_="dim")],
         )
     if a.receipt is None:
         yield error
@@ -624,7 +635,7 @@ class _Plot:
         self.history = history
         self.seconds = max(history.seconds, 0.001)
         self.row_height = next((h for n, h in ROW_HEIGHTS if len(workers) <= n), ROW_HEIGHT_MIN)
-        lanes = [("tracker", history.troubles), ("paused", history.pauses)]
+        lanes = [("tracker", history.outages), ("paused", history.pauses)]
         self.lanes = [(name, spans) for name, spans in lanes if spans]
         self.top = AXIS_HEIGHT + LANE_HEIGHT * len(self.lanes)
         self.rows = {w: self.top + n * self.row_height for n, w in enumerate(workers)}

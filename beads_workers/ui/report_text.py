@@ -170,7 +170,7 @@ def cost(spend: Spend) -> str:
 
 def _workers(history: History) -> str:
     rows = findings.busy(history)
-    lived, worked = sum(r.lived for r in rows), sum(r.worked for r in rows)
+    lived, worked = sum(r.lived_seconds for r in rows), sum(r.worked_seconds for r in rows)
     deaths = sum(r.deaths for r in rows)
     share = f", {worked / lived:.0%} busy" if lived else ""
     return f"{len(rows)}{share}" + (f", {counted(deaths, 'death')}" if deaths else "")
@@ -276,8 +276,8 @@ def landing_text(history: History) -> str:
         parts.append(gates + (f", {each:.1f} a landing" if each is not None else ""))
     if board.culprits:
         parts.append(f"{board.culprits} failed verify")
-    if board.mended:
-        parts.append(f"{counted(board.mended, 'repair')} by agents")
+    if board.sent_back:
+        parts.append(f"{counted(board.sent_back, 'repair')} by agents")
     into = landing.into_text(shown)
     return "; ".join([*parts, into] if into else parts)
 
@@ -303,15 +303,15 @@ def branch_text(each: LandedIssue) -> str:
         each.diffstat,
         counted(each.landing.repairs, "repair") if each.landing.repairs else "",
         counted(each.landing.gate_runs, "gate run") if each.landing.gate_runs > 1 else "",
-        "nothing new" if each.landing.contained else "",
-        "" if each.landing.verified or each.landing.contained else "no gate",
+        "nothing new" if each.landing.nothing_new else "",
+        "" if each.landing.verified or each.landing.nothing_new else "no gate",
     ]
     text = ", ".join(part for part in said if part)
     return f"  ({printable(text, 60)})" if text else ""
 
 
 def _not_landed_yet(history: History, width: int) -> Iterator[Text]:
-    found = findings.not_landed_yet(history)
+    found = findings.waiting_to_land(history)
     if not found:
         return
     yield from _title("not landed yet")
@@ -328,7 +328,7 @@ def _quarantined(history: History, width: int) -> Iterator[Text]:
     if not quarantined:
         return
     yield from _title("quarantined")
-    reached = findings.reached(history)
+    reached = findings.last_progress(history)
     for issue in quarantined[:LISTED_MAX]:
         tries = quarantined_after(issue)
         if width >= 80 and (at := reached.get(issue.issue_id)):
@@ -403,10 +403,10 @@ def _slowest(history: History, width: int) -> Iterator[Text]:
 
 
 def _troubles(history: History) -> Iterator[Text]:
-    if not (history.troubles or history.pauses):
+    if not (history.outages or history.pauses):
         return
     yield from _title("trouble")
-    for name, spans in (("tracker", history.troubles), ("paused", history.pauses)):
+    for name, spans in (("tracker", history.outages), ("paused", history.pauses)):
         for span in spans[:LISTED_MAX]:
             end = history.seconds if span.ended is None else span.ended
             open_end = " to the end" if span.ended is None else ""
@@ -422,4 +422,4 @@ def _next(history: History) -> Iterator[Text]:
     yield from _title("next")
     for step in [*steps, page]:
         yield Text.assemble("  ", (printable(step.command), "cyan"))
-        yield Text.assemble("      ", (printable(step.why), "dim"))
+        yield Text.assemble("      ", (printable(step.reason), "dim"))

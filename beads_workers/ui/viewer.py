@@ -51,8 +51,8 @@ STATES: dict[Part, dict[str, Callable[[Fields], bool]]] = {
         "idle": lambda row: row["issue_id"] is None,
     },
     Part.ENDED: {
-        "failed": lambda row: row["verdict"] not in ("finish", "land"),
-        "done": lambda row: row["verdict"] in ("finish", "land"),
+        "failed": lambda row: row["decision"] not in ("finish", "land"),
+        "done": lambda row: row["decision"] in ("finish", "land"),
     },
     Part.QUARANTINED: {},
 }
@@ -60,7 +60,7 @@ STATES: dict[Part, dict[str, Callable[[Fields], bool]]] = {
 
 ORDERS: dict[str, Callable[[Fields], float]] = {
     "time": lambda row: row["elapsed_seconds"] or -1.0,
-    "cost": lambda row: row["money"] or (row["tokens"] or 0) / 1e9,
+    "cost": lambda row: row["money_usd"] or (row["tokens"] or 0) / 1e9,
 }
 """Orders of workers that ``s`` cycles through, largest first, after the order by name."""
 

@@ -139,7 +139,7 @@
 
   const left = () => {
     const q = shot.queue;
-    return q.ready + q.running + q.retrying + q.blocked + q.unlanded;
+    return q.ready + q.running + q.retrying + q.blocked + q.waiting_to_land;
   };
   // Nobody knows what is to do before the tracker has answered once.
   const isUnasked = () => isLive() && shot.source_calls.now && !shot.source_calls.count;
@@ -163,8 +163,8 @@
       ["failed", count(t.failed), t.retried ? `${count(t.retried)} tried again` : "attempts", t.failed ? "warn" : ""],
       ["quarantined", count(q.quarantined), q.quarantined ? (q.quarantined === 1 ? "needs a person" : "need a person") : "none needs a person", q.quarantined ? "bad" : ""],
     ];
-    if (landing) found.splice(1, 0, ["landed", count(landing.landed), q.unlanded ? `${count(q.unlanded)} to land` : "nothing waits", ""]);
-    if (money) found.push(["agents cost", dollars(money.spent), used(money), ""]);
+    if (landing) found.splice(1, 0, ["landed", count(landing.landed), q.waiting_to_land ? `${count(q.waiting_to_land)} to land` : "nothing waits", ""]);
+    if (money) found.push(["agents cost", dollars(money.spent_usd), used(money), ""]);
     return found;
   };
 
@@ -189,7 +189,7 @@
   const drawIssues = () => {
     const { queue: q, totals: t } = shot;
     const parts = [
-      ["success", t.done, "closed"], ["retry", q.unlanded, "to land"], ["running", q.running, "running"], ["timeout", q.retrying, "waiting for another try"],
+      ["success", t.done, "closed"], ["retry", q.waiting_to_land, "to land"], ["running", q.running, "running"], ["timeout", q.retrying, "waiting for another try"],
       ["cancelled", q.ready, "ready"], ["cut_off", q.blocked, "blocked"], ["lost", q.on_hold, "on hold"], ["error", q.quarantined, "quarantined"],
     ];
     const whole = parts.reduce((sum, part) => sum + part[1], 0) || 1;
@@ -210,8 +210,8 @@
 
   const drawNeeds = () => {
     byId("needs").hidden = !shot.needs.length;
-    keyed(byId("needs").querySelector("ul"), shot.needs, (need) => need.text + "\n" + need.todo, (need) => {
-      const typed = need.todo.split("; ").map((one) => one.trim()).filter(Boolean);
+    keyed(byId("needs").querySelector("ul"), shot.needs, (need) => need.text + "\n" + need.remedy, (need) => {
+      const typed = need.remedy.split("; ").map((one) => one.trim()).filter(Boolean);
       return el("li", "", foreign(need.text, "span"), ...typed.map((one) => foreign(OURS.test(one) ? `beads-workers ${one}` : one, "code")));
     });
   };
@@ -248,7 +248,7 @@
 
   const drawActivity = (does, worker) => {
     const said = worker.progress;
-    const spent = [worker.tokens ? tokens(worker.tokens) : "", worker.money ? dollars(worker.money) : ""].filter(Boolean).join(", ");
+    const spent = [worker.tokens ? tokens(worker.tokens) : "", worker.money_usd ? dollars(worker.money_usd) : ""].filter(Boolean).join(", ");
     const percent = said?.percent ?? null;
     const text = worker.issue_id === null ? "" : [worker.agent || "", worker.activity || ""].filter(Boolean).join(": ");
     const told = `${percent}\0${text}\0${spent}\0${worker.failed}`;
@@ -268,7 +268,7 @@
   const became = (end) => {
     if (end.outcome === "success") return "";
     if (end.outcome === "cancelled") return "requeued";
-    const after = end.verdict === "quarantined" ? `quarantined after ${counted(end.attempt, "try", "tries")}`
+    const after = end.decision === "quarantined" ? `quarantined after ${counted(end.attempt, "try", "tries")}`
       : end.retry_in_seconds ? `again in ${took(end.retry_in_seconds)}` : end.charged ? "" : "not charged";
     return [WORDS[outcomeOf(end)], after].filter(Boolean).join(", ") + (end.error ? `: ${end.error}` : "");
   };
@@ -288,7 +288,7 @@
     const gates = landing.gates;
     set(byId("landing-note"), `${count(landing.landed)} on ${safe(landing.branch)}; gates: ${count(gates.green)} green, ${count(gates.red)} red`);
     const lanes = new Map(landing.running.flatMap((lane) => lane.issues.map((id) => [id, lane])));
-    const lined = landing.waiting.slice(0, 50);
+    const lined = landing.waiting_to_land.slice(0, 50);
     keyed(byId("waiting"), lined.length ? lined : [null], (row) => row?.issue_id ?? "", (row) => row === null
       ? el("li", "none", "nothing waits to land")
       : el("li", "", foreign(row.issue_id, "code"), " ", foreign(row.title), el("span", "try")), (item, row) => {
@@ -319,7 +319,7 @@
     const { money, accounts } = shot;
     byId("money").hidden = !money;
     if (!money) return;
-    set(byId("money-note"), `${dollars(money.spent)}${money.budget ? ` of ${safe(money.budget)}` : ""}, ${tokens(money.tokens.total)}`);
+    set(byId("money-note"), `${dollars(money.spent_usd)}${money.budget ? ` of ${safe(money.budget)}` : ""}, ${tokens(money.tokens.total)}`);
     byId("spent").hidden = !Object.keys(money.by_agent).length;
     keyed(byId("spent"), Object.entries(money.by_agent), (row) => row[0], ([name]) => el("div", "", foreign(name, "dt"), el("dd")),
       (row, [, spent]) => set(row.lastElementChild, `${dollars(spent.usd)}, ${tokens(spent.tokens)}`));
@@ -328,15 +328,15 @@
         const open = account.state === "available";
         const full = account.utilization === null ? "" : `, fullest limit at ${Math.round(100 * account.utilization)}%`;
         const until = account.until_seconds ? `, for ${roughly(account.until_seconds)}` : "";
-        set(row.children[1], open ? `takes work${full}` : `${account.state.replace("_", " ")}: ${safe(account.why)}${until}`);
+        set(row.children[1], open ? `takes work${full}` : `${account.state.replace("_", " ")}: ${safe(account.reason)}${until}`);
         setClass(row.children[1], open ? "dim" : "bad");
-        set(row.children[2], safe(account.todo ?? ""));
-        row.children[2].hidden = !account.todo;
+        set(row.children[2], safe(account.remedy ?? ""));
+        row.children[2].hidden = !account.remedy;
       });
   };
 
   const drawNotes = () => {
-    const notes = shot.recent.filter((note) => note.level !== "info").reverse();
+    const notes = shot.notes.filter((note) => note.level !== "info").reverse();
     byId("notes").hidden = !notes.length;
     keyed(byId("noted"), notes, (note) => `${note.at}\0${note.text}`, (note) => el("li", note.level === "error" ? "bad" : "",
       el("b", "", new Date(note.at * 1000).toLocaleTimeString("en-GB")), " ", foreign(note.text)));

@@ -57,10 +57,10 @@ def explain(issue_id: IssueId, picture: Picture) -> list[Reason]:
     if seen is None and not picture.unseen:
         if picture.is_pushed:
             text = "no job of that id waits or runs here: it is over, or never came"
-            change = f"see 'beads-workers logs {issue_id}' and 'beads-workers list --envelopes'"
-            return [Reason(Cause.NOT_FOUND, text, change)]
-        change = "check the id; 'beads-workers list' or 'bd list' shows what there is"
-        return [Reason(Cause.NOT_FOUND, "the tracker has no issue of that id", change)]
+            remedy = f"see 'beads-workers logs {issue_id}' and 'beads-workers list --envelopes'"
+            return [Reason(Cause.NOT_FOUND, text, remedy)]
+        remedy = "check the id; 'beads-workers list' or 'bd list' shows what there is"
+        return [Reason(Cause.NOT_FOUND, "the tracker has no issue of that id", remedy)]
     if seen is not None and seen.status in FINISHED:
         return [_closed(seen, picture)]
     if ours:
@@ -154,31 +154,31 @@ def _later(seen: Seen, picture: Picture) -> list[Reason]:
         if until is not None and until > picture.now:
             whose = "" if each is seen else f"its parent {each.issue_id} is "
             text = f"{whose}deferred until {picture.at(until - picture.now)}"
-            change = "wait, or undefer it in the tracker"
-            found.append(Reason(Cause.DEFERRED, text, change, (), until))
+            remedy = "wait, or undefer it in the tracker"
+            found.append(Reason(Cause.DEFERRED, text, remedy, (), until))
     return found
 
 
 def _in_progress(seen: Seen, picture: Picture) -> Reason:
     release = f"'beads-workers release {shlex.quote(seen.issue_id)}'"
     if not seen.assignee:
-        change = f"if nobody works on it: {release}"
-        return Reason(Cause.IN_PROGRESS, "in progress, in nobody's name", change)
+        remedy = f"if nobody works on it: {release}"
+        return Reason(Cause.IN_PROGRESS, "in progress, in nobody's name", remedy)
     text = f"in progress by {seen.assignee}"
     words = seen.assignee.split("/")
     if words[0] != "beads-workers":
-        change = f"{seen.assignee} finishes it; if nobody works on it: {release}"
-        return Reason(Cause.IN_PROGRESS, text, change)
+        remedy = f"{seen.assignee} finishes it; if nobody works on it: {release}"
+        return Reason(Cause.IN_PROGRESS, text, remedy)
     if picture.facts.run_id in words[1:]:
         if picture.has_fleet:
             return Reason(Cause.IN_PROGRESS, "claimed by this fleet just now", "nothing to do")
-        change = "the next 'beads-workers start' requeues it first"
-        return Reason(Cause.IN_PROGRESS, f"{text}: held by a run that has ended", change)
-    change = (
+        remedy = "the next 'beads-workers start' requeues it first"
+        return Reason(Cause.IN_PROGRESS, f"{text}: held by a run that has ended", remedy)
+    remedy = (
         "another run has it, here or elsewhere: if that run is over, its own next start requeues"
         f" it; 'beads-workers release --abandoned {shlex.quote(seen.issue_id)}' does it now"
     )
-    return Reason(Cause.IN_PROGRESS, text, change)
+    return Reason(Cause.IN_PROGRESS, text, remedy)
 
 
 def _blocked(seen: Seen, picture: Picture) -> list[Reason]:
@@ -188,19 +188,19 @@ def _blocked(seen: Seen, picture: Picture) -> list[Reason]:
     found = []
     if circle := cycle(seen.issue_id, picture):
         text = f"a cycle: {' waits for '.join(circle)}"
-        change = "take one of these dependencies away in the tracker"
-        found.append(Reason(Cause.CYCLE, text, change, tuple(circle[:-1])))
+        remedy = "take one of these dependencies away in the tracker"
+        found.append(Reason(Cause.CYCLE, text, remedy, tuple(circle[:-1])))
     if direct:
         roots = [link for link in chain(seen.issue_id, picture) if not _waits(link, picture)]
         first = ", ".join(dict.fromkeys(link.issue_id for link in roots if link.depth))
-        change = f"it is ready when {_all(direct)} closed"
-        change += f"; first of all: {first}" if first else ""
+        remedy = f"it is ready when {_all(direct)} closed"
+        remedy += f"; first of all: {first}" if first else ""
         text = f"blocked by {', '.join(direct)}"
-        found.append(Reason(Cause.BLOCKED, text, change, tuple(direct)))
+        found.append(Reason(Cause.BLOCKED, text, remedy, tuple(direct)))
     if above:
         text = f"its parent {', '.join(above)} waits for something"
-        change = "what holds the parent back holds it back, too"
-        found.append(Reason(Cause.BLOCKED, text, change, tuple(above)))
+        remedy = "what holds the parent back holds it back, too"
+        found.append(Reason(Cause.BLOCKED, text, remedy, tuple(above)))
     return found
 
 
@@ -335,7 +335,7 @@ GROUPS = {
     Cause.DELEGATING: "being handed over",
     Cause.QUEUED: "claimed, next for a worker",
     Cause.UNCLOSED: "done, unclosed yet",
-    Cause.UNLANDED: "done, and not landed yet",
+    Cause.WAITING_TO_LAND: "done, and not landed yet",
     Cause.SETTLING: "being requeued",
     Cause.ON_HOLD: "released by a person",
     Cause.QUARANTINED: "quarantined",
@@ -367,7 +367,7 @@ def issue_lines(
     reasons: Sequence[Reason],
     links: Sequence[Link],
 ) -> Iterator[str]:
-    """Yield the headline, each reason with what would change it, and the blockers."""
+    """Yield the headline, each reason with its remedy, and the blockers."""
     title = f" {printable(seen.title, TITLE_WIDTH)}" if seen else ""
     yield f"{printable(issue_id)}{title}"
     yield f"  {printable(head, TEXT_WIDTH)}"
@@ -380,8 +380,8 @@ def issue_lines(
 
 
 def _change(reason: Reason) -> Iterator[str]:
-    if reason.change:
-        yield f"  -> {printable(reason.change, TEXT_WIDTH)}"
+    if reason.remedy:
+        yield f"  -> {printable(reason.remedy, TEXT_WIDTH)}"
 
 
 def _chain(links: Sequence[Link]) -> Iterator[str]:

@@ -40,11 +40,11 @@ OUTCOME_WORDS = {
 FATE_WORDS = {
     "closed": "closed",
     "quarantined": "quarantined",
-    "unclosed": "done, unclosed yet",
-    "unlanded": "done, not landed yet",
+    "unclosed": "unclosed",
+    "waiting_to_land": "waiting to land",
     "requeued": "requeued",
     "unfinished": "unfinished",
-    "left_alone": "left alone",
+    "not_ours": "not ours",
 }
 """Words for the values of ``history.Fate``."""
 

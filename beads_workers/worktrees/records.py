@@ -3,10 +3,10 @@
     .beads-workers/worktree-records/
       <name>.json    its attempt; written before git is called, locked (flock) while it is made
       <name>.ready   exists once a task may run in the worktree
-      <name>.ahead   its state, while it is made ahead and an attempt may take it
+      <name>.ahead   state of a finished worktree that was made ahead; gone once an attempt takes it
 
-A worktree is ours only while the git directory that git keeps for it holds the record's token:
-anything else at that path since then is a stranger's.
+A worktree is ours only while the git directory that git keeps for it holds the record's token.
+Without the token, whatever stands at that path is a stranger's.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ class Records:
         self.folder = state_directory / RECORDS
 
     def all(self) -> list[WorktreeRecord]:
-        """Return every readable record, by name."""
+        """Return the readable records by name, without those of worktrees made ahead that an
+        attempt has taken."""
         found = self._read()
         taken = {record.token for record in found if record.issue_id}
         return [record for record in found if record.issue_id or record.token not in taken]
@@ -76,8 +77,8 @@ class Records:
         return [record for record in self.all() if not record.issue_id]
 
     def forget_taken(self) -> None:
-        """Remove files of killed processes: records of worktrees that an attempt has taken, and
-        records that are only half written."""
+        """Remove what killed processes left: half-written records, and the made-ahead record of a
+        worktree for which an attempt has a record of its own."""
         for fresh in self.folder.glob("*.new"):
             if (lock := _lock_this(fresh)) is not None:
                 fresh.unlink()
@@ -124,7 +125,8 @@ class Records:
         return taken, self.begin(taken)
 
     def rewrite(self, record: WorktreeRecord) -> None:
-        """Write the record with other places; its time stays. The caller has it locked."""
+        """Replace the record by one with new paths; the file keeps its time. The caller has it
+        locked."""
         file = self.folder / f"{record.name}.json"
         written = file.stat()
         os.close(self.begin(record))
@@ -159,8 +161,8 @@ class Records:
         """Store the state of a finished worktree that waits for an attempt; None: it does not wait
         any more.
 
-        The caller has the record locked. A half-written state counts as none, and ``discard``
-        removes the worktree.
+        The caller has the record locked. ``pool.take`` refuses a half-written state, and
+        ``removal.discard`` then removes the worktree.
         """
         file = self.folder / f"{record.name}.ahead"
         if state is None:
@@ -197,7 +199,8 @@ class Records:
             (self.folder / f"{record.name}{ending}").unlink(missing_ok=True)
 
     def in_use(self, record: WorktreeRecord) -> bool:
-        """Return whether a worker of a living run is in the worktree, or was in it last."""
+        """Return whether the worktree's run lives, and its worker has entered no other worktree
+        since; one made ahead is in use while its run lives."""
         # Imported here: each attempt starts programs that make worktrees and never ask this.
         from beads_workers.runtime.run_directory import RunDirectory
 

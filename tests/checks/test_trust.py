@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.agents.planted import risky_part
+from beads_workers.agents.planted import PLANTED, risky_part
 from beads_workers.checks.brought import everything, record, untrusted
 from beads_workers.checks.plan import FleetPlan
 from beads_workers.checks.planted import planted
@@ -304,6 +304,35 @@ def test_what_no_argument_leaves_out_is_asked_about_in_any_case(top: Path) -> No
         ".aider.model.settings.yml: all that is in it, obeyed by aider",
         ".env: all that is in it, obeyed by aider",
     ]
+
+
+@pytest.mark.parametrize("agent", ["codex", "claude"])
+def test_a_file_of_the_commit_that_git_cannot_read_is_asked_about(
+    top: Path, agent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "bin" / "git"
+    program.parent.mkdir()
+    program.write_text(
+        '#!/bin/sh\ncase " $* " in *" cat-file "*) exit 128;; esac\n'
+        f'exec {shutil.which("git")} "$@"\n'
+    )
+    program.chmod(0o755)
+    commit(top, "a", "b")
+    (top / ".beads").mkdir()
+    assert asked_of(top, agent) == []
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    files = PLANTED[agent].files
+    assert asked_of(top, agent) == [f"{file}: {_why(file)}, obeyed by {agent}" for file in files]
+
+
+def asked_of(folder: Path, agent: str) -> list[str]:
+    """What would be asked about before a fleet of this agent."""
+    return [line.text for line in untrusted(FleetPlan(look(folder, agent=agent)))]
+
+
+def _why(file: str) -> str:
+    is_parsed = file.endswith((".json", ".jsonc", ".toml"))
+    return "what cannot be read" if is_parsed else "all that is in it"
 
 
 def test_what_lies_above_a_project_in_a_part_of_a_repository_counts(

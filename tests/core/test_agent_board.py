@@ -80,6 +80,6 @@ def test_money_counts_what_runs_and_what_is_over() -> None:
     found = board(ended("a", over), running)
     found.heard(Progress("b", "working", tokens=50, money=0.25, utilization=0.9))
     shown = found.money()
-    assert (shown["spent"], shown["budget"]) == (1.75, "$20")
+    assert (shown["spent_usd"], shown["budget"]) == (1.75, "$20")
     assert shown["tokens"]["total"] == 170
     assert found.accounts(0, NOON)[0]["utilization"] == 0.9

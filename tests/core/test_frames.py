@@ -37,7 +37,7 @@ def times(shown: list[dict[str, Any]]) -> list[float]:
 def test_what_changes_in_one_frame_is_shown_once_at_its_end() -> None:
     shown = replayed([entry(0.1), entry(0.2), entry(0.26), entry(1.1)])
     assert times(shown) == [0.25, 0.5, 1.25]
-    assert [len(one["recent"]) for one in shown] == [2, 3, 4]
+    assert [len(one["notes"]) for one in shown] == [2, 3, 4]
 
 
 def test_a_change_at_the_very_end_of_a_frame_belongs_to_the_next() -> None:
@@ -50,7 +50,7 @@ def test_nothing_is_worked_out_while_nobody_watches() -> None:
     assert frames.rest() is None
     frames.watched = True
     assert frames.add(entry(0.2)) is None
-    assert (last := frames.due(0.25)) is not None and len(last["recent"]) == 2
+    assert (last := frames.due(0.25)) is not None and len(last["notes"]) == 2
 
 
 def test_what_the_tracker_thread_writes_beside_the_loop_makes_no_frame() -> None:

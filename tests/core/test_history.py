@@ -70,7 +70,7 @@ def test_every_issue_has_the_fate_that_came_last() -> None:
         "again": Fate.CLOSED,
         "in hand": Fate.UNFINISHED,
         "unsent": Fate.UNFINISHED,
-        "foreign": Fate.LEFT_ALONE,
+        "foreign": Fate.NOT_OURS,
         "found": Fate.CLOSED,
     }
 
@@ -146,7 +146,7 @@ def test_trouble_and_pauses_have_a_beginning_and_an_end() -> None:
     script.add(6.0, rec.RunChanged("running"))
     script.add(8.0, rec.SourceTrouble("gone"), rec.RunChanged("paused"))
     told = account(script)
-    assert [(s.began, s.ended, s.text, s.count) for s in told.troubles] == [
+    assert [(s.began, s.ended, s.text, s.count) for s in told.outages] == [
         (1.0, 4.0, "locked 1", 2), (8.0, None, "gone", 1),
     ]  # fmt: skip
     assert [(s.began, s.ended) for s in told.pauses] == [(4.0, 6.0), (8.0, None)]
@@ -231,7 +231,7 @@ def test_each_issue_knows_how_its_branch_came_to_land_or_did_not() -> None:
         "b": Fate.CLOSED,
         "c": Fate.QUARANTINED,
         "d": Fate.CLOSED,
-        "e": Fate.UNLANDED,
+        "e": Fate.WAITING_TO_LAND,
     }
     of_issue = {issue.issue_id: issue.landing for issue in history.issues}
     a, b, c, d, e = (of_issue[issue_id] for issue_id in "abcde")
@@ -242,14 +242,14 @@ def test_each_issue_knows_how_its_branch_came_to_land_or_did_not() -> None:
     assert (c.commit, c.refused, c.repairs) == ("", 1, 0)
     assert c.error.startswith("its branch conflicts with what has landed (landed by a)")
     assert (d.commit, d.refused, d.repairs, d.gate_runs) == ("3" * 40, 1, 1, 1)
-    assert (e.commit, e.landed_at, e.gate_runs) == ("", None, 0), "its gate still runs"
-    assert a.landed_at is not None and d.landed_at is not None and a.landed_at < d.landed_at
+    assert (e.commit, e.landed, e.gate_runs) == ("", None, 0), "its gate still runs"
+    assert a.landed is not None and d.landed is not None and a.landed < d.landed
 
 
 def test_the_sums_of_landing_are_those_that_status_shows() -> None:
     sums = landed_night().landing
     assert sums is not None
-    assert (sums.landed, sums.unverified, sums.conflicts, sums.mended, sums.quarantined) == (
+    assert (sums.landed, sums.unverified, sums.conflicts, sums.sent_back, sums.quarantined) == (
         *(3, 1, 2, 1),
         1,
     )

@@ -322,7 +322,7 @@ def test_what_a_person_closed_while_its_agent_worked_does_not_land() -> None:
     history = fold(there.entries)
     assert history is not None
     (issue,) = history.issues
-    assert (issue.fate, issue.error) == (Fate.LEFT_ALONE, KEPT)
+    assert (issue.fate, issue.error) == (Fate.NOT_OURS, KEPT)
     assert issue.landing is not None
     assert (issue.landing.branch, issue.landing.error) == ("bw/a/1", KEPT)
 
@@ -388,8 +388,8 @@ def test_the_segment_of_a_long_journal_holds_what_waits_to_land() -> None:
     there = play()
     delivered(there, "a")
     there.folds.believed(there.core, there.now, whole=True)
-    assert there.board.unlanded[0].issue_id == "a"
-    assert there.board.unlanded[0].landing is not None
+    assert there.board.waiting_to_land[0].issue_id == "a"
+    assert there.board.waiting_to_land[0].landing is not None
 
 
 def test_until_empty_waits_for_the_queue_but_not_for_a_person() -> None:

@@ -72,7 +72,7 @@ def test_the_message_stands_in_status_in_needs_and_in_why() -> None:
     breaker(play)
     shown = status(play.board, 1.0)
     assert "'beads-workers resume'" in shown["state_reason"]
-    assert [n["todo"] for n in shown["needs"] if "wrong folder" in n["text"]] == ["resume"]
+    assert [n["remedy"] for n in shown["needs"] if "wrong folder" in n["text"]] == ["resume"]
     (answer,) = playbook.of(play.do(WhyAsked(T, ())), Answer)
     assert answer.facts is not None and "wrong folder" in answer.facts.state_reason
 

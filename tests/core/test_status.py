@@ -250,4 +250,4 @@ def test_what_agents_filed_is_told_with_the_command_that_takes_it() -> None:
     assert found["discovered"] == ["shop-8", "shop-9"]
     (need,) = found["needs"]
     assert need["text"].startswith("2 issues that agents filed")
-    assert need["todo"] == "start shop-8 shop-9"
+    assert need["remedy"] == "start shop-8 shop-9"

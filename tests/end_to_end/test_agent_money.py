@@ -62,7 +62,7 @@ def test_a_worker_that_is_killed_has_its_tokens_counted(start: Any, project: Age
     dollars = 5.0 * (tokens.input + tokens.cached_write) + 25.0 * tokens.output
     assert receipt.money == pytest.approx((dollars + 0.5 * tokens.cached_read) / 1e6)
     money = spent(fleet)
-    assert money["spent"] == pytest.approx(receipt.money)
+    assert money["spent_usd"] == pytest.approx(receipt.money)
     assert money["tokens"]["total"] == receipt.tokens.total
 
 

@@ -108,7 +108,7 @@ def journal_cannot_grow(fleet: Fleet) -> tuple[int, int]:
 
 def journal_trouble(fleet: Fleet) -> list[str]:
     told = fleet.status()["degraded"]
-    return [each["text"] for each in told if each["what"] == "the journal"]
+    return [each["text"] for each in told if each["condition"] == "the journal"]
 
 
 def watched_trouble(fleet: Fleet) -> str:
@@ -120,7 +120,7 @@ def watched_trouble(fleet: Fleet) -> str:
         snapshots = (json.loads(line)["snapshot"] for line in watcher.makefile("rb"))
         next(snapshots)  # The answer; what follows is told unasked.
         found = (each for shown in snapshots for each in shown["degraded"])
-        return str(next(each["text"] for each in found if each["what"] == "the journal"))
+        return str(next(each["text"] for each in found if each["condition"] == "the journal"))
 
 
 def test_a_journal_that_cannot_be_written_is_waited_for_and_said(
@@ -167,7 +167,7 @@ def test_a_stop_ends_a_run_without_its_journal_with_a_word_and_the_next_start_se
     assert "ended because: the journal cannot be kept (File too large)" in fleet.output
     assert "next: start again when that is mended: this run still holds bw-" in fleet.output
     last = json.loads((fleet.run_folder / "ended.json").read_text())
-    assert "the journal cannot be kept" in last["how"] and last["exit_code"] == 1
+    assert "the journal cannot be kept" in last["ending"] and last["exit_code"] == 1
     shown = fleet.call("status")
     assert "the journal cannot be kept" in shown.stdout + shown.stderr
     again: Fleet = start(embedded, *command, environment=ran.environment)

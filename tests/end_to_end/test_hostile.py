@@ -71,7 +71,7 @@ def asking(fleet: Fleet) -> bool:
 
 def degraded(fleet: Fleet) -> dict[str, bool]:
     """What stands in the way, and whether it stops claiming."""
-    return {h["what"]: h["stops"] for h in fleet.status()["degraded"]}
+    return {h["condition"]: h["stops"] for h in fleet.status()["degraded"]}
 
 
 def test_without_descriptors_a_fleet_answers_and_neither_spins_nor_loses_anything(
@@ -218,7 +218,7 @@ def test_a_project_that_is_moved_away_and_comes_back_is_waited_for(
     away = project.folder.rename(tmp_path / "away")
     ask = ("status", "--json", "--state-dir", str(state))
     shown = until(lambda: _shown(project, ask, tmp_path)["degraded"])
-    assert {h["what"] for h in shown} == {"the project's folder", "the tracker"}
+    assert {h["condition"] for h in shown} == {"the project's folder", "the tracker"}
     open_gate(ran)
     until(lambda: len(ran.ended()) == 2)
     fleet.wait_for("source_trouble")

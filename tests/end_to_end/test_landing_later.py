@@ -142,7 +142,7 @@ def test_what_a_person_closed_meanwhile_lands_only_when_that_is_asked_for(
     assert f"{kept} 'beads-workers land {issue}' lands it" in fleet.said()
     assert test_landing.landed(fleet) == [] and statuses(embedded) == {issue: "closed"}
     (row,) = json.loads(told(embedded, "report", "--json"))["issues"]
-    assert row["fate"] == "left_alone" and row["error"].startswith(kept)
+    assert row["fate"] == "not_ours" and row["error"].startswith(kept)
     assert "nothing to land" in told(embedded, "land", "--verify", "ls")
     assert "left alone" in told(embedded, "branches")
     told(embedded, "land", issue, "--verify", "ls")
@@ -158,7 +158,7 @@ def test_what_did_not_pass_the_gate_waits_for_nothing_and_says_why(
     fleet = test_landing.fleet_of(start, embedded, "--verify", f"! test -e {key}.txt")
     assert fleet.wait(test_landing.PATIENCE) == 7, fleet.said()
     why = json.loads(call(embedded, "why", str(key), "--json").stdout)
-    assert [each["reason"] for each in why["reasons"]] == ["quarantined", "no_fleet"]
+    assert [each["cause"] for each in why["reasons"]] == ["quarantined", "no_fleet"]
     assert "verify fails on its branch" in why["headline"]
     assert f"{key}" in told(embedded, "branches")
     assert "did not land: verify fails on its branch" in told(embedded, "branches")

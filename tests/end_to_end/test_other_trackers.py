@@ -88,10 +88,10 @@ def test_list_and_show_tell_of_its_issues(shop: Repository) -> None:
 
 def test_why_explains_before_and_after_a_run(shop: Repository) -> None:
     waiting = shop.asked("why", "2")
-    assert [reason["reason"] for reason in waiting["reasons"]] == ["blocked", "no_fleet"]
+    assert [reason["cause"] for reason in waiting["reasons"]] == ["blocked", "no_fleet"]
     assert waiting["waits_for"][-1]["issue_id"] == "1"
     overview = shop.asked("why")
-    assert {each["reason"]: each["count"] for each in overview["groups"]} == {
+    assert {each["cause"]: each["count"] for each in overview["groups"]} == {
         "ready": 1,
         "blocked": 1,
     }
@@ -115,7 +115,7 @@ def test_what_fails_is_quarantined_there_and_why_says_so(shop: Repository) -> No
     assert shop.call("start", *words).returncode == 7
     issue = fake_gh.read(shop.gh, "1")
     assert "status:blocked" in issue["labels"] and "no" in issue["comments"][-1]
-    assert "quarantined" in [each["reason"] for each in shop.asked("why", "1")["reasons"]]
+    assert "quarantined" in [each["cause"] for each in shop.asked("why", "1")["reasons"]]
 
 
 def test_doctor_looks_at_it_and_at_what_is_in_its_way(shop: Repository) -> None:

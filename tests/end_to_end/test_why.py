@@ -21,12 +21,12 @@ def asked(project: Any, *arguments: str) -> dict[str, Any]:
 
 def causes(shown: dict[str, Any]) -> list[str]:
     """The reasons in their order."""
-    return [reason["reason"] for reason in shown["reasons"]]
+    return [reason["cause"] for reason in shown["reasons"]]
 
 
 def counted(shown: dict[str, Any]) -> dict[str, int]:
     """How many issues stand behind each reason."""
-    return {group["reason"]: group["count"] for group in shown["groups"]}
+    return {group["cause"]: group["count"] for group in shown["groups"]}
 
 
 def needs(other: str) -> dict[str, Any]:

@@ -27,7 +27,7 @@ def cost() -> float:
     board = Board()
     for record in records:
         board.apply(Entry(record, 1.0, 0.0))
-    waiting = status(board, 1.0)["landing"]["waiting"]
+    waiting = status(board, 1.0)["landing"]["waiting_to_land"]
     assert len(waiting) == BRANCHES, "they wait"
     return _milliseconds(lambda: status(board, 1.0))
 

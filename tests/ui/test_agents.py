@@ -62,7 +62,7 @@ def test_a_budget_stands_beside_what_it_counts() -> None:
     money = after(*agents_at_work())["money"]
     assert agents.spent(money) == "$0.41 of $20, 12.3k tok"
     assert agents.spent({**money, "budget": "5Mtok"}) == "$0.41, 12.3k tok of 5Mtok"
-    unpriced = {**money, "spent": 0.0, "unpriced_tokens": 12_300, "budget": None}
+    unpriced = {**money, "spent_usd": 0.0, "unpriced_tokens": 12_300, "budget": None}
     assert agents.spent(unpriced) == "12.3k tok, no prices"
     assert agents.spent({**money, "unpriced_tokens": 2000}).endswith("(2.0k without a price)")
     assert agents.spent(money, short=True) == "$0.41 of $20"
@@ -94,7 +94,7 @@ def test_without_a_login_command_it_is_just_to_be_mended() -> None:
 
 @pytest.mark.parametrize("state", sorted(words.TROUBLE_WORDS))
 def test_a_closed_account_without_a_reason_has_words_of_ours(state: str) -> None:
-    shown = {**row(closed()), "state": state, "why": ""}
+    shown = {**row(closed()), "state": state, "reason": ""}
     assert words.TROUBLE_WORDS[state] in agents.account(shown)
 
 

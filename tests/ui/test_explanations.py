@@ -79,7 +79,7 @@ def test_what_the_tracker_shows_is_said_in_its_words(
     shown = picture(issue(**fields))
     assert causes(shown) == [cause]
     assert words in said(shown)
-    assert explain(A, shown)[0].change
+    assert explain(A, shown)[0].remedy
 
 
 def test_a_deferral_that_is_over_holds_nothing_back() -> None:
@@ -94,14 +94,14 @@ def test_a_child_waits_for_its_parent_to_be_due() -> None:
 
 def test_an_issue_that_does_not_exist_is_not_found() -> None:
     assert causes(picture()) == [Cause.NOT_FOUND]
-    assert "'bd list'" in explain(A, picture())[0].change
+    assert "'bd list'" in explain(A, picture())[0].remedy
 
 
 def test_a_job_that_was_sent_and_is_over_is_not_looked_for_in_a_tracker() -> None:
     shown = picture(is_pushed=True)
     assert causes(shown) == [Cause.NOT_FOUND]
     assert "it is over, or never came" in said(shown)
-    assert "beads-workers logs a" in explain(A, shown)[0].change
+    assert "beads-workers logs a" in explain(A, shown)[0].remedy
 
 
 @pytest.mark.parametrize(
@@ -159,12 +159,12 @@ def test_a_filter_that_lets_it_through_is_no_reason() -> None:
         ({"standing": "unclosed", "pending_tries": 2}, Cause.UNCLOSED, "refused 2 times"),
         (
             {"in_flight": "landing", "behind": ("app-3",), "gate_seconds": 40.0},
-            Cause.UNLANDED,
+            Cause.WAITING_TO_LAND,
             "waits to land behind app-3; verify has run for 40 s",
         ),
         (
             {"in_flight": "shelved", "behind": ("b", "c", "d", "e", "f")},
-            Cause.UNLANDED,
+            Cause.WAITING_TO_LAND,
             "waits to land behind b, c, d and 2 more",
         ),
         ({"in_flight": "releasing"}, Cause.SETTLING, "being requeued"),
@@ -196,7 +196,7 @@ def test_what_the_scheduler_knows_is_said(fields: dict[str, Any], cause: Cause, 
     shown = picture(issue(status=status), facts=known(**fields))
     assert causes(shown) == [cause]
     assert words in said(shown)
-    assert explain(A, shown)[0].change
+    assert explain(A, shown)[0].remedy
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ def test_a_claim_of_our_own_ended_run_is_requeued_by_the_next_start() -> None:
     facts = Facts("none", "run-1")
     (first, second) = explain(A, picture(issue(status="in_progress", assignee=US), facts=facts))
     assert "held by a run that has ended" in first.text
-    assert "next 'beads-workers start' requeues it" in first.change
+    assert "next 'beads-workers start' requeues it" in first.remedy
     assert second.cause is Cause.NO_FLEET
 
 
@@ -313,7 +313,7 @@ def test_an_account_that_needs_a_person_says_who_mends_it() -> None:
     fleet = replace(RUNNING, accounts=(LOGIN,), all_closed=True)
     (reason,) = explain(A, picture(issue(), facts=fleet))
     assert reason.text == "claude: not logged in; tried again at T+900, in 15 min"
-    assert reason.change == "mend it with 'claude /login', then 'beads-workers resume'"
+    assert reason.remedy == "mend it with 'claude /login', then 'beads-workers resume'"
 
 
 def test_while_another_agent_works_only_what_is_parked_waits() -> None:

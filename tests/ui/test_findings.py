@@ -192,14 +192,15 @@ def test_attempts_and_issues_say_who_worked_and_what_came_of_it() -> None:
     expected = {
         "issue_id": "a", "attempt": 1, "worker_id": "W1", "began": 1.0, "ended": 9.0,
         "outcome": "error", "charged": 1, "agent": "claude", "session": "s-1",
-        "verdict": "unfinished", "policy": "requeue", "tokens": 1200, "money_usd": 0.5,
+        "verdict": "unfinished", "decision": "requeue", "tokens": 1200, "money_usd": 0.5,
     }  # fmt: skip
     assert {key: row[key] for key in expected} == expected
     issue = next(each for each in told["issues"] if each["issue_id"] == "a")
-    shown = {key: issue[key] for key in ("outcome", "branch", "commit", "diffstat", "tries")}
+    names = ("outcome", "branch", "commit", "diffstat", "attempt_count")
+    shown = {key: issue[key] for key in names}
     assert shown == {
         "outcome": "success", "branch": "bw/a/2", "commit": "d" * 40,
-        "diffstat": "3 files changed", "tries": 2,
+        "diffstat": "3 files changed", "attempt_count": 2,
     }  # fmt: skip
     assert [each["verdict"] for each in issue["attempts"]] == ["unfinished", "done"]
     assert issue["receipt"]["verified"] is True
@@ -230,10 +231,10 @@ def test_the_json_has_the_sums_of_landing_and_the_morning_list() -> None:
     )
     assert landing["landed_per_hour"] == round(3 * 3600 / told["seconds"], 3)
     assert [row["issue_id"] for row in landing["landed_issues"]] == ["a", "b", "d"]
-    (needs,) = landing["needs_you"]
+    (needs,) = landing["refused"]
     assert (needs["issue_id"], needs["branch"]) == ("c", "bw/c/1")
     assert needs["error"].endswith(": README")
-    assert landing["not_landed_yet"] == [{"issue_id": "e", "branch": "bw/e/1"}]
+    assert landing["waiting_to_land"] == [{"issue_id": "e", "branch": "bw/e/1"}]
     issues = {row["issue_id"]: row for row in told["issues"]}
     assert issues["d"]["landing"]["repairs"] == 1
     assert report(account(begun()))["landing"] is None

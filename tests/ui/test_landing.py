@@ -37,7 +37,7 @@ def ended(*records: rec.Record, merge: str = MERGE, **left: int) -> list[str]:
 def test_a_night_says_what_landed_what_did_not_and_what_waits() -> None:
     assert list(at_the_end(landing(*night()))) == [
         "landed 3 on bw-landing/main (333333333333), 1 without a gate, for want of --verify",
-        "3 gate runs in 7.0 s, 1 red, 1 more known already, 1 flaky, 2 conflicts",
+        "3 gate runs in 7.0 s, 1 red, 1 reused, 1 flaky, 2 conflicts",
         REFUSED,
         "1 done and not landed yet: e",
     ]

@@ -31,7 +31,7 @@ def test_the_chain_goes_down_to_the_roots_and_the_headline_names_the_last() -> N
     shown = picture(waiting("a", "b"), waiting("b", "c"), issue("c", "in_progress", assignee="bob"))
     assert links(shown) == [(0, "b"), (1, "c")]
     assert said(shown) == "it waits for b, in the end for c, which is in progress, bob"
-    assert explain(A, shown)[0].change == "it is ready when b is closed; first of all: c"
+    assert explain(A, shown)[0].remedy == "it is ready when b is closed; first of all: c"
 
 
 def test_finished_and_missing_blockers_hold_nothing_back() -> None:

@@ -1,8 +1,8 @@
 """Gemini CLI: ``gemini -o stream-json``, with the prompt on stdin.
 
-Measured with 0.61.0, and geminicli.com/docs/cli/headless. It reports no money, and tokens only at
-its end: those of the process, even if it resumes a session. If the API refused a request, the exit
-status is the API's modulo 256 (429 is 173).
+Sources: measurements with 0.61.0, and geminicli.com/docs/cli/headless. It reports no
+money, and tokens only at its end: those of the process, even if it resumes a session. If the API
+refused a request, the exit status is the API's modulo 256 (429 is 173).
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
 """Lua scripts that Redis runs as one step each: a script happens as a whole, or not at all.
 
-Each script may be run again if its answer was lost: the second time changes nothing, and returns
-the same answer. ``fleet`` has the runs that serve a queue: run id -> description, or ``gone`` and
-since when. A run holds jobs only while it is in ``fleet``. ``holders`` says which run works on a
-job, ``attempts`` how often the job was begun, ``contexts`` which job uses a context.
+JOIN, BEAT, BEGIN, END and AGAIN may be run again if their answer was lost: the second time changes
+nothing, and returns the same answer. LATER, STOP, RETURN and LINK change nothing the second time,
+but answer differently. FETCH moves further jobs; those of the lost answer are in our list. DROP is
+not repeated. ``fleet``: run id -> description of a run that serves the queue, or ``gone`` and since
+when. Only a run that serves the queue fetches and begins jobs. ``holders`` says which run works on
+a job, ``attempts`` how often the job was begun, ``contexts`` which job uses a context.
 
 Clients that may add jobs may also put something else under the key of a job, of a reply, or of the
 stop requests. Such a key costs its own job and nothing more: a job whose key is no hash counts as
@@ -71,7 +73,8 @@ if ms ~= '0' then
 end
 return ''
 """
-"""Serve this queue. Answer: "", or the run that already serves the queue alone. 0 ms: only look."""
+"""Serve this queue. Answer: "", or the description of a living run that cannot share the queue with
+us: one of the two is ``alone``. 0 ms: only look."""
 
 BEAT = """
 if not serves() then return 0 end

@@ -65,7 +65,7 @@ def judge(
     """Return what an attempt means for its job.
 
     ``outcome``: None if the attempt was never started. ``attempts``: number begun so far, with this
-    one. ``stopped``: somebody asked for that; work that succeeded nevertheless counts.
+    one. ``stopped``: somebody asked to stop the job; work that succeeded nevertheless counts.
     """
     if outcome is not None and outcome.kind is OutcomeKind.SUCCESS:
         return Ends(wire.JobStatus.FINISHED, output_of(outcome))
@@ -227,8 +227,9 @@ LISTED_MAX = 200
 class HeroSource:
     """See ``Source``. ``holding`` is shared with the maintenance thread (``maintenance``).
 
-    ``place``: where we are, in words. ``shared``: others may serve the same queue; then
-    ``prefetch_max``, jobs of the local buffer that may begin, should be small.
+    ``place``: where we are, in words. ``shared``: others may serve the same queue.
+    ``prefetch_max``: maximum number of jobs that are fetched before they can run; small if
+    ``shared``.
     """
 
     name = "hero"
@@ -260,8 +261,8 @@ class HeroSource:
         self._clock = clock
 
     def describe(self) -> str:
-        """Return where jobs come from; raise ``SourceError`` if another run serves the queue
-        alone."""
+        """Return where jobs come from; raise ``SourceError`` if another run serves the queue,
+        and one of the two is alone."""
         version = self._runs.version()
         if other := self._runs.join(self.who, only_look=True):
             raise source.SourceError(
@@ -283,8 +284,8 @@ class HeroSource:
             picked = buffer.pick(limit)
         jobs = self._begin(picked) if picked else ()
         with holding.lock:
-            # Not parked jobs: they may wait for jobs that never come, and must not keep a fleet
-            # from ending.
+            # Parked jobs are left out: they may wait for jobs that never come, and must not
+            # keep a fleet from ending.
             here = (kept for kept in buffer.rows() if kept.standing is not JobStanding.PARKED)
             rows = [_row(kept) for _, kept in zip(range(LISTED_MAX), here, strict=False)]
             blocked = buffer.count(JobStanding.PARKED)
@@ -459,7 +460,7 @@ class HeroSource:
         return frozenset(row.issue_id for row in rows if not row.waits_for)
 
     def close(self) -> None:
-        """Return the jobs that nobody works on to the queue, in their order, and disconnect."""
+        """Put the jobs that nobody has begun back into the queue in their order; disconnect."""
         # Jobs left in our list are found by the next start, or by another fleet once our lease
         # ends.
         if not self.holding.stuck.is_set():

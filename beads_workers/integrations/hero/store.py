@@ -374,7 +374,7 @@ class Runs(Asker):
         return said
 
     def join(self, who: str, *, only_look: bool = False) -> str:
-        """Serve the queue; return "", or who serves it alone.
+        """Serve the queue; return "", or the run with which it cannot be shared.
 
         ``who``: ``shared`` or ``alone``, a place.
         """

@@ -160,7 +160,7 @@ def _queue(board: Board) -> list[Family]:
         "quarantined": len(board.quarantined),
         "on_hold": len(board.issues.standing(Standing.ON_HOLD)),
         "unclosed": board.unclosed_count,
-        "unlanded": board.unlanded_count,
+        "unlanded": board.waiting_to_land_count,
     }
     return [
         _gauge(
@@ -327,16 +327,16 @@ def _landing(board: Board, elapsed: float) -> list[Family]:
             *_by(
                 "gate",
                 {
-                    "passed": landings.landed - ungated - landings.contained,
+                    "passed": landings.landed - ungated - landings.nothing_new,
                     "none": ungated,
-                    "contained": landings.contained,
+                    "contained": landings.nothing_new,
                 },
             ),
         ),
         _counter(
             "landing_refused_total",
             "Branches that did not land as they were, by what became of them.",
-            *_by("became", {"mend": landings.mended, "quarantined": landings.quarantined}),
+            *_by("became", {"mend": landings.sent_back, "quarantined": landings.quarantined}),
         ),
         _counter(
             "landing_conflicts_total",

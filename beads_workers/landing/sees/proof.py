@@ -50,8 +50,8 @@ class Proof:
 @dataclass
 class Prover:
     """The proof of one commit. ``settings``: of the gate; ``commit``: the one to break; ``lane``:
-    for its runs, the next lane being for runs beside them; ``passes``: verify is known to pass on
-    that commit."""
+    number of the gate's worktree for its runs; runs beside them use the next one.
+    ``passes``: verify is known to pass on that commit."""
 
     settings: LanderSettings
     commit: str
@@ -104,8 +104,9 @@ class Prover:
     def _reads(
         self, folder: Path, *first: GateResult
     ) -> Generator[Orders, list[GateResult], tuple[bool | None, str]]:
-        """Return whether the check reads the checkout, and its output then; None: the kernel does
-        not allow the mounts.
+        """Return whether the check reads the checkout, and its output then; None: it is not known.
+        The mounts are not allowed, a run tells nothing, or the check also fails without broken
+        files.
 
         Two red runs, with a green one in the same namespace between them, convict the check.
         ``first``: result of the first of these three; none if the checkout has no sources.
@@ -200,7 +201,9 @@ class Prover:
         if before := next((each.before for each in self.leads if each.before), ""):
             name = before.partition("=")[0]
             rest = re.sub(rf"(?<![\w$]){name}=(\"[^\"]*\"|'[^']*'|\S*)\s*", "", verify)
-            if re.search(r"[;&|\n]", rest):  # Else for the first command only.
+            if re.search(
+                r"[;&|\n]", rest
+            ):  # Without export, it would hold for the first command only.
                 before = f"export {before.rstrip()}; "
             return f"verify = '{before}{rest}'" if "'" not in rest else f"{before}{rest}"
         if self.leads:
@@ -211,8 +214,11 @@ class Prover:
 
 
 def _is_told(result: GateResult) -> bool:
-    """Return whether the result tells something about the sources: neither a signal ended the
-    check, nor did it fail to start."""
+    """Return whether the result tells something about the sources.
+
+    It does not if a signal, a status of 128 or more, a shortage of the machine or our own
+    preparation ended the check.
+    """
     if result.verdict is not GateVerdict.NONE:
         return True
     ended = _ENDED.match(result.why)
@@ -222,5 +228,5 @@ def _is_told(result: GateResult) -> bool:
 _ENDED = re.compile(
     r"(?:verify|setup failed): (?:exit status (\d+)|it had not ended after \S+ seconds)(?=:|$)"
 )
-"""Beginning of the reason of a run that ended by itself, or too late. A shortage of the machine
-stands behind a semicolon."""
+"""Beginning of the reason of a run that ended by itself, or too late. The reason does not
+match if a shortage of the machine follows, behind a semicolon."""
